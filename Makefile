@@ -1,0 +1,41 @@
+# rater: `make run` and `make test` do all the set-up on a fresh machine.
+#
+# PYTHON=/path/to/python3.12   an interpreter of your own choice (3.12 or newer)
+# VENV=DIR                     where the environment goes (default .venv)
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+SUITE ?= mini
+SIZE ?= test
+
+.PHONY: run test bench lint clean
+
+run: $(STAMP) cc
+	@$(BIN)/rater run $(SUITE) --size $(SIZE)
+
+test: lint
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP) cc
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(STAMP) cc
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+# The environment, made anew when what it is made from changes.
+$(STAMP): setup.cfg pyproject.toml
+	@sh .ci/environment "$(VENV)" "$(PYTHON)"
+	@touch $@
+
+.PHONY: cc
+cc:
+	@command -v $${CC:-cc} >/dev/null 2>&1 || { \
+	  echo "rater needs a C compiler to build its benchmarks, and there is no '$${CC:-cc}'." >&2; \
+	  echo "Install one (Debian, Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc) or set CC." >&2; \
+	  exit 1; }
