@@ -1,0 +1,292 @@
+"""Topology, layout and number of copies in; one `Placement` per copy out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import zip_longest
+
+from rater.errors import InputError
+from rater.plan import cpuset
+from rater.plan.layout import Bind, Layout, Order
+from rater.plan.topology import PU, Topology
+
+MOST_COPIES = 99_999
+
+type _Key = Callable[[PU], object]
+
+
+class MemoryPolicy(StrEnum):
+    """Where a copy's memory may come from."""
+
+    NONE = "none"  # whatever rater inherited
+    LOCAL = "local"  # MPOL_LOCAL: the node of the running CPU
+    BIND = "bind"  # MPOL_BIND on the home node: strict, out of memory rather than remote
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one copy runs and where its memory comes from."""
+
+    copy: int
+    cpus: tuple[int, ...] | None  # affinity mask, OS numbers ascending; None: not bound
+    cpu: int | None  # the PU it was given (the mask may be wider); None when not bound
+    core: int | None
+    llc: int | None
+    node: int | None
+    package: int | None
+    policy: MemoryPolicy
+    memory_nodes: tuple[int, ...]  # for BIND; empty otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A placement per copy, in the order of copies, and what a person should know of it."""
+
+    placements: tuple[Placement, ...]
+    warnings: tuple[str, ...]
+
+
+def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy) -> Placed:
+    """Return where each of `copies` (at least 1) copies goes; same input, same answer.
+
+    Raises `InputError` when memory is to be bound and a copy has no node to bind
+    to, or when the layout widens masks to an object that the machine does not have.
+    """
+    if layout.order is Order.NONE:
+        if memory is MemoryPolicy.BIND:
+            raise InputError(
+                f"layout {layout.name} does not bind copies to CPUs, so there is no home node "
+                "to bind their memory to: use --mem local or another layout"
+            )
+        return Placed(
+            tuple(
+                Placement(copy, None, None, None, None, None, None, memory, ())
+                for copy in range(copies)
+            ),
+            _oversubscribed(topology, copies),
+        )
+    given = ORDERS[layout.order](topology, copies)
+    nodes = _memory_nodes(topology, given) if memory is MemoryPolicy.BIND else {}
+    masks = _masks(topology, layout)
+    placements = tuple(
+        Placement(
+            copy=copy,
+            cpus=masks[pu.os],
+            cpu=pu.os,
+            core=pu.core,
+            llc=pu.llc,
+            node=pu.node,
+            package=pu.package,
+            policy=memory,
+            memory_nodes=nodes.get(pu.os, ()),
+        )
+        for copy, pu in enumerate(given)
+    )
+    return Placed(placements, _warnings(topology, given, memory))
+
+
+def default_memory(layout: Layout) -> MemoryPolicy:
+    """Return the memory policy of a layout when the user asks for none: local, if it binds."""
+    return MemoryPolicy.NONE if layout.order is Order.NONE else MemoryPolicy.LOCAL
+
+
+def resolve_copies(text: str, topology: Topology) -> int:
+    """Return the number that `--copies N|pus|cores|nodes` means on a machine.
+
+    `nodes` counts lgroups with usable CPUs. Raises `InputError` for anything else
+    and for numbers outside 1 to `MOST_COPIES`.
+    """
+    word = text.strip()
+    if word == "pus":
+        return len(topology.pus)
+    if word == "cores":
+        return len(topology.cores)
+    if word == "nodes":
+        nodes = sum(domain.node is not None for domain in topology.domains)
+        if not nodes:
+            raise InputError(
+                f"--copies nodes: no NUMA node of {topology.source} has usable CPUs, "
+                "expected a number, pus or cores"
+            )
+        return nodes
+    digits = word.lstrip("0")
+    if not (word.isascii() and word.isdigit() and 0 < len(digits) <= len(str(MOST_COPIES))):
+        raise InputError(
+            f"--copies {text!r}: expected a number from 1 to {MOST_COPIES}, pus, cores or nodes"
+        )
+    return int(digits)
+
+
+def scatter(topology: Topology) -> tuple[PU, ...]:
+    """Return all usable PUs, each next one as far from those before as the machine allows.
+
+    Tier by tier (first threads of all cores, faster kinds before slower, then
+    second threads, ...) a nested round robin over packages, lgroups and LLCs. The
+    lgroup is on top where one spans several packages; loose cores of a broken
+    tree never count like a package.
+    """
+    packages: dict[object, set[int | None]] = {}
+    tiers: dict[tuple[int, int], list[PU]] = {}
+    for pu in topology.pus:
+        packages.setdefault(_domain(pu), set()).add(pu.package)
+        tiers.setdefault((pu.rank, -pu.kind), []).append(pu)
+
+    def top(pu: PU) -> object:
+        domain = _domain(pu)
+        return pu.package if len(packages[domain]) == 1 else ("domain", domain)
+
+    keys: tuple[_Key, ...] = (top, _domain, lambda pu: pu.package, lambda pu: pu.llc)
+    return tuple(pu for tier in sorted(tiers) for pu in _round_robin(tiers[tier], keys))
+
+
+def _scattered(topology: Topology, copies: int) -> tuple[PU, ...]:
+    sequence = scatter(topology)
+    return tuple(sequence[copy % len(sequence)] for copy in range(copies))
+
+
+def _balanced(topology: Topology, copies: int) -> tuple[PU, ...]:
+    if copies >= len(topology.pus):
+        return tuple(topology.pus[copy % len(topology.pus)] for copy in range(copies))
+    return tuple(sorted(scatter(topology)[:copies], key=lambda pu: pu.logical))
+
+
+# The PU of each copy. Every order of `layout.Order` but NONE is here.
+ORDERS: dict[Order, Callable[[Topology, int], tuple[PU, ...]]] = {
+    Order.BALANCED: _balanced,
+    Order.SCATTER: _scattered,
+}
+
+
+def _domain(pu: PU) -> object:
+    return pu.node if pu.node is not None else ("none", pu.package)
+
+
+def _round_robin(pus: Sequence[PU], keys: Sequence[_Key]) -> list[PU]:
+    if not keys or len(pus) < 2:
+        return list(pus)
+    groups: dict[object, list[PU]] = {}
+    for pu in pus:
+        groups.setdefault(keys[0](pu), []).append(pu)
+    rows = zip_longest(*(_round_robin(group, keys[1:]) for group in groups.values()))
+    return [pu for row in rows for pu in row if pu is not None]
+
+
+def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
+    """Return the affinity mask of the copy that is given each PU, by its OS number."""
+    key: dict[Bind, _Key] = {
+        Bind.PU: lambda pu: pu.os,
+        Bind.CORE: lambda pu: pu.core,
+        Bind.LLC: lambda pu: pu.llc,
+        Bind.NODE: _domain,
+        Bind.PACKAGE: lambda pu: pu.package,
+    }
+    of = key[layout.bind]
+    groups: dict[object, list[int]] = {}
+    for pu in topology.pus:
+        groups.setdefault(of(pu), []).append(pu.os)
+    if None in groups:
+        raise InputError(
+            f"layout {layout.name}: bind = {layout.bind.value!r}, but {topology.source} names no "
+            f"{layout.bind.value} for CPUs {cpuset.format_list(groups[None])}: use bind = 'core'"
+        )
+    masks = {group: tuple(sorted(cpus)) for group, cpus in groups.items()}
+    return {pu.os: masks[of(pu)] for pu in topology.pus}
+
+
+def _memory_nodes(topology: Topology, given: Sequence[PU]) -> dict[int, tuple[int, ...]]:
+    """Return the node to bind to by PU: home, else the nearest that the distances tell."""
+    found: dict[int, tuple[int, ...]] = {}
+    lost: list[int] = []
+    for pu in dict.fromkeys(given):
+        node = pu.node if pu.node is not None else _nearest_node(topology, pu.os)
+        if node is None:
+            lost.append(pu.os)
+        else:
+            found[pu.os] = (node,)
+    if lost:
+        raise InputError(
+            f"--mem bind: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no NUMA "
+            "node with memory, and no distances tell which is nearest: use --mem local, or "
+            "copies and a layout that leave these CPUs out"
+        )
+    return found
+
+
+def _nearest_node(topology: Topology, cpu: int) -> int | None:
+    """Return the allowed ordinary node nearest to a CPU that lies in a forbidden one."""
+    distances = [
+        (distance, node.logical, node.os)
+        for own in topology.nodes
+        if cpu in own.cpus
+        for node in topology.nodes
+        if node.default and (distance := topology.distance(own.os, node.os)) is not None
+    ]
+    return min(distances)[2] if distances else None
+
+
+def _warnings(topology: Topology, given: Sequence[PU], memory: MemoryPolicy) -> tuple[str, ...]:
+    warnings = list(_oversubscribed(topology, len(given)))
+    if not warnings:
+        warnings += _sharing_cores(given)
+    warnings += _unequal_nodes(given)
+    kinds = Counter(pu.kind for pu in given)
+    if len(kinds) > 1:
+        shares = ", ".join(str(kinds[kind]) for kind in sorted(kinds, reverse=True))
+        warnings.append(
+            f"copies run on CPUs of {len(kinds)} speeds, from the fastest kind to the slowest: "
+            f"{shares} copies"
+        )
+    homeless = {pu.os for pu in given if pu.node is None}
+    if homeless and memory is not MemoryPolicy.BIND:
+        warnings.append(
+            f"{_count(len(homeless), 'CPU')} without memory of an own NUMA node "
+            f"({cpuset.format_list(homeless)}): all memory of the copies there is remote"
+        )
+    return tuple(warnings)
+
+
+def _oversubscribed(topology: Topology, copies: int) -> tuple[str, ...]:
+    pus = len(topology.pus)
+    if copies <= pus:
+        return ()
+    each, more = divmod(copies, pus)
+    shares = f"{each + 1} copies on each of {more}, " if more else ""
+    shares += f"{_count(each, 'copy', 'copies')} on each of {pus - more}"
+    return (f"{copies} copies share {_count(pus, 'usable PU')}: {shares}",)
+
+
+def _sharing_cores(given: Sequence[PU]) -> list[str]:
+    """Warn of copies that have half a core while others have a whole one."""
+    cores = Counter(pu.core for pu in given)
+    alone = sum(count == 1 for count in cores.values())
+    if len(set(cores.values())) < 2:
+        return []
+    return [
+        f"{len(given) - alone} copies share {_count(len(cores) - alone, 'core')} while {alone} run "
+        "on cores of their own: they will not take equally long"
+        if alone
+        else f"cores run {min(cores.values())} to {max(cores.values())} copies each: "
+        "they will not take equally long"
+    ]
+
+
+def _unequal_nodes(given: Sequence[PU]) -> list[str]:
+    """Warn of lgroups that run more copies than others; those that run none do not matter."""
+    by_count: dict[int, list[int]] = {}
+    for node, count in Counter(pu.node for pu in given if pu.node is not None).items():
+        by_count.setdefault(count, []).append(node)
+    if len(by_count) < 2:
+        return []
+    shares = ", ".join(
+        f"{count} on {'lgroups' if len(nodes) > 1 else 'lgroup'} {cpuset.format_list(nodes)}"
+        + (" each" if len(nodes) > 1 else "")
+        for count, nodes in sorted(by_count.items(), reverse=True)
+    )
+    return [f"lgroups run unequal numbers of copies: {shares}"]
+
+
+def _count(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"

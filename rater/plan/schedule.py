@@ -1,0 +1,245 @@
+"""Who runs what, where and when: a `Plan` of phases, pure and complete before anything starts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import gcd
+
+from rater.errors import InputError
+from rater.plan.place import Placement
+
+
+class Order(StrEnum):
+    """Who runs what."""
+
+    HOMOGENEOUS = "homogeneous"  # all copies run one benchmark, barrier, next
+    ROTATED = "rotated"  # copy n starts at benchmark n mod k and steps on, no barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run of one benchmark by one copy."""
+
+    benchmark: str
+    iteration: int  # counts from 1 (in rotated order: the round)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What one copy runs in a phase, in order, and when it is let go."""
+
+    copy: int
+    steps: tuple[Step, ...]
+    offset_ns: int  # planned release of the first step after the phase's first release
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Copies that are released together (or staggered) and waited for together."""
+
+    number: int
+    benchmark: str | None  # None in rotated order
+    iteration: int | None
+    counted: bool
+    queues: tuple[Queue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that will run, in order."""
+
+    mode: str
+    order: Order
+    benchmarks: tuple[str, ...]  # the ring, in the suite's declared order
+    copies: int
+    iterations: int
+    discard: int
+    stagger_ns: int
+    increment: int
+    phases: tuple[Phase, ...]
+
+    def counted(self, iteration: int) -> bool:
+        """Tell whether an iteration (from 1) counts in the result."""
+        return iteration > self.discard
+
+
+def resolve_mode(mode: str | None, stagger_ms: float | None) -> tuple[str, Order, float]:
+    """Turn the user's shorthand into (name of the mode, order, stagger in ms).
+
+    `--stagger` alone means `staggered`; `staggered` without it is an error;
+    `rotated` may have one. `heterogeneous` is accepted for `rotated`.
+    """
+    if stagger_ms is not None and not 0 <= stagger_ms < float("inf"):
+        raise InputError(
+            f"--stagger {stagger_ms:g}: expected milliseconds between the starts of consecutive "
+            "copies, 0 or more"
+        )
+    name = mode
+    if name is None:
+        name = "homogeneous" if stagger_ms is None else "staggered"
+    elif name == "heterogeneous":
+        name = "rotated"
+    if name == "staggered" and stagger_ms is None:
+        raise InputError(
+            "--mode staggered needs --stagger MS, the milliseconds between the starts of "
+            "consecutive copies (SPEC's example: --stagger 6000)"
+        )
+    if name == "homogeneous" and stagger_ms:
+        raise InputError(
+            "--mode homogeneous releases all copies at once: leave out --stagger, "
+            "or use --mode staggered"
+        )
+    if name not in ("homogeneous", "staggered", "rotated"):
+        raise InputError(
+            f"--mode {mode}: expected homogeneous, rotated (or heterogeneous) or staggered"
+        )
+    order = Order.ROTATED if name == "rotated" else Order.HOMOGENEOUS
+    return name, order, stagger_ms or 0.0
+
+
+def ring_steps(copy: int, length: int, increment: int) -> tuple[int, ...]:
+    """Return the ring positions one copy runs in one round.
+
+    Copy n starts at n mod k and steps on by `increment` modulo k, k steps a
+    round; increment 0 runs only the first (SPEC CPU 2026's rolling round-robin
+    order as public write-ups give it: `notes/spec-formats.md` section 4).
+    """
+    steps = length if increment else 1
+    return tuple((copy + j * increment) % length for j in range(steps))
+
+
+def make_plan(
+    benchmarks: Sequence[str],
+    copies: int,
+    *,
+    mode: str = "homogeneous",
+    order: Order = Order.HOMOGENEOUS,
+    iterations: int = 1,
+    discard: int = 0,
+    stagger_ms: float = 0.0,
+    increment: int = 1,
+) -> Plan:
+    """Lay out every phase. Homogeneous order is iteration by iteration, as SPEC's tools do.
+
+    Raises `InputError` for counts that make no run.
+    """
+    if iterations < 1:
+        raise InputError(f"--iterations {iterations}: expected 1 or more")
+    if not 0 <= discard < iterations:
+        raise InputError(
+            f"--discard {discard}: expected 0 to {iterations - 1}: at least one of the "
+            f"{iterations} iterations must count (raise --iterations)"
+        )
+    if increment < 0:
+        raise InputError(f"--increment {increment}: expected 0 or more")
+    stagger_ns = round(stagger_ms * 1e6)
+    if order is Order.ROTATED:
+        phases: tuple[Phase, ...] = (
+            Phase(
+                number=0,
+                benchmark=None,
+                iteration=None,
+                counted=True,
+                queues=tuple(
+                    Queue(
+                        copy=copy,
+                        steps=tuple(
+                            Step(benchmarks[position], iteration)
+                            for iteration in range(1, iterations + 1)
+                            for position in ring_steps(copy, len(benchmarks), increment)
+                        ),
+                        offset_ns=copy * stagger_ns,
+                    )
+                    for copy in range(copies)
+                ),
+            ),
+        )
+    else:
+        phases = tuple(
+            Phase(
+                number=(iteration - 1) * len(benchmarks) + position,
+                benchmark=benchmark,
+                iteration=iteration,
+                counted=iteration > discard,
+                queues=tuple(
+                    Queue(copy, (Step(benchmark, iteration),), copy * stagger_ns)
+                    for copy in range(copies)
+                ),
+            )
+            for iteration in range(1, iterations + 1)
+            for position, benchmark in enumerate(benchmarks)
+        )
+    return Plan(
+        mode, order, tuple(benchmarks), copies, iterations, discard, stagger_ns, increment, phases
+    )
+
+
+def rotation_warnings(plan: Plan, placements: Sequence[Placement]) -> tuple[str, ...]:
+    """Name the ways in which a rotated plan is locally homogeneous.
+
+    Copies n and n + k have the same queue (k: ring length). When such copies
+    share a core, or every LLC or lgroup holds a multiple of k copies, siblings
+    run the same benchmark in step and the mix is not one where it matters.
+    """
+    ring = len(plan.benchmarks)
+    if plan.order is not Order.ROTATED or ring < 2:
+        return ()
+    warnings = []
+    if plan.increment and gcd(plan.increment, ring) > 1:
+        seen = ring // gcd(plan.increment, ring)
+        warnings.append(
+            f"--increment {plan.increment} shares a factor with the ring of {ring} benchmarks: "
+            f"each copy runs only {seen} of them, several times a round"
+        )
+    levels: tuple[tuple[str, Callable[[Placement], int | None]], ...] = (
+        ("core", lambda p: p.core),
+        ("LLC", lambda p: p.llc),
+        ("lgroup", lambda p: p.node),
+    )
+    for name, key in levels:
+        groups: dict[int, list[int]] = defaultdict(list)
+        for placement in placements:
+            unit = key(placement)
+            if unit is not None:
+                groups[unit].append(placement.copy % ring)
+        together = sum(1 for starts in groups.values() if max(Counter(starts).values()) > 1)
+        if name == "core" and together:
+            warnings.append(
+                f"rotated: on {together} of {len(groups)} cores two copies run the same benchmark "
+                f"in step (their numbers differ by a multiple of the ring length {ring}); "
+                "one benchmark more or fewer in the ring mixes them"
+            )
+        elif len(groups) > 1 and all(len(starts) % ring == 0 for starts in groups.values()):
+            each = min(len(starts) for starts in groups.values())
+            warnings.append(
+                f"rotated: every {name} holds a multiple of the ring length ({each} copies, "
+                f"{ring} benchmarks), so all {name}s run the same benchmarks in step"
+            )
+    return tuple(warnings)
+
+
+def order_table(plan: Plan, limit: int = 8) -> list[tuple[str, str]]:
+    """Return (copies, order) rows for people; copies with the same queue share a row."""
+    if plan.order is not Order.ROTATED:
+        return [(_ranges(list(range(plan.copies))), " then ".join(plan.benchmarks))]
+    queues: dict[tuple[str, ...], list[int]] = {}
+    for queue in plan.phases[0].queues:
+        names = tuple(step.benchmark for step in queue.steps if step.iteration == 1)
+        queues.setdefault(names, []).append(queue.copy)
+    rows = [(_ranges(copies), " ".join(names)) for names, copies in queues.items()]
+    if len(rows) > limit:
+        rows = [*rows[:limit], ("...", f"and {len(rows) - limit} more orders")]
+    return rows
+
+
+def _ranges(copies: list[int]) -> str:
+    if len(copies) == 1:
+        return str(copies[0])
+    step = copies[1] - copies[0]
+    if step == 1:
+        return f"{copies[0]}-{copies[-1]}"
+    shown = ",".join(str(c) for c in copies[:4])
+    return shown if len(copies) <= 4 else f"{shown},...,{copies[-1]}"
