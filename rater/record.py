@@ -1,0 +1,360 @@
+"""What the supervisor emits, the database holds and the analysis reads.
+
+One event is one row. Times are integer nanoseconds of CLOCK_MONOTONIC counted
+from the run's first release (the first copy let go starts at 0). An event is
+emitted when it happened and never changed afterwards, except that a copy's
+output is judged after its phase (`OutputChecked`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CopyStatus(StrEnum):
+    """How a copy ended."""
+
+    OK = "ok"
+    FAILED = "failed"  # exit code not 0, killed by a signal, or more output than allowed
+    TIMEOUT = "timeout"
+    WRONG_OUTPUT = "wrong-output"
+    INTERRUPTED = "interrupted"
+
+
+class Validity(StrEnum):
+    """What is known of a copy's output."""
+
+    UNCHECKED = "unchecked"  # nobody looked yet: the copy has just ended, or rater died first
+    NOT_CHECKED = "no-expectation"  # there is nothing to compare with (a plain command)
+    VALID = "valid"
+    INVALID = "invalid"
+
+
+class RunStatus(StrEnum):
+    """State of a whole run; `RUNNING` in the database of a dead rater means it was killed."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    KILLED = "killed"  # never stored: what reading says of `RUNNING` whose rater is gone
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkUsed:
+    """One benchmark as this run used it."""
+
+    name: str
+    category: str | None  # "int", "fp" or None
+    command: str  # the command line as a shell would take it, without the wrap prefix
+    reference_s: float | None
+    binary_sha256: str | None  # of the executable, None when it could not be read
+    compiler: str | None  # version line of the compiler, None for a plain command
+    flags: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedCopy:
+    """Where one copy was planned to run (flat: the database's `placement` row)."""
+
+    copy: int
+    cpus: tuple[int, ...] | None  # affinity mask by OS number, ascending; None: not bound
+    cpu: int | None  # the PU the copy was given; None when not bound
+    core: int | None  # hwloc logical index of the core
+    llc: int | None  # hwloc logical index of the last-level cache
+    node: int | None  # OS number of the home NUMA node (lgroup)
+    package: int | None  # hwloc logical index of the package
+    memory_policy: str  # "local", "bind" or "none"
+    memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Head of a run, emitted once, before the first phase."""
+
+    uuid: str
+    started_at: str  # UTC, ISO 8601 with "Z"
+    mode: str  # homogeneous, rotated, staggered
+    order: str  # homogeneous or rotated: who runs what
+    copies: int
+    iterations: int
+    discard: int  # first iterations that are measured but not counted
+    stagger_ms: float  # 0: all copies are released together
+    increment: int  # of the ring, rotated order only; 1 otherwise
+    suite: str | None  # None for a plain command
+    size: str | None
+    tune: str | None
+    layout: str
+    memory: str
+    timeout_s: float | None
+    wrap: str | None
+    command_line: str  # how rater was called, as a shell would take it
+    rater_version: str
+    tags: tuple[tuple[str, str], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()  # what --env added
+    benchmarks: tuple[BenchmarkUsed, ...] = ()
+    placements: tuple[PlacedCopy, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStarted:
+    """All copies of a phase exist and wait at the gate; time has not begun."""
+
+    phase: int  # counts from 0 over the whole run
+    benchmark: str | None  # None: the phase runs several (rotated order)
+    iteration: int | None  # counts from 1; None in rotated order
+    counted: bool  # False for discarded iterations
+    total_phases: int
+    expected_s: float | None  # a guess for the progress display only
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStarted:
+    """A copy was let through its gate."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int  # position in the copy's queue, from 0
+    start_ns: int
+    planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEnded:
+    """A copy ended and was reaped; one database transaction."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int
+    pid: int
+    start_ns: int
+    planned_start_ns: int | None
+    finish_ns: int
+    status: CopyStatus
+    exit_code: int | None  # None when a signal ended it
+    signal: int | None
+    user_ns: int  # CPU time in user mode as the kernel counted it, gate included
+    system_ns: int  # the same in system mode
+    gate_cpu_ns: int  # CPU time the gate had used before the release, to be taken off
+    max_rss_bytes: int | None  # None when it is below what can be told (see run/launch.py)
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    note: str | None  # in words, what is odd: "left 2 processes behind", "wrote more than 1 GiB"
+    run_dir: str | None  # where its files are, if kept: a directory, or what their names begin with
+    validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Release to end."""
+        return self.finish_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChecked:
+    """The output of a copy that had ended well was compared with what was expected."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int
+    validity: Validity
+    detail: str | None  # the first difference, in words
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEnded:
+    """The last copy of a phase has finished (or was stopped): one bracket."""
+
+    phase: int
+    benchmark: str | None
+    iteration: int | None
+    counted: bool
+    start_ns: int  # first release
+    finish_ns: int  # last finish
+    last_start_ns: int  # release of the last copy to start its first step
+    first_finish_ns: int  # finish of the first copy to end its last step
+    complete: bool  # every copy of the plan ran to its end, well or not
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A warning or a fact about the run worth keeping."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over."""
+
+    status: RunStatus
+    reason: str | None
+
+
+type Event = PhaseStarted | CopyStarted | CopyEnded | OutputChecked | PhaseEnded | Noted | RunEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine a run was made on; what is not known of an imported one is None."""
+
+    fingerprint: str  # stable over reboots: model, topology, microcode; never measured MHz
+    hostname: str | None
+    machine_id_hash: str | None  # tells machines of one model apart without naming them
+    cpu_model: str | None
+    microcode: str | None
+    vendor: str | None
+    memory_bytes: int | None
+    pus: int | None
+    cores: int | None
+    nodes: int | None
+    packages: int | None
+    architecture: str | None = None  # as `uname -m`
+    product: str | None = None  # vendor and product as the firmware names them
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePU:
+    """One hardware thread of the run's machine (flat: the database's `pu` row)."""
+
+    cpu: int  # OS number
+    core: int | None  # hwloc logical index
+    llc: int | None  # hwloc logical index of the last-level cache
+    node: int | None  # OS number of the home NUMA node (lgroup)
+    package: int | None  # hwloc logical index
+
+
+@dataclass(frozen=True, slots=True)
+class RunHead:
+    """What one line of `rater list` stands on: a stored run without its rows."""
+
+    run: int  # its number in this database
+    uuid: str
+    source: str  # "run" (made here) or "import"
+    status: RunStatus
+    reason: str | None  # why it did not complete, in words
+    started_at: str | None  # UTC, ISO 8601 with "Z"; None: not known (imported)
+    elapsed_s: float | None  # first release to last finish; None: not known
+    hostname: str | None
+    mode: str  # as asked for or imported: homogeneous, rotated, staggered, steady, ...
+    order: str  # homogeneous or rotated: who ran what
+    copies: int
+    iterations: int
+    discard: int
+    stagger_ms: float
+    increment: int
+    suite: str | None
+    size: str | None
+    tune: str | None
+    layout: str | None  # None: not known (imported); the same below
+    memory: str | None
+    timeout_s: float | None
+    wrap: str | None
+    command_line: str | None
+    rater_version: str | None
+    benchmarks: tuple[str, ...]  # names in ring order
+    tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBracket:
+    """One phase of a stored run.
+
+    The times are None while the phase had not ended when rater died, and for
+    imported runs without start times: the slowest copy is then all that is
+    known of the bracket.
+    """
+
+    phase: int
+    benchmark: str | None  # None: the phase ran several (rotated order)
+    iteration: int | None  # own ones count from 1, imported ones as recorded
+    tune: str | None
+    counted: bool
+    start_ns: int | None
+    finish_ns: int | None
+    last_start_ns: int | None
+    first_finish_ns: int | None
+    complete: bool  # every copy of the plan ran to its end, well or not
+
+    @property
+    def bracket_s(self) -> float | None:
+        """First release to last finish."""
+        if self.start_ns is None or self.finish_ns is None:
+            return None
+        return (self.finish_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCopy:
+    """One run of one benchmark by one copy, with where it was planned to run."""
+
+    phase: int
+    benchmark: str
+    tune: str | None
+    iteration: int
+    copy: int
+    step: int  # position in the copy's queue, from 0
+    counted: bool  # False for discarded iterations
+    cpu: int | None
+    core: int | None
+    llc: int | None
+    node: int | None
+    package: int | None
+    mem_nodes: tuple[int, ...]  # nodes its memory was bound to or found on; empty: not known
+    planned_start_ns: int | None
+    start_ns: int | None  # None: not known (imported); so is finish_ns then
+    finish_ns: int | None
+    elapsed_ns: int
+    status: CopyStatus
+    exit_code: int | None
+    signal: int | None
+    validity: Validity
+    validity_detail: str | None
+    cpu_ns: int | None  # user + system, the gate's taken off
+    user_ns: int | None  # gate included; None: not known (imported); the same below
+    system_ns: int | None
+    gate_cpu_ns: int | None
+    max_rss_bytes: int | None
+    minor_faults: int | None
+    major_faults: int | None
+    voluntary_switches: int | None
+    involuntary_switches: int | None
+    pid: int | None
+    note: str | None
+    run_dir: str | None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Release to end, seconds."""
+        return self.elapsed_ns / 1e9
+
+    @property
+    def cpu_s(self) -> float | None:
+        """User and system CPU seconds of the copy itself."""
+        return None if self.cpu_ns is None else self.cpu_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run with all its rows, read back."""
+
+    head: RunHead
+    host: Host
+    settings: tuple[tuple[str, str], ...]  # of the machine, as they stood at the start
+    environment: tuple[tuple[str, str], ...]  # what --env added
+    benchmarks: tuple[BenchmarkUsed, ...]  # in ring order; command "" where not known
+    placements: tuple[PlacedCopy, ...]  # by copy; empty for imported runs
+    pus: tuple[MachinePU, ...]  # by cpu; empty when nothing is known of the machine
+    brackets: tuple[StoredBracket, ...]  # by phase
+    copies: tuple[StoredCopy, ...]  # by phase, copy, step
+    warnings: tuple[str, ...]  # given before the first phase
+    notes: tuple[str, ...]  # made since, in order

@@ -1,0 +1,230 @@
+"""Nothing outlives the supervisor: the run's cgroup, its watchdog and the list of its groups."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.run import watchdog
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+MARKER = "RATER_RUN"  # environment variable of every copy: the run's uuid
+FIRST_FREE_FD = 10  # below lie the numbers that a spawned program gets its descriptors on
+_PAUSE_S = 0.005
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A process that outlived its copy and was killed."""
+
+    pid: int
+    command: str
+    copy: str | None  # RATER_COPY of its environment
+
+
+class Cgroup:
+    """A cgroup v2 of the run; the supervisor lives in it while it runs, so copies inherit it."""
+
+    def __init__(self, path: Path, home: Path) -> None:
+        self.path = path
+        self.home = home
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        mountinfo: Path = Path("/proc/self/mountinfo"),
+        membership: Path = Path("/proc/self/cgroup"),
+    ) -> Cgroup | None:
+        """Make and enter a cgroup below our own, or return None where that is not allowed."""
+        home = _own_cgroup(mountinfo, membership)
+        if home is None:
+            return None
+        _sweep(home)
+        path = home / f"rater-{os.getpid()}-{name}"
+        try:
+            path.mkdir()
+        except OSError:
+            return None
+        try:
+            (path / "cgroup.kill").stat()  # not there before Linux 5.14
+            (path / "cgroup.procs").write_text("0")
+        except OSError:
+            with suppress(OSError):
+                path.rmdir()
+            return None
+        return cls(path, home)
+
+    def leave(self) -> None:
+        """Move the supervisor back, kill what is left, remove the cgroup."""
+        with suppress(OSError):
+            (self.home / "cgroup.procs").write_text("0")
+            (self.path / "cgroup.kill").write_text("1")
+        for _ in range(100):
+            try:
+                self.path.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                _reap(children())
+                time.sleep(_PAUSE_S)
+            else:
+                return
+
+
+def _own_cgroup(mountinfo: Path, membership: Path) -> Path | None:
+    """Return our cgroup's directory in the cgroup2 mount, which may be a hybrid one."""
+    try:
+        mounts = [line.split() for line in mountinfo.read_text().splitlines()]
+        member = [line for line in membership.read_text().splitlines() if line.startswith("0::")]
+    except OSError:
+        return None
+    for fields in mounts:
+        if "-" in fields and fields[fields.index("-") + 1] == "cgroup2" and member:
+            root, mount_point = fields[3], Path(fields[4])
+            path = member[0][3:]
+            if root != "/":
+                path = path.removeprefix(root)
+            home = mount_point / path.lstrip("/")
+            return home if home.is_dir() else None
+    return None
+
+
+def _sweep(home: Path) -> None:
+    """Remove empty cgroups of dead supervisors."""
+    for stale in home.glob("rater-*-*"):
+        pid = stale.name.split("-")[1]
+        if not Path("/proc", pid).exists():
+            with suppress(OSError):
+                stale.rmdir()
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def children() -> list[int]:
+    """Return the process numbers of all our children, orphans we adopted included."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+class Guard:
+    """The slots, the watchdog and the cgroup of one run. Use as a context manager via `guard`."""
+
+    def __init__(self, uuid: str, slots: int, cgroup: Cgroup | None) -> None:
+        self.cgroup = cgroup
+        size = max(4 * slots, mmap.PAGESIZE)
+        memory = os.memfd_create("rater-groups", os.MFD_CLOEXEC)
+        os.ftruncate(memory, size)
+        self._map = mmap.mmap(memory, size)
+        self._groups = memoryview(self._map).cast("i")
+        read_end, self._pipe = os.pipe()
+        argv = [sys.executable, "-I", "-S", "-B", watchdog.__file__, "3", "4", f"{MARKER}={uuid}"]
+        if cgroup is not None:
+            argv.append(str(cgroup.path))
+            with suppress(OSError):
+                (cgroup.home / "cgroup.procs").write_text("0")
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD) for fd in (read_end, memory)]
+        try:
+            self.watchdog_pid = os.posix_spawn(
+                sys.executable,
+                argv,
+                {"PATH": os.defpath},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, high[0], 3),
+                    (os.POSIX_SPAWN_DUP2, high[1], 4),
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, 0, 1),
+                    (os.POSIX_SPAWN_DUP2, 0, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+            )
+        finally:
+            for fd in (*high, read_end, memory):
+                os.close(fd)
+            if cgroup is not None:
+                (cgroup.path / "cgroup.procs").write_text("0")
+
+    def hold(self, slot: int, group: int) -> None:
+        """Remember a copy's process group (0: the copy is gone)."""
+        self._groups[slot] = group
+
+    def kill_leftovers(self) -> list[Leftover]:
+        """Kill every process that outlived its copy; call only when no copy lives.
+
+        As a child subreaper we adopt orphans, so all of them are our children.
+        """
+        found: dict[int, Leftover] = {}
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            mine = [pid for pid in children() if pid != self.watchdog_pid]
+            if not mine:
+                break
+            for pid in mine:
+                leftover = None if pid in found else _describe(pid)
+                if leftover is not None:
+                    found[pid] = leftover
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            _reap(mine)
+            time.sleep(_PAUSE_S if found else 0)
+        return list(found.values())
+
+    def close(self) -> None:
+        """Dismiss the watchdog and remove the cgroup; everything is dead by now."""
+        if self.cgroup is not None:
+            self.cgroup.leave()
+        os.write(self._pipe, b".")
+        os.close(self._pipe)
+        with suppress(ChildProcessError):
+            os.waitpid(self.watchdog_pid, 0)
+        self._groups.release()
+        self._map.close()
+
+
+def _describe(pid: int) -> Leftover | None:
+    """Return what a child is, or None when it is dead already."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    if not command:
+        return None
+    copies = [v.removeprefix(b"RATER_COPY=") for v in environment if v.startswith(b"RATER_COPY=")]
+    return Leftover(
+        pid,
+        command.decode(errors="replace")[:80],
+        copies[0].decode(errors="replace") if copies else None,
+    )
+
+
+@contextmanager
+def guard(uuid: str, slots: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
+    """Guard a run: while this context lives, nothing it starts outlives this process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    keeper = Guard(uuid, slots, Cgroup.make(uuid[:8]) if use_cgroup else None)
+    try:
+        yield keeper
+    finally:
+        keeper.kill_leftovers()
+        keeper.close()
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -1,0 +1,182 @@
+"""This machine, an hwloc XML file or a description as a `Topology`.
+
+The only module that touches hwloc: it loads, exports version 2 XML into memory,
+lets our own reader (`rater.plan.topology_xml`) make of it what it makes of any
+file, and destroys hwloc's topology at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.topology import Topology
+from rater.plan.topology_build import RawNode, RawPU, build
+from rater.plan.topology_xml import parse_xml
+
+THIS_MACHINE = "this machine"
+_MOST_PUS = 16384  # twice what Linux can have; hwloc's time grows with the square
+_LARGEST_FILE_BYTES = 64 << 20  # the largest real one known is 0.3 MB
+_NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
+# One level of hwloc's synthetic descriptions: `pack:2`, `l3:2(size=32MB)`, `2`, `[numa]`.
+_LEVEL = re.compile(r"\s*(?:(?:[A-Za-z0-9]+:)?([0-9]+)(?:\([^()]*\))?|\[[^\[\]]*\])(?=\s|\[|$)")
+_EXAMPLE = "such as 'pack:2 numa:4 l3:2 core:8 pu:2', or nodes=4x24 for 4 nodes of 24 CPUs"
+
+
+def discover() -> Topology:
+    """Return this machine, without CPUs that this process may not use (cpusets, `taskset`).
+
+    Raises `InputError` when hwloc cannot be loaded or cannot read the machine.
+    """
+    usable = frozenset(os.sched_getaffinity(0))
+    xml = _hwloc_xml(None, THIS_MACHINE)
+    return parse_xml(xml, THIS_MACHINE, usable=usable, is_this_system=True)
+
+
+def load(spec: str) -> Topology:
+    """Return the machine `--topology` names: an existing path is a file, all else a description."""
+    if not spec.strip():
+        raise InputError(
+            f"an empty topology, expected an hwloc XML file or a description {_EXAMPLE}"
+        )
+    if _exists(spec):
+        return from_file(Path(spec))
+    if "/" in spec or spec.endswith(".xml"):
+        raise InputError(
+            f"there is no topology file {spec}: expected the path of an hwloc XML file"
+        )
+    return from_synthetic(spec)
+
+
+def from_file(path: Path) -> Topology:
+    """Return the machine of an hwloc XML file (version 2 or 3; `-` is not special).
+
+    Raises `InputError` when it cannot be read or is wrong, with the line.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the topology file {path}: {error.strerror}") from error
+    if len(text) > _LARGEST_FILE_BYTES:
+        raise InputError(
+            f"the topology file {path} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
+            "expected hwloc XML, which has well below 1 MiB"
+        )
+    return parse_xml(text, str(path))
+
+
+def from_synthetic(text: str) -> Topology:
+    """Return a machine described as hwloc's synthetic string or as NODESxCPUS.
+
+    `nodes=4x24` has 4 nodes of 24 one-thread cores, CPUs numbered node by node,
+    with packages and caches unknown. Raises `InputError` when it describes no machine.
+    """
+    found = _NODES_X_CPUS.fullmatch(text.strip())
+    if found:
+        return _nodes_x_cpus(text.strip(), int(found[1]), int(found[2]))
+    pus = 1
+    position = 0
+    while position < len(text.rstrip()):
+        level = _LEVEL.match(text, position)
+        if level is None:
+            raise InputError(
+                f"{text!r} is neither a file nor a description of a machine (stuck at "
+                f"{text[position:].strip()[:20]!r}): expected a path or a description {_EXAMPLE}"
+            )
+        pus *= int(level[1] or 1) if len(level[1] or "") < 7 else 10**7
+        position = level.end()
+    if not 1 <= pus <= _MOST_PUS:
+        raise InputError(
+            f"{text!r} does not describe a machine of 1 to {_MOST_PUS} PUs: expected one {_EXAMPLE}"
+        )
+    return parse_xml(_hwloc_xml(text, f"the description {text!r}"), text.strip())
+
+
+def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
+    if not 1 <= nodes * cpus <= _MOST_PUS:
+        raise InputError(f"{text} is {nodes * cpus} CPUs, expected 1 to {_MOST_PUS}")
+    block = (1 << cpus) - 1
+    everything = (1 << nodes * cpus) - 1
+    return build(
+        [RawPU(cpu, None, None, None, None) for cpu in range(nodes * cpus)],
+        [RawNode(node, block << node * cpus, 0, None) for node in range(nodes)],
+        usable=everything,
+        allowed_nodes=everything,
+        source=text,
+    )
+
+
+def _hwloc_xml(synthetic: str | None, what: str) -> str:
+    """Return version 2 XML of a synthetic description, or (None) of this machine."""
+    with _own_environment(), _without_warnings():
+        try:
+            import pyhwloc  # noqa: PLC0415 - 50 ms, and it changes the environment
+            from pyhwloc.topology import (  # noqa: PLC0415 - as above
+                ExportXmlFlags,
+                TopologyFlags,
+            )
+        except (ImportError, OSError, AttributeError) as error:
+            raise InputError(
+                f"hwloc cannot be loaded to read {what}: {error}. Install it beside rater with "
+                "`python -m pip install 'pyhwloc>=3.0.1'` (x86-64 or ARM64, glibc 2.34 or newer); "
+                "`rater plan --topology FILE.xml` and nodes=NxM work without it"
+            ) from error
+        try:
+            topology = (
+                pyhwloc.from_this_system()
+                if synthetic is None
+                else pyhwloc.from_synthetic(synthetic)
+            )
+            # Disallowed parts keep their place so that logical indexes are those of the machine.
+            with topology.set_flags([TopologyFlags.INCLUDE_DISALLOWED]) as loaded:
+                xml = loaded.export_xml_buffer([ExportXmlFlags.V2])
+        except Exception as error:  # of hwloc's own, OSError, ValueError: as the wheel likes
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            return str(xml)
+    if synthetic is None:
+        raise InputError(
+            f"hwloc cannot read this machine ({problem}): see what `lstopo` says, or plan with "
+            "`rater plan --topology FILE.xml`"
+        )
+    raise InputError(f"hwloc makes no machine of {what}: expected one {_EXAMPLE}")
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Hide the user's HWLOC_* variables, and take back what importing pyhwloc sets.
+
+    HWLOC_XMLFILE, HWLOC_SYNTHETIC or HWLOC_FSROOT would put another machine in the
+    place of this one; a left-over HWLOC_PLUGINS_PATH would reach the copies.
+    """
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("HWLOC_")}
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith("HWLOC_")]:
+            del os.environ[name]
+        os.environ.update(hidden)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep pyhwloc from logging "Topology is not loaded" when a load failed."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _exists(spec: str) -> bool:
+    try:
+        return Path(spec).exists()
+    except ValueError:  # a NUL in it
+        return False

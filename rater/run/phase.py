@@ -1,0 +1,426 @@
+"""One phase: copies spawned behind the gate, released, reaped, judged by nobody yet."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from rater.errors import RaterError
+from rater.plan.schedule import Phase, Queue, Step
+from rater.record import CopyEnded, CopyStarted, CopyStatus, PhaseEnded, PhaseStarted, Validity
+from rater.run.disk import watch_disk
+from rater.run.launch import (
+    Child,
+    CopySpec,
+    Launcher,
+    Reaped,
+    Wanted,
+    high_pipe,
+    open_gate,
+    peak_rss_bytes,
+    reap,
+)
+from rater.run.priority import urgent
+
+if TYPE_CHECKING:
+    from rater.run.supervise import Supervisor
+
+# The kernel counts resident pages per CPU and folds them lazily: a margin on our own peak.
+_RSS_MARGIN = 1.1
+_LINGER_S = 0.001
+_SHELL_CODES = {
+    126: "exit code 126: it could not be executed, or says so itself; see its stderr",
+    127: "exit code 127: a program was not found; see its stderr",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A copy that ended, with what is needed to judge its output."""
+
+    event: CopyEnded
+    step: Step
+    spec: CopySpec
+
+
+class PhaseRun:
+    """Runs one phase for a supervisor; all methods but `_release_in_turn` on the trio thread."""
+
+    def __init__(
+        self, supervisor: Supervisor, phase: Phase, specs: dict[tuple[int, int], CopySpec]
+    ) -> None:
+        job = supervisor.job
+        self._supervisor = supervisor
+        self._job = job
+        self._phase = phase
+        self._specs = specs
+        self._queues: dict[int, Queue] = {queue.copy: queue for queue in phase.queues}
+        self._staggered = any(queue.offset_ns for queue in phase.queues)
+        queued = any(len(queue.steps) > 1 for queue in phase.queues)
+        self._launcher = Launcher(job.placements, supervisor.guard, self._staggered or queued)
+        self._epoll = select.epoll()
+        self._alive: dict[int, Child] = {}  # by pidfd
+        self._deadlines: deque[tuple[float, Child]] = deque()
+        self._deadline_added = trio.Event()
+        self._unfinished = len(phase.queues)
+        self._ended: list[Ended] = []
+        self._starts: dict[int, int] = {}  # first start by copy
+        self._finishes: dict[int, int] = {}  # last finish by copy
+        self._interrupted = 0
+        self._nursery: trio.Nursery | None = None
+        self._reaping = trio.CancelScope()
+        self._go_file = job.work / f"go.{phase.number}"
+        self._readying = trio.CancelScope()
+
+    # -- from start to end ----------------------------------------------------------------------
+
+    async def run(self, head: PhaseStarted) -> list[Ended]:
+        """Run the phase to its end; return every copy's last events for judging."""
+        children, shared = await self._spawn_all()
+        for child in children:
+            self._adopt(child)
+        try:
+            if self._supervisor.stop_flag.is_set():
+                return []
+            self._supervisor.emit(head)
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._watch_deadlines)
+                self._nursery.start_soon(watch_disk, self._job, self._alive)
+                if self._staggered:
+                    token = trio.lowlevel.current_trio_token()
+                    self._nursery.start_soon(
+                        trio.to_thread.run_sync, self._release_in_turn, children, token
+                    )
+                else:
+                    assert shared is not None
+                    self._release_together(children, shared)
+                    shared = None
+                await self._reap_until_done()
+                self._nursery.cancel_scope.cancel()
+        finally:
+            if shared is not None:
+                os.close(shared)
+            for child in children:
+                child.close_gate()
+            for child in self._alive.values():
+                self._launcher.discard(child)
+            self._alive.clear()
+            self._epoll.close()
+            self._go_file.unlink(missing_ok=True)
+        self._emit_end()
+        return self._ended
+
+    async def _spawn_all(self) -> tuple[list[Child], int | None]:
+        """Spawn the first step of every queue; wait until all are ready at the gate."""
+        wanted = [
+            Wanted(queue.copy, 0, queue.steps[0], self._specs[queue.copy, 0])
+            for queue in self._phase.queues
+        ]
+        gate_read, gate_write = (None, None) if self._staggered else high_pipe()
+        try:
+            children = await self._spawn(wanted, gate_read)
+        except BaseException:
+            if gate_write is not None:
+                os.close(gate_write)
+            raise
+        finally:
+            if gate_read is not None:
+                os.close(gate_read)
+        return children, gate_write
+
+    async def _spawn(self, wanted: list[Wanted], shared_gate: int | None) -> list[Child]:
+        ready_read, ready_write = high_pipe()
+        try:
+            try:
+                children = await trio.to_thread.run_sync(
+                    self._launcher.spawn,
+                    wanted,
+                    shared_gate,
+                    ready_write,
+                    self._go_file,
+                    self._supervisor.stop_flag.is_set,
+                )
+            finally:
+                os.close(ready_write)
+            with trio.CancelScope() as self._readying:
+                # End of file: every gate has closed its end, ready or dead.
+                await trio.lowlevel.wait_readable(ready_read)
+        finally:
+            os.close(ready_read)
+        for child in children:
+            child.read_gate_cpu()
+        return children
+
+    def _adopt(self, child: Child) -> None:
+        self._alive[child.pidfd] = child
+        self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def _emit_end(self) -> None:
+        if not self._starts or not self._finishes:
+            return
+        self._supervisor.emit(
+            PhaseEnded(
+                phase=self._phase.number,
+                benchmark=self._phase.benchmark,
+                iteration=self._phase.iteration,
+                counted=self._phase.counted,
+                start_ns=min(self._starts.values()),
+                finish_ns=max(self._finishes.values()),
+                last_start_ns=max(self._starts.values()),
+                first_finish_ns=min(self._finishes.values()),
+                complete=not self._interrupted and not self._supervisor.stop_flag.is_set(),
+            )
+        )
+
+    # -- releasing ------------------------------------------------------------------------------
+
+    def _release_together(self, children: list[Child], gate: int) -> None:
+        """Let all copies go with one system call."""
+        self._go_file.touch()
+        now = time.monotonic_ns()
+        os.close(gate)
+        self._set_origin(now)
+        for child in children:
+            child.planned_ns = child.start_ns = now
+        for child in children:
+            self._started(child)
+
+    def _release_in_turn(self, children: list[Child], token: trio.lowlevel.TrioToken) -> None:
+        """Let copies go one after another at their offsets; a thread of its own for precision."""
+        with urgent():
+            self._release_at_offsets(children, token)
+
+    def _release_at_offsets(self, children: list[Child], token: trio.lowlevel.TrioToken) -> None:
+        flag = self._supervisor.stop_flag
+        begin = time.monotonic_ns()
+        for child in children:
+            planned = begin + self._queues[child.copy].offset_ns
+            remaining_ns = planned - time.monotonic_ns()
+            if flag.wait(remaining_ns / 1e9) if remaining_ns > 0 else flag.is_set():
+                return
+            child.planned_ns = planned
+            self._release_own(child)
+            token.run_sync_soon(self._started, child)
+
+    def _release_own(self, child: Child) -> None:
+        now = time.monotonic_ns()
+        self._set_origin(now)
+        child.start_ns = now
+        open_gate(child)
+
+    def _set_origin(self, now_ns: int) -> None:
+        if self._supervisor.origin_ns is None:
+            self._supervisor.origin_ns = now_ns
+
+    def _started(self, child: Child) -> None:
+        if child.announced:
+            return
+        child.announced = True
+        assert child.start_ns is not None
+        start = child.start_ns - self._origin_ns
+        self._starts.setdefault(child.copy, start)
+        if self._job.timeout_s is not None:
+            self._deadlines.append((child.start_ns / 1e9 + self._job.timeout_s, child))
+            self._deadline_added.set()
+        self._supervisor.emit(
+            CopyStarted(
+                self._phase.number,
+                child.step.benchmark,
+                child.step.iteration,
+                child.copy,
+                child.position,
+                start,
+                None if child.planned_ns is None else child.planned_ns - self._origin_ns,
+            )
+        )
+
+    @property
+    def _origin_ns(self) -> int:
+        assert self._supervisor.origin_ns is not None
+        return self._supervisor.origin_ns
+
+    async def _start_next(self, copy: int, position: int) -> None:
+        """Start the next step of a copy's queue behind a gate of its own."""
+        step = self._queues[copy].steps[position]
+        wanted = [Wanted(copy, position, step, self._specs[copy, position])]
+        try:
+            children = await self._spawn(wanted, None)
+        except RaterError as error:
+            self._supervisor.stop(None, str(error))
+            children = []
+        if not children or self._supervisor.stop_flag.is_set():
+            for child in children:
+                self._launcher.discard(child)
+            self._queue_done()
+            return
+        child = children[0]
+        self._adopt(child)
+        self._release_own(child)
+        self._started(child)
+
+    # -- reaping --------------------------------------------------------------------------------
+
+    async def _reap_until_done(self) -> None:
+        with self._reaping:
+            while self._unfinished:
+                await trio.lowlevel.wait_readable(self._epoll.fileno())
+                self._reap_ready(_LINGER_S)
+
+    def _reap_ready(self, linger_s: float = 0.0) -> None:
+        """Stamp every copy that has ended, then handle one, look again, handle the next.
+
+        Copies end in bursts: waiting a moment for the next one here is cheaper than
+        another turn of the event loop, and its time stamp is as good.
+        """
+        ended: deque[tuple[Child, int]] = deque()
+        while True:
+            ready = self._epoll.poll(0 if ended or not self._alive else linger_s)
+            now = time.monotonic_ns()
+            for fd, _ in ready:
+                ended.append((self._alive.pop(fd), now))
+            if not ended:
+                return
+            self._finish(*ended.popleft())
+
+    def _finish(self, child: Child, now_ns: int) -> None:
+        reaped = reap(child, round(peak_rss_bytes() * _RSS_MARGIN))
+        self._launcher.forget(child)
+        if child.start_ns is None:
+            if not self._supervisor.stop_flag.is_set():
+                self._supervisor.stop(
+                    None,
+                    f"copy {child.copy} of {child.step.benchmark} ended at the gate, before it "
+                    f"was released ({_how_it_ended(reaped)}); is something killing processes?",
+                )
+            self._queue_done()
+            return
+        self._started(child)
+        start, finish = child.start_ns - self._origin_ns, now_ns - self._origin_ns
+        status, note = self._verdict(child, reaped)
+        planned = None if child.planned_ns is None else child.planned_ns - self._origin_ns
+        event = CopyEnded(
+            phase=self._phase.number,
+            benchmark=child.step.benchmark,
+            iteration=child.step.iteration,
+            copy=child.copy,
+            step=child.position,
+            pid=child.pid,
+            start_ns=start,
+            planned_start_ns=planned,
+            finish_ns=finish,
+            status=status,
+            exit_code=reaped.exit_code,
+            signal=reaped.signal,
+            user_ns=reaped.user_ns,
+            system_ns=reaped.system_ns,
+            gate_cpu_ns=child.gate_cpu_ns,
+            max_rss_bytes=reaped.max_rss_bytes,
+            minor_faults=reaped.minor_faults,
+            major_faults=reaped.major_faults,
+            voluntary_switches=reaped.voluntary_switches,
+            involuntary_switches=reaped.involuntary_switches,
+            note=note,
+            run_dir=child.spec.files,
+            validity=(
+                Validity.UNCHECKED
+                if self._job.workplace.expects(child.step.benchmark)
+                else Validity.NOT_CHECKED
+            ),
+        )
+        self._finishes[child.copy] = finish
+        if status is CopyStatus.INTERRUPTED:
+            self._interrupted += 1
+        self._ended.append(Ended(event, child.step, child.spec))
+        self._supervisor.emit(event)
+        following = child.position + 1
+        stopping = self._supervisor.stop_flag.is_set()
+        if following < len(self._queues[child.copy].steps) and not stopping:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._start_next, child.copy, following)
+        else:
+            self._queue_done()
+
+    def _queue_done(self) -> None:
+        self._unfinished -= 1
+        if not self._unfinished:
+            self._reaping.cancel()
+
+    def _verdict(self, child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
+        notes = list(child.notes)
+        if reaped.left_group:
+            notes.append("left processes behind in its process group; they were killed")
+        if child.stopped_for == "timeout":
+            status = CopyStatus.TIMEOUT
+        elif child.stopped_for == "stop":
+            status = CopyStatus.INTERRUPTED
+        elif child.stopped_for is not None or reaped.exit_code != 0:
+            status = CopyStatus.FAILED
+            if reaped.signal == signal.SIGKILL and child.stopped_for is None:
+                notes.append("killed from outside (out of memory? see `dmesg`)")
+            elif reaped.exit_code in _SHELL_CODES and child.stopped_for is None:
+                notes.append(_SHELL_CODES[reaped.exit_code])
+        else:
+            status = CopyStatus.OK
+        return status, "; ".join(notes) or None
+
+    # -- ending copies early ----------------------------------------------------------------------
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every living copy's group."""
+        for child in self._alive.values():
+            child.signal_group(number)
+
+    def begin_stop(self) -> None:
+        """SIGTERM now, SIGKILL after the grace; copies still at the gate never start."""
+        self._readying.cancel()
+        self._reap_ready()
+        for child in list(self._alive.values()):
+            child.stopped_for = child.stopped_for or "stop"
+            if child.start_ns is None:
+                child.signal_group(signal.SIGKILL)
+            else:
+                self._ask_to_end(child)
+
+    def kill_all(self) -> None:
+        """SIGKILL every living copy at once."""
+        self.signal_all(signal.SIGKILL)
+
+    def _ask_to_end(self, child: Child) -> None:
+        child.signal_group(signal.SIGTERM)
+        child.signal_group(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
+        if self._nursery is not None:
+            self._nursery.start_soon(self._kill_after_grace, child)
+
+    async def _kill_after_grace(self, child: Child) -> None:
+        await trio.sleep(self._job.grace_s)
+        if child.pidfd in self._alive:
+            child.notes.append(f"ignored SIGTERM for {self._job.grace_s:g} s, killed")
+            child.signal_group(signal.SIGKILL)
+
+    async def _watch_deadlines(self) -> None:
+        """End copies that run longer than the time limit; one limit for all, so a queue."""
+        while True:
+            while not self._deadlines:
+                self._deadline_added = trio.Event()
+                await self._deadline_added.wait()
+            due_s, child = self._deadlines.popleft()
+            if child.pidfd not in self._alive:
+                continue
+            await trio.sleep(max(0.0, due_s - time.monotonic()))
+            if self._alive.get(child.pidfd) is child and child.stopped_for is None:
+                child.stopped_for = "timeout"
+                child.notes.append(f"ran longer than {self._job.timeout_s:g} s")
+                self._ask_to_end(child)
+
+
+def _how_it_ended(reaped: Reaped) -> str:
+    if reaped.signal is not None:
+        return f"signal {reaped.signal}"
+    return f"exit code {reaped.exit_code}"
