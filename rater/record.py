@@ -40,6 +40,11 @@ class RunStatus(StrEnum):
     INTERRUPTED = "interrupted"
     KILLED = "killed"  # never stored: what reading says of `RUNNING` whose rater is gone
 
+    @property
+    def reported(self) -> str:
+        """The word of the JSON documents: a killed rater has interrupted its run."""
+        return (RunStatus.INTERRUPTED if self is RunStatus.KILLED else self).value
+
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkUsed:
@@ -148,7 +153,7 @@ class CopyEnded:
     voluntary_switches: int
     involuntary_switches: int
     note: str | None  # in words, what is odd: "left 2 processes behind", "wrote more than 1 GiB"
-    run_dir: str | None  # where its files are, if kept: a directory, or what their names begin with
+    run_dir: str | None  # where its files are, if kept: a directory, or a pattern of names
     validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
 
     @property
@@ -168,6 +173,7 @@ class OutputChecked:
     step: int
     validity: Validity
     detail: str | None  # the first difference, in words
+    run_dir: str | None = None  # where its files are, kept because the output is wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,14 +111,14 @@ def test_more_copies_than_pus_go_round() -> None:
     placed = place(SMT, BALANCED, 18, LOCAL)
     assert [p.cpu for p in placed.placements] == [0, 4, 1, 5, 2, 6, 3, 7] * 2 + [0, 4]
     assert placed.warnings == (
-        "18 copies share 8 usable PUs: 3 copies on each of 2, 2 copies on each of 6",
+        "18 copies share 8 usable PUs: 3 on 2 PUs, 2 on 6 PUs",
         "lgroups run unequal numbers of copies: 10 on lgroup 0, 8 on lgroup 1",
     )
     assert place(SMT, BALANCED, 16, LOCAL).warnings == (
-        "16 copies share 8 usable PUs: 2 copies on each of 8",
+        "16 copies share 8 usable PUs: 2 copies on each",
     )
     assert place(SMT, UNBOUND, 9, LOCAL).warnings == (
-        "9 copies share 8 usable PUs: 2 copies on each of 1, 1 copy on each of 7",
+        "9 copies share 8 usable PUs: 2 on 1 PU, 1 on 7 PUs",
     )
 
 

@@ -253,9 +253,10 @@ def _oversubscribed(topology: Topology, copies: int) -> tuple[str, ...]:
     if copies <= pus:
         return ()
     each, more = divmod(copies, pus)
-    shares = f"{each + 1} copies on each of {more}, " if more else ""
-    shares += f"{_count(each, 'copy', 'copies')} on each of {pus - more}"
-    return (f"{copies} copies share {_count(pus, 'usable PU')}: {shares}",)
+    crowd = f"{_count(each, 'copy', 'copies')} on each"
+    if more:
+        crowd = f"{each + 1} on {_count(more, 'PU')}, {each} on {_count(pus - more, 'PU')}"
+    return (f"{copies} copies share {_count(pus, 'usable PU')}: {crowd}",)
 
 
 def _sharing_cores(given: Sequence[PU]) -> list[str]:

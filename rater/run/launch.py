@@ -63,8 +63,8 @@ class CopySpec:
 
     @property
     def files(self) -> str:
-        """Where its files are, for people: a directory, or what their names begin with."""
-        return self.output[:-1]
+        """Where its files are, for people: a directory, or a pattern of their names."""
+        return self.output[:-1] if self.output.endswith("/") else f"{self.output}*"
 
 
 class Wanted(NamedTuple):

@@ -305,6 +305,7 @@ class PhaseRun:
         start, finish = child.start_ns - self._origin_ns, now_ns - self._origin_ns
         status, note = self._verdict(child, reaped)
         planned = None if child.planned_ns is None else child.planned_ns - self._origin_ns
+        kept = self._job.workplace.keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
         event = CopyEnded(
             phase=self._phase.number,
             benchmark=child.step.benchmark,
@@ -327,7 +328,7 @@ class PhaseRun:
             voluntary_switches=reaped.voluntary_switches,
             involuntary_switches=reaped.involuntary_switches,
             note=note,
-            run_dir=child.spec.files,
+            run_dir=child.spec.files if kept else None,
             validity=(
                 Validity.UNCHECKED
                 if self._job.workplace.expects(child.step.benchmark)

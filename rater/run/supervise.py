@@ -53,6 +53,11 @@ class Workplace(Protocol):
         """Make the run directories; return what to start by (copy, position in its queue)."""
         ...
 
+    @property
+    def keeps(self) -> bool:
+        """Tell whether the files of copies that ended well are kept too."""
+        ...
+
     def expects(self, benchmark: str) -> bool:
         """Tell whether there is an output to compare with."""
         ...
@@ -186,6 +191,7 @@ class Supervisor:
                         event.step,
                         validity,
                         detail,
+                        one.spec.files if validity is Validity.INVALID else event.run_dir,
                     )
                 )
             if validity is Validity.INVALID or event.status is not CopyStatus.OK:
@@ -212,6 +218,8 @@ class Supervisor:
                     validity, detail = self.job.workplace.judge(one.step, one.spec)
                 if validity is not Validity.INVALID:
                     self.job.workplace.clear(one.spec)
+            elif one.event.status is CopyStatus.INTERRUPTED:
+                self.job.workplace.clear(one.spec)
             verdicts.append((one, validity, detail))
         return verdicts
 

@@ -46,7 +46,7 @@ class RunFolders:
     ) -> None:
         self._work = work
         self._programs = programs
-        self._keep = keep
+        self.keeps = keep
         self._notices: list[str] = []
         self._noticed: set[str] = set()
         base = dict(os.environb)
@@ -87,7 +87,7 @@ class RunFolders:
 
     def clear(self, spec: CopySpec) -> None:
         """Remove a copy's output and run directory, unless all are to be kept."""
-        if self._keep:
+        if self.keeps:
             return
         for name in (spec.stdout, spec.stderr):
             with suppress(OSError):

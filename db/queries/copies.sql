@@ -1,0 +1,13 @@
+-- What did every copy of a run do? The last stored run, or :run (.parameter set :run 7).
+SELECT
+  copy.phase, copy.benchmark, coalesce(copy.tune, run.tune) AS tune, copy.iteration, copy.copy,
+  copy.step, copy.counted, copy.cpu, copy.core, copy.llc, copy.node, copy.package,
+  copy.mem_nodes, copy.planned_start_ns, copy.start_ns, copy.finish_ns, copy.elapsed_ns,
+  copy.status, copy.exit_code, copy.signal, copy.validity, copy.validity_detail, copy.cpu_ns,
+  copy.user_ns, copy.system_ns, copy.gate_cpu_ns, copy.max_rss_bytes, copy.minor_faults,
+  copy.major_faults, copy.voluntary_switches, copy.involuntary_switches, copy.pid, copy.note,
+  copy.run_dir
+FROM copy
+JOIN run ON run.id = copy.run_id
+WHERE copy.run_id = coalesce(:run, (SELECT max(id) FROM run))
+ORDER BY copy.phase, copy.copy, copy.step;

@@ -1,0 +1,14 @@
+-- Which runs are stored? `rater list` reads this; :run narrows it to one.
+-- In the sqlite3 shell: .read db/queries/runs.sql
+SELECT
+  run.id AS run, run.uuid, run.source, run.status, run.reason, run.started_at,
+  (SELECT (max(bracket.finish_ns) - min(bracket.start_ns)) / 1e9 FROM bracket
+   WHERE bracket.run_id = run.id) AS elapsed_s,
+  host.hostname, run.mode, run.run_order, run.copies, run.iterations, run.discard,
+  run.stagger_ms, run.increment, run.suite, run.size, run.tune, run.layout, run.memory,
+  run.timeout_s, run.wrap, run.command_line, run.rater_version,
+  run.pid, run.pid_start, run.boot_id
+FROM run
+JOIN host ON host.id = run.host_id
+WHERE :run IS NULL OR run.id = :run
+ORDER BY run.id;

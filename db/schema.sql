@@ -1,0 +1,334 @@
+-- rater's database as it is now. The truth is in migrations/; a test holds this file to them.
+--
+-- One row of `copy` is one benchmark run once by one copy; `bracket` holds what a barrier
+-- encloses; the views at the end are the place to begin:
+--   sqlite3 ~/.local/share/rater/rater.db 'SELECT * FROM run_summary'
+-- queries/ has more, one question a file.
+--
+-- Times ending in _ns are integer nanoseconds counted from the run's first release. CPU and node
+-- numbers are the kernel's; core, llc and package are hwloc's logical indexes. Lists of CPUs and
+-- nodes are written as the kernel writes them: 0-3,8.
+
+-- 'ratr': tells `file` and rater itself whose database this is.
+PRAGMA application_id = 1918989426;
+
+-- A machine as it described itself. The same machine described differently (memory added, another
+-- hostname) is another row with the same fingerprint.
+CREATE TABLE host (
+  id              INTEGER PRIMARY KEY,
+  fingerprint     TEXT NOT NULL,  -- of model, topology and microcode; 'import:NAME' for imported runs
+  hostname        TEXT,
+  machine_id_hash TEXT,           -- tells machines of one model apart
+  cpu_model       TEXT,
+  microcode       TEXT,
+  vendor          TEXT,
+  memory_bytes    INTEGER,
+  pus             INTEGER,        -- hardware threads, cores, NUMA nodes, packages of the machine
+  cores           INTEGER,
+  nodes           INTEGER,
+  packages        INTEGER,
+  architecture    TEXT,           -- as `uname -m`
+  product         TEXT            -- vendor and product as the firmware names them
+) STRICT;
+
+CREATE INDEX host_fingerprint ON host (fingerprint);
+
+-- One call of `rater run`, or one imported document.
+CREATE TABLE run (
+  id            INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice, even after `rater rm`
+  uuid          TEXT NOT NULL UNIQUE,
+  host_id       INTEGER NOT NULL REFERENCES host (id),
+  source        TEXT NOT NULL CHECK (source IN ('run', 'import')),
+  -- 'running' and its process gone means that rater was killed
+  status        TEXT NOT NULL CHECK (status IN ('running', 'complete', 'failed', 'interrupted')),
+  reason        TEXT,              -- why it is not complete, in words
+  started_at    TEXT,              -- UTC, ISO 8601; NULL: not known (imported)
+  stored_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
+  mode          TEXT NOT NULL,     -- homogeneous, rotated, staggered, steady, ... as asked for
+  run_order     TEXT NOT NULL CHECK (run_order IN ('homogeneous', 'rotated')),
+  copies        INTEGER NOT NULL CHECK (copies > 0),
+  iterations    INTEGER NOT NULL,
+  discard       INTEGER NOT NULL,  -- the first iterations that are measured but not counted
+  stagger_ms    REAL NOT NULL,     -- between starts of consecutive copies; 0: all at once
+  increment     INTEGER NOT NULL,  -- of the ring, rotated order
+  suite         TEXT,              -- NULL: a plain command, or imported
+  size          TEXT,
+  tune          TEXT,              -- build label; imported rows have their own in copy and bracket
+  layout        TEXT,              -- NULL: not known (imported); so below
+  memory        TEXT,
+  timeout_s     REAL,
+  wrap          TEXT,              -- what stood in front of every command
+  command_line  TEXT,              -- how rater was called
+  rater_version TEXT,
+  pid           INTEGER,           -- rater's own process: pid, start in clock ticks after boot
+  pid_start     INTEGER,           -- (/proc/PID/stat field 22) and boot say whether it still lives
+  boot_id       TEXT
+) STRICT;
+
+CREATE INDEX run_host ON run (host_id);
+
+-- The machine's settings when the run began: kernel, governor, boost, THP, NUMA balancing, ...
+CREATE TABLE setting (
+  run_id INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  name   TEXT NOT NULL,
+  value  TEXT NOT NULL,
+  PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- What --env added to the copies' environment.
+CREATE TABLE environment (
+  run_id INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  name   TEXT NOT NULL,
+  value  TEXT NOT NULL,
+  PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- What --tag said.
+CREATE TABLE tag (
+  run_id INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  name   TEXT NOT NULL,
+  value  TEXT NOT NULL,
+  PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX tag_value ON tag (name, value);
+
+-- What is worth keeping in words, in order of id.
+CREATE TABLE note (
+  id     INTEGER PRIMARY KEY,
+  run_id INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  kind   TEXT NOT NULL CHECK (kind IN ('warning', 'note')),  -- before the first phase, or since
+  text   TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX note_run ON note (run_id);
+
+-- The hardware threads of the run's machine. Per run: a cpuset or an offline CPU changes it.
+CREATE TABLE pu (
+  run_id  INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  cpu     INTEGER NOT NULL,
+  core    INTEGER,
+  llc     INTEGER,  -- last-level cache
+  node    INTEGER,  -- lgroup
+  package INTEGER,
+  PRIMARY KEY (run_id, cpu)
+) STRICT, WITHOUT ROWID;
+
+-- A benchmark as the run used it.
+CREATE TABLE benchmark (
+  run_id        INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  name          TEXT NOT NULL,
+  position      INTEGER NOT NULL,  -- in the ring, from 0
+  category      TEXT,              -- int, fp, or NULL
+  command       TEXT,              -- as a shell would take it; NULL: not known (imported)
+  reference_s   REAL,              -- NULL: no ratio, throughput only
+  binary_sha256 TEXT,
+  compiler      TEXT,
+  flags         TEXT,
+  PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- Where each copy was planned to run. Not known of imported runs.
+CREATE TABLE placement (
+  run_id        INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  copy          INTEGER NOT NULL,
+  cpus          TEXT,     -- affinity mask as a list; NULL: not bound
+  cpu           INTEGER,  -- the PU it was given, of which the mask may be wider
+  core          INTEGER,
+  llc           INTEGER,
+  node          INTEGER,
+  package       INTEGER,
+  memory_policy TEXT NOT NULL,  -- none, local, bind
+  memory_nodes  TEXT NOT NULL,  -- for bind, as a list; '' otherwise
+  PRIMARY KEY (run_id, copy)
+) STRICT, WITHOUT ROWID;
+
+-- One phase: all copies run one benchmark once (or, in rotated order, their whole queues).
+-- The row is made before the release; the times come when the last copy has finished.
+CREATE TABLE bracket (
+  run_id          INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  phase           INTEGER NOT NULL,  -- from 0 over the whole run
+  benchmark       TEXT,              -- NULL: several (rotated order)
+  tune            TEXT,              -- NULL: the run's
+  iteration       INTEGER,           -- from 1; imported ones as recorded
+  counted         INTEGER NOT NULL CHECK (counted IN (0, 1)),  -- 0: all of it is discarded
+  start_ns        INTEGER,           -- first release
+  finish_ns       INTEGER,           -- last finish
+  last_start_ns   INTEGER,           -- release of the last copy
+  first_finish_ns INTEGER,           -- end of the first copy that had nothing left to do
+  complete        INTEGER NOT NULL CHECK (complete IN (0, 1)),  -- every copy ran to its end
+  PRIMARY KEY (run_id, phase),
+  FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- One benchmark run once by one copy: one transaction when it ended.
+-- Without rowid: an insert then changes one page of one tree, which is what a commit costs.
+CREATE TABLE copy (
+  run_id               INTEGER NOT NULL,
+  phase                INTEGER NOT NULL,
+  copy                 INTEGER NOT NULL,  -- number of the copy, from 0
+  step                 INTEGER NOT NULL,  -- position in the copy's queue, from 0
+  benchmark            TEXT NOT NULL,
+  tune                 TEXT,              -- NULL: the run's
+  iteration            INTEGER NOT NULL,
+  counted              INTEGER NOT NULL CHECK (counted IN (0, 1)),  -- 0: a discarded iteration
+  cpu                  INTEGER,           -- where it was placed; NULL: not bound or not known
+  core                 INTEGER,
+  llc                  INTEGER,
+  node                 INTEGER,
+  package              INTEGER,
+  mem_nodes            TEXT,              -- nodes of its memory as a list; NULL: not bound or not known
+  planned_start_ns     INTEGER,
+  start_ns             INTEGER,           -- release; NULL: not known (imported)
+  finish_ns            INTEGER,           -- end, seen by the supervisor
+  elapsed_ns           INTEGER NOT NULL CHECK (elapsed_ns >= 0),  -- finish - start, or as imported
+  status               TEXT NOT NULL
+    CHECK (status IN ('ok', 'failed', 'timeout', 'wrong-output', 'interrupted')),
+  exit_code            INTEGER,           -- NULL when a signal ended it
+  signal               INTEGER,
+  validity             TEXT NOT NULL
+    CHECK (validity IN ('unchecked', 'no-expectation', 'valid', 'invalid')),
+  validity_detail      TEXT,              -- the first difference, in words
+  cpu_ns               INTEGER,           -- CPU time of the copy itself: user + system - gate
+  user_ns              INTEGER,           -- as the kernel counted it, the gate's included
+  system_ns            INTEGER,
+  gate_cpu_ns          INTEGER,           -- used by the gate before the release
+  max_rss_bytes        INTEGER,
+  minor_faults         INTEGER,
+  major_faults         INTEGER,
+  voluntary_switches   INTEGER,
+  involuntary_switches INTEGER,
+  pid                  INTEGER,
+  note                 TEXT,              -- in words, what was odd
+  run_dir              TEXT,              -- where its files were
+  PRIMARY KEY (run_id, phase, copy, step),
+  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE,
+  FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE,
+  CHECK (start_ns IS NULL OR finish_ns - start_ns = elapsed_ns)
+) STRICT, WITHOUT ROWID;
+
+-- Every copy run with its time in seconds and its place.
+CREATE VIEW copy_time AS
+SELECT
+  copy.run_id, copy.benchmark, coalesce(copy.tune, run.tune) AS tune, copy.iteration, copy.copy,
+  copy.step, copy.phase, copy.counted, copy.status, copy.validity,
+  copy.cpu, copy.core, copy.llc, copy.node, copy.package,
+  copy.start_ns / 1e9 AS start_s,
+  copy.elapsed_ns / 1e9 AS elapsed_s,
+  copy.cpu_ns / 1e9 AS cpu_s,
+  copy.max_rss_bytes / 1048576.0 AS max_rss_mib
+FROM copy
+JOIN run ON run.id = copy.run_id;
+
+-- Every benchmark and iteration: bracket, ratio = copies x reference / bracket, and the score lost
+-- to slow copies = 1 - median / bracket (staggered: 1 - median / slowest). No ratio and no score
+-- lost where a copy failed, is missing, or was not checked because rater died first; nothing for
+-- rotated order, which has no bracket per benchmark. Imported without start times, the slowest copy stands for the bracket.
+-- One window function a level, over the run's number, and no GROUP BY: SQLite then carries a
+-- `WHERE run_id = 7` from outside down to the table, and reads no other run.
+CREATE VIEW bracket_result AS
+WITH
+flagged AS (
+  SELECT
+    run_id, phase, copy, cpu, node, elapsed_ns,
+    status = 'ok' AND validity <> 'invalid' AS good,
+    validity = 'unchecked' AS unchecked
+  FROM copy
+),
+placed AS (  -- the good copies of a phase have places from 1 to their number
+  SELECT
+    *,
+    row_number() OVER (
+      PARTITION BY run_id, phase ORDER BY good DESC, elapsed_ns, copy DESC
+    ) AS place
+  FROM flagged
+),
+sized AS (
+  SELECT *, sum(good) OVER (PARTITION BY run_id, phase) AS good_copies
+  FROM placed
+),
+listed AS (
+  SELECT *, count(*) OVER (PARTITION BY run_id, phase) AS listed_copies
+  FROM sized
+),
+doubted AS (
+  SELECT *, sum(unchecked) OVER (PARTITION BY run_id, phase) AS unchecked_copies
+  FROM listed
+),
+typical AS (
+  SELECT
+    *,
+    avg(iif(place IN ((good_copies + 1) / 2, (good_copies + 2) / 2), elapsed_ns, NULL))
+      OVER (PARTITION BY run_id, phase) / 1e9 AS median_s,
+    elapsed_ns / 1e9 AS slowest_s
+  FROM doubted
+),
+judged AS (
+  SELECT
+    typical.*, bracket.benchmark, coalesce(bracket.tune, run.tune) AS tune, bracket.iteration,
+    bracket.counted, run.mode, run.stagger_ms,
+    iif(run.source = 'run', run.copies, listed_copies) AS copies,
+    CASE run.source
+      WHEN 'run' THEN iif(good_copies = run.copies AND unchecked_copies = 0, 1, NULL)
+      ELSE iif(good_copies = listed_copies, 1, NULL)
+    END AS valid,
+    coalesce(
+      (bracket.finish_ns - bracket.start_ns) / 1e9,
+      iif(run.source = 'import' AND good_copies = listed_copies, slowest_s, NULL)
+    ) AS bracket_s
+  FROM typical
+  JOIN bracket ON bracket.run_id = typical.run_id AND bracket.phase = typical.phase
+  JOIN run ON run.id = typical.run_id
+  WHERE bracket.benchmark IS NOT NULL
+    AND place = max(good_copies, 1)  -- the row of the slowest good copy
+)
+SELECT
+  judged.run_id, judged.benchmark, tune, iteration, phase, counted, copies, good_copies,
+  bracket_s, benchmark.reference_s,
+  valid * copies * benchmark.reference_s / bracket_s AS ratio,
+  valid * copies * 3600.0 / bracket_s AS copies_per_hour,
+  iif(good_copies > 0, median_s, NULL) AS median_copy_s,
+  iif(good_copies > 0, slowest_s, NULL) AS slowest_copy_s,
+  iif(good_copies > 0, copy, NULL) AS slowest_copy,
+  iif(good_copies > 0, cpu, NULL) AS slowest_cpu,
+  iif(good_copies > 0, node, NULL) AS slowest_node,
+  CASE
+    WHEN mode IN ('rotated', 'heterogeneous', 'steady') THEN NULL
+    WHEN stagger_ms > 0 THEN valid * (1 - median_s / slowest_s)
+    ELSE valid * (1 - median_s / bracket_s)
+  END AS score_lost
+FROM judged
+JOIN benchmark ON benchmark.run_id = judged.run_id AND benchmark.name = judged.benchmark;
+
+-- Every benchmark, iteration and lgroup: how its copies that ended well compare with all of them.
+CREATE VIEW lgroup_time AS
+SELECT
+  grouped.run_id, grouped.benchmark, grouped.tune, grouped.iteration, grouped.counted,
+  grouped.node, grouped.copies, grouped.mean_s, grouped.fastest_s, grouped.slowest_s,
+  grouped.mean_s / (sum(grouped.sum_s) OVER cell / sum(grouped.copies) OVER cell) AS slowdown
+FROM (
+  SELECT
+    run_id, benchmark, tune, iteration, counted, node,
+    count(*) AS copies, sum(elapsed_s) AS sum_s, avg(elapsed_s) AS mean_s,
+    min(elapsed_s) AS fastest_s, max(elapsed_s) AS slowest_s
+  FROM copy_time
+  WHERE status = 'ok' AND validity <> 'invalid'
+  GROUP BY run_id, benchmark, tune, iteration, node
+) AS grouped
+WINDOW cell AS (PARTITION BY grouped.run_id, grouped.benchmark, grouped.tune, grouped.iteration);
+
+-- One line a run.
+CREATE VIEW run_summary AS
+SELECT
+  run.id AS run_id, run.uuid, run.source, run.status, run.started_at, host.hostname,
+  host.cpu_model, run.mode, run.suite, run.size, run.tune, run.copies, run.iterations, run.layout,
+  (SELECT count(*) FROM benchmark WHERE benchmark.run_id = run.id) AS benchmarks,
+  (SELECT count(*) FROM copy WHERE copy.run_id = run.id) AS copy_runs,
+  (SELECT count(*) FROM copy
+   WHERE copy.run_id = run.id AND (copy.status <> 'ok' OR copy.validity = 'invalid')) AS failed,
+  (SELECT (max(finish_ns) - min(start_ns)) / 1e9 FROM bracket
+   WHERE bracket.run_id = run.id) AS elapsed_s,
+  (SELECT group_concat(tag.name || '=' || tag.value, ' ') FROM tag
+   WHERE tag.run_id = run.id) AS tags
+FROM run
+JOIN host ON host.id = run.host_id;

@@ -1,0 +1,266 @@
+"""Rows in: heads of runs, and one row for what happened at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+from rater.plan.cpuset import format_list
+from rater.record import (
+    BenchmarkUsed,
+    CopyEnded,
+    CopyStarted,
+    CopyStatus,
+    Event,
+    Host,
+    MachinePU,
+    Noted,
+    OutputChecked,
+    PhaseEnded,
+    PhaseStarted,
+    PlacedCopy,
+    Run,
+    RunEnded,
+    RunStatus,
+    StoredCopy,
+    StoredRun,
+    Validity,
+)
+from rater.store.owner import Owner
+
+type _Value = str | int | float | None
+
+
+def _insert(table: str, columns: str, *, replace: bool = False) -> str:
+    """Return an INSERT with a parameter per column: one text per table, prepared once."""
+    marks = ", ".join("?" for _ in columns.split())
+    verb = "INSERT OR REPLACE" if replace else "INSERT"
+    return f"{verb} INTO {table} ({', '.join(columns.split())}) VALUES ({marks})"
+
+
+# Columns that are called as the fields of their dataclass.
+_HOST_COLUMNS = (
+    "fingerprint hostname machine_id_hash cpu_model microcode vendor memory_bytes pus cores nodes "
+    "packages architecture product"
+)
+_REQUEST_COLUMNS = (
+    "copies iterations discard stagger_ms increment suite size tune layout memory timeout_s wrap "
+    "command_line rater_version"
+)
+_BENCHMARK_COLUMNS = "name category reference_s binary_sha256 compiler flags"
+_PLACE_COLUMNS = "cpu core llc node package"
+_BRACKET_COLUMNS = (
+    "phase benchmark tune iteration counted start_ns finish_ns last_start_ns first_finish_ns "
+    "complete"
+)
+_COPY_COLUMNS = (
+    "phase copy step benchmark tune iteration counted planned_start_ns start_ns finish_ns "
+    "elapsed_ns status exit_code signal validity validity_detail cpu_ns user_ns system_ns "
+    "gate_cpu_ns max_rss_bytes minor_faults major_faults voluntary_switches "
+    f"involuntary_switches pid note run_dir {_PLACE_COLUMNS}"
+)
+
+_host_fields = attrgetter(*_HOST_COLUMNS.split())
+_request_fields = attrgetter("mode", "order", *_REQUEST_COLUMNS.split())
+_benchmark_fields = attrgetter(*_BENCHMARK_COLUMNS.split())
+_place_fields = attrgetter(*_PLACE_COLUMNS.split())
+_bracket_fields = attrgetter(*_BRACKET_COLUMNS.split())
+_copy_fields = attrgetter(*_COPY_COLUMNS.split())
+
+_HOST = _insert("host", _HOST_COLUMNS)
+_SAME_HOST = "SELECT id FROM host WHERE " + " AND ".join(
+    f"{column} IS ?" for column in _HOST_COLUMNS.split()
+)
+_RUN = _insert(
+    "run",
+    "host_id uuid source status reason started_at pid pid_start boot_id mode run_order "
+    f"{_REQUEST_COLUMNS}",
+)
+_BENCHMARK = _insert("benchmark", f"run_id position command {_BENCHMARK_COLUMNS}")
+_PLACEMENT = _insert("placement", f"run_id copy cpus memory_policy memory_nodes {_PLACE_COLUMNS}")
+_PU = _insert("pu", f"run_id {_PLACE_COLUMNS}")
+_NOTE = _insert("note", "run_id kind text")
+_BRACKET = _insert("bracket", f"run_id {_BRACKET_COLUMNS}")
+_COPY = _insert("copy", f"run_id {_COPY_COLUMNS} mem_nodes")
+_END_BRACKET = (
+    "UPDATE bracket SET start_ns = ?, finish_ns = ?, last_start_ns = ?, first_finish_ns = ?, "
+    "complete = ? WHERE run_id = ? AND phase = ?"
+)
+_CHECKED = (
+    "UPDATE copy SET validity = ?, validity_detail = ?, run_dir = coalesce(?, run_dir), "
+    "status = CASE WHEN ? AND status = 'ok' "
+    f"THEN '{CopyStatus.WRONG_OUTPUT}' ELSE status END "
+    "WHERE run_id = ? AND phase = ? AND copy = ? AND step = ?"
+)
+_END_RUN = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
+# Where a copy is placed: the last columns of `_COPY`.
+_PLACES = (
+    "SELECT copy, cpu, core, llc, node, package, nullif(memory_nodes, '') "
+    "FROM placement WHERE run_id = ?"
+)
+
+_NOWHERE: tuple[_Value, ...] = (None,) * 6
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a run's head says of every copy."""
+
+    discard: int  # the first iterations, not counted
+    places: dict[int, tuple[_Value, ...]]  # by copy
+
+
+def insert_run(
+    connection: sqlite3.Connection,
+    run: Run,
+    host: Host,
+    *,
+    settings: Iterable[tuple[str, str]],
+    pus: Iterable[MachinePU],
+    owner: Owner,
+) -> int:
+    """Insert a run that begins now, inside the caller's transaction; return its number."""
+    head = (run.uuid, "run", RunStatus.RUNNING, None, run.started_at)
+    made_by = (owner.pid, owner.pid_start, owner.boot_id)
+    number = _insert_head(connection, host, (*head, *made_by, *_request_fields(run)))
+    _pairs(connection, number, "setting", settings)
+    _pairs(connection, number, "environment", run.environment)
+    _pairs(connection, number, "tag", run.tags)
+    _benchmarks(connection, number, run.benchmarks)
+    connection.executemany(_PLACEMENT, (_placement_row(number, it) for it in run.placements))
+    _pus(connection, number, pus)
+    connection.executemany(_NOTE, ((number, "warning", text) for text in run.warnings))
+    return number
+
+
+def insert_imported(connection: sqlite3.Connection, stored: StoredRun) -> int:
+    """Insert a run read from a document, inside the caller's transaction; return its number."""
+    head = stored.head
+    first = (head.uuid, head.source, head.status, head.reason, head.started_at)
+    made_by = (None, None, None)
+    number = _insert_head(connection, stored.host, (*first, *made_by, *_request_fields(head)))
+    _benchmarks(connection, number, stored.benchmarks)
+    _pus(connection, number, stored.pus)
+    connection.executemany(_BRACKET, ((number, *_bracket_fields(it)) for it in stored.brackets))
+    connection.executemany(_COPY, (_copy_row(number, it) for it in stored.copies))
+    return number
+
+
+def context_of(connection: sqlite3.Connection, run_id: int) -> Context:
+    """Return what `append_event` has to know of a run."""
+    (discard,) = connection.execute("SELECT discard FROM run WHERE id = ?", (run_id,)).fetchone()
+    rows = connection.execute(_PLACES, (run_id,))
+    return Context(discard, {row[0]: tuple(row[1:]) for row in rows})
+
+
+def append_event(
+    connection: sqlite3.Connection, run_id: int, event: Event, context: Context
+) -> None:
+    """Write one event, as its own transaction where the caller began none."""
+    match event:
+        case CopyEnded():
+            connection.execute(_COPY, _ended_row(run_id, event, context))
+        case CopyStarted():
+            pass  # its end brings the start along; a row for both would double the writes
+        case OutputChecked():
+            wrong = event.validity is Validity.INVALID
+            key = (run_id, event.phase, event.copy, event.step)
+            found = (event.validity, event.detail, event.run_dir)
+            connection.execute(_CHECKED, (*found, wrong, *key))
+        case PhaseStarted():
+            what = (event.phase, event.benchmark, None, event.iteration, event.counted)
+            connection.execute(_BRACKET, (run_id, *what, None, None, None, None, False))
+        case PhaseEnded():
+            times = (event.start_ns, event.finish_ns, event.last_start_ns, event.first_finish_ns)
+            connection.execute(_END_BRACKET, (*times, event.complete, run_id, event.phase))
+        case Noted():
+            connection.execute(_NOTE, (run_id, "note", event.text))
+        case RunEnded():
+            connection.execute(_END_RUN, (event.status, event.reason, run_id))
+
+
+def _insert_head(connection: sqlite3.Connection, host: Host, values: tuple[_Value, ...]) -> int:
+    number = connection.execute(_RUN, (_host_id(connection, host), *values)).lastrowid
+    assert number is not None
+    return number
+
+
+def _host_id(connection: sqlite3.Connection, host: Host) -> int:
+    values = _host_fields(host)
+    known = connection.execute(_SAME_HOST, values).fetchone()
+    number: int | None = known[0] if known else connection.execute(_HOST, values).lastrowid
+    assert number is not None
+    return number
+
+
+def _pairs(
+    connection: sqlite3.Connection, run_id: int, table: str, pairs: Iterable[tuple[str, str]]
+) -> None:
+    statement = _insert(table, "run_id name value", replace=True)  # said twice: the last one holds
+    connection.executemany(statement, ((run_id, name, value) for name, value in pairs))
+
+
+def _benchmarks(
+    connection: sqlite3.Connection, run_id: int, benchmarks: Iterable[BenchmarkUsed]
+) -> None:
+    connection.executemany(
+        _BENCHMARK,
+        (
+            (run_id, position, it.command or None, *_benchmark_fields(it))
+            for position, it in enumerate(benchmarks)
+        ),
+    )
+
+
+def _pus(connection: sqlite3.Connection, run_id: int, pus: Iterable[MachinePU]) -> None:
+    connection.executemany(_PU, ((run_id, *_place_fields(pu)) for pu in pus))
+
+
+def _placement_row(run_id: int, it: PlacedCopy) -> tuple[_Value, ...]:
+    cpus = None if it.cpus is None else format_list(it.cpus)
+    memory = (it.memory_policy, format_list(it.memory_nodes))
+    return (run_id, it.copy, cpus, *memory, *_place_fields(it))
+
+
+def _copy_row(run_id: int, it: StoredCopy) -> tuple[_Value, ...]:
+    return (run_id, *_copy_fields(it), format_list(it.mem_nodes) or None)
+
+
+def _ended_row(run_id: int, it: CopyEnded, context: Context) -> tuple[_Value, ...]:
+    """Return the same for a copy that has just ended: the one row whose cost counts."""
+    # Sampled before the release, the gate's share can exceed what the kernel rounds the whole to.
+    cpu_ns = max(0, it.user_ns + it.system_ns - it.gate_cpu_ns)
+    return (
+        run_id,
+        it.phase,
+        it.copy,
+        it.step,
+        it.benchmark,
+        None,
+        it.iteration,
+        it.iteration > context.discard,
+        it.planned_start_ns,
+        it.start_ns,
+        it.finish_ns,
+        it.finish_ns - it.start_ns,
+        it.status,
+        it.exit_code,
+        it.signal,
+        it.validity,
+        None,
+        cpu_ns,
+        it.user_ns,
+        it.system_ns,
+        it.gate_cpu_ns,
+        it.max_rss_bytes,
+        it.minor_faults,
+        it.major_faults,
+        it.voluntary_switches,
+        it.involuntary_switches,
+        it.pid,
+        it.note,
+        it.run_dir,
+        *context.places.get(it.copy, _NOWHERE),
+    )

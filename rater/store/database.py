@@ -1,0 +1,252 @@
+"""Open the database: find it, make sure it is ours, bring it up to date."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rater.errors import InputError, RunError
+from rater.resources import folder
+
+APPLICATION_ID = int.from_bytes(b"ratr", "big")
+
+_MAGIC = b"SQLite format 3\x00"
+_APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
+_BUSY_TIMEOUT_S = 10.0
+# Above one phase's worth of commits: checkpoints (they fsync) then fall between phases, where
+# `Store.append` asks for them, not into a phase where the disk would wake beside the copies.
+_AUTOCHECKPOINT_PAGES = 16384
+
+
+class StoreError(RunError):
+    """The database could not take or give rows (I/O error, locked too long, damaged)."""
+
+
+class StoreFullError(StoreError):
+    """There is no room for another row; the store goes on when there is room again."""
+
+
+def default_path(given: str | None) -> Path:
+    """Return the database that is meant: `--db`, else RATER_DB, else the user's data folder."""
+    named = given or os.environ.get("RATER_DB")
+    if named:
+        return Path(named)
+    data = Path(os.environ.get("XDG_DATA_HOME") or "")
+    if not data.is_absolute():  # a relative one is to be ignored (XDG base directory spec)
+        try:
+            data = Path.home() / ".local" / "share"
+        except RuntimeError as error:
+            raise InputError(
+                "no home directory to keep the database in; name one with --db or RATER_DB"
+            ) from error
+    return data / "rater" / "rater.db"
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether there is something at `path`; raises `InputError` where nobody may look."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot open the database ({error.strerror}); name another with --db"
+        ) from error
+
+
+def translated(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
+    """Return what a person can do something about for an error of SQLite."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name == "SQLITE_FULL":
+        return StoreFullError(
+            f"{path}: the disk is full while {doing}; make room on its file system"
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreError(
+            f"{path}: another program held the database for {_BUSY_TIMEOUT_S:g} s while {doing}; "
+            "end its transaction"
+        )
+    if name.startswith("SQLITE_IOERR"):
+        return StoreError(
+            f"{path}: the file system failed while {doing} ({error}, {name}); "
+            "see `df` and `dmesg`, or keep the database elsewhere with --db"
+        )
+    return StoreError(f"{path}: {error} ({name or type(error).__name__}) while {doing}")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database at `path`, made (with its folders) when there is none, and migrate it.
+
+    Raises `InputError` for anything that is not a database of this rater or an
+    older one; a file that is not ours is left as it was.
+    """
+    _make_folder(path)
+    exists = is_there(path)
+    if exists:
+        _check_file(path)
+    mode = "rw" if exists else "rwc"
+    # Absolute, because a relative file URI has no meaning; quoted, because of `?` and `#`.
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    try:
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=_BUSY_TIMEOUT_S,
+            autocommit=True,
+            # A run may hand its rows to a thread so that a slow disk cannot delay a time stamp.
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: cannot open the database ({error}); see --db") from error
+    try:
+        _check_ours(connection, path)
+        migrate(connection, path)
+        _set_up(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _cannot_use(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def migrations() -> list[str]:
+    """Return the text of every migration in order; `PRAGMA user_version` counts them."""
+    files = sorted((folder("db") / "migrations").glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
+        raise RuntimeError(f"db/migrations is not numbered from 1: {[f.name for f in files]}")
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def migrate(
+    connection: sqlite3.Connection, path: Path, steps: list[str] | None = None
+) -> tuple[int, int]:
+    """Apply the steps the database has not had; return its version before and after.
+
+    Each step and the record that it ran are one transaction. Two processes may do
+    this at once: the second waits for the first and finds nothing left to do.
+    """
+    steps = migrations() if steps is None else steps
+    before = version = _number(connection, "user_version")
+    while version < len(steps):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = _number(connection, "user_version")
+            if version < len(steps):
+                connection.executescript(steps[version])
+                version += 1
+                connection.execute(f"PRAGMA user_version = {version}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    if version > len(steps):
+        raise InputError(
+            f"{path}: made by a newer rater (schema {version}; this one knows {len(steps)}); "
+            "upgrade rater, or use another database with --db"
+        )
+    return before, version
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot make the folder of the database ({error.strerror}: {error.filename}); "
+            "name another with --db or RATER_DB"
+        ) from error
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what SQLite should not even open; reading the header changes nothing."""
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "not a regular file"
+        raise InputError(f"{path}: {kind}, not a database; name a file with --db or RATER_DB")
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot read the database ({error.strerror}); name another with --db"
+        ) from error
+    if head and not head.startswith(_MAGIC):
+        raise InputError(
+            f"{path}: not a SQLite database; it is left as it was. Name another file with --db"
+        )
+    number = int.from_bytes(head[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4], "big")
+    if number not in (0, APPLICATION_ID):  # 0: fresh, or ours with all of it still in the WAL
+        raise _foreign(path)
+    for place in (path, path.absolute().parent):  # the -wal and -shm files stand beside it
+        if not os.access(place, os.W_OK):
+            raise InputError(
+                f"{path}: read-only for you ({place} cannot be written, which its write-ahead "
+                "log needs); copy it to a folder of yours and name the copy with --db"
+            )
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN")  # one view of all three, while another process may be migrating
+    number = _number(connection, "application_id")
+    version = _number(connection, "user_version")
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    connection.execute("COMMIT")
+    fresh = number == 0 and version == 0 and objects == 0
+    if not fresh and (number != APPLICATION_ID or version == 0):
+        raise _foreign(path)
+
+
+def _set_up(connection: sqlite3.Connection, path: Path) -> None:
+    # After the migrations, which may have to rebuild a table that others refer to.
+    connection.execute("PRAGMA foreign_keys = ON")
+    # WAL: readers and the writer do not wait for each other, and a commit is one append.
+    mode = _until_free(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+    if mode != "wal":
+        raise InputError(
+            f"{path}: this file system cannot hold the database (no shared memory for SQLite's "
+            "write-ahead log); name a file on a local disk with --db"
+        )
+    # NORMAL, not FULL: a commit is then a write() without fsync. What is written survives the death
+    # of rater in any form (the kernel has it); only a power cut or kernel crash can take the last
+    # phase's rows, and never the database's consistency. FULL would fsync once per finished copy,
+    # milliseconds of disk each, beside the copies that are still being timed.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
+
+
+def _until_free(attempt: Callable[[], str]) -> str:
+    """Repeat while the database is locked: SQLite's own waiting does not cover this change."""
+    deadline_s = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            locked = (error.sqlite_errorname or "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+            if not locked or time.monotonic() > deadline_s:
+                raise
+        time.sleep(0.005)
+
+
+def _cannot_use(error: sqlite3.Error, path: Path) -> InputError:
+    if re.match("SQLITE_(NOTADB|CORRUPT)", getattr(error, "sqlite_errorname", None) or ""):
+        return InputError(
+            f"{path}: damaged, or not a database ({error}); it is left as it was. "
+            "`sqlite3 FILE .recover` may save its rows; name another file with --db"
+        )
+    return InputError(f"{translated(error, path, 'opening it')}; name another file with --db")
+
+
+def _foreign(path: Path) -> InputError:
+    return InputError(
+        f"{path}: the SQLite database of another program; it is left as it was. "
+        "Name another file with --db"
+    )
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    value: int = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return value

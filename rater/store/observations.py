@@ -1,0 +1,288 @@
+"""The observations document, the neutral form of per-copy times from any runner, read; pure.
+
+Beside the keys of the contract, `run.stagger_ms` and an observation's `counted`
+(false: a discarded iteration) are read where they stand. Others are left alone.
+`rater.store.export` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from rater.record import (
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MachinePU,
+    RunHead,
+    RunStatus,
+    StoredBracket,
+    StoredCopy,
+    StoredRun,
+    Validity,
+)
+from rater.store.document import JsonObject, parse_json
+
+VERSION = 1
+_ORDERS = {
+    "homogeneous": "homogeneous",
+    "staggered": "homogeneous",
+    "steady": "homogeneous",
+    "rotated": "rotated",
+    "heterogeneous": "rotated",
+}
+_STATUSES = {str(status): status for status in CopyStatus}
+SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
+
+
+class _Cell(NamedTuple):
+    """What makes one bracket where all copies run one benchmark."""
+
+    tune: str | None
+    benchmark: str
+    iteration: int
+
+
+def read_observations(data: bytes, file: str) -> StoredRun:
+    """Return the run of an observations document; `file` is what errors call it.
+
+    Its number (`head.run`) is 0 until it is stored. Raises `InputError` naming the
+    key, such as `observations[3].elapsed_s`, and what was expected.
+    """
+    root = JsonObject(parse_json(data, file), file)
+    if root.whole("rater") != VERSION:
+        root.wrong("rater", f"{VERSION}, the version of the format that this rater knows")
+    run = root.object("run")
+    rotated = run.choice("mode", _ORDERS) == "rotated"
+    pus = _pus(root.object_or_none("topology"))
+    rows = _rows(root, rotated)
+    brackets = _brackets(rows, rotated)
+    head = _head(run, rows, brackets)
+    return StoredRun(
+        head=head,
+        host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
+        settings=(),
+        environment=(),
+        benchmarks=tuple(
+            BenchmarkUsed(name, None, "", None, None, None, None) for name in head.benchmarks
+        ),
+        placements=(),
+        pus=pus,
+        brackets=brackets,
+        copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
+        warnings=(),
+        notes=(),
+    )
+
+
+def _head(
+    run: JsonObject, rows: Sequence[StoredCopy], brackets: Sequence[StoredBracket]
+) -> RunHead:
+    copies = run.whole("copies", least=1)
+    mode = run.text("mode")
+    status, reason = _how_it_ended(rows)
+    iterations = {row.iteration: row.counted for row in rows}
+    return RunHead(
+        run=0,
+        uuid=run.text("uuid"),
+        source="import",
+        status=status,
+        reason=reason,
+        started_at=_utc(run),
+        elapsed_s=None,
+        hostname=run.text_or_none("host"),
+        mode=mode,
+        order=_ORDERS[mode],
+        copies=copies,
+        iterations=len(iterations),
+        discard=sum(not counted for counted in iterations.values()),
+        stagger_ms=_stagger_ms(run, mode, brackets, copies),
+        increment=1,
+        suite=None,
+        size=None,
+        tune=None,
+        layout=None,
+        memory=None,
+        timeout_s=None,
+        wrap=None,
+        command_line=None,
+        rater_version=None,
+        benchmarks=tuple(dict.fromkeys(row.benchmark for row in rows)),
+        tags=(),
+    )
+
+
+def _how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+    failed = sum(row.status not in (CopyStatus.OK, CopyStatus.INTERRUPTED) for row in rows)
+    stopped = sum(row.status is CopyStatus.INTERRUPTED for row in rows)
+    if failed:
+        return RunStatus.FAILED, f"{failed} of {len(rows)} copy runs failed"
+    if stopped:
+        return RunStatus.INTERRUPTED, f"{stopped} of {len(rows)} copy runs were interrupted"
+    return RunStatus.COMPLETE, None
+
+
+def _utc(run: JsonObject) -> str | None:
+    text = run.text_or_none("started_at")
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        run.wrong("started_at", "null or a time such as 2026-11-20T12:00:00Z")
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _stagger_ms(
+    run: JsonObject, mode: str, brackets: Sequence[StoredBracket], copies: int
+) -> float:
+    """Return the stagger as given, else as the starts of a staggered run show it."""
+    if run.has("stagger_ms"):
+        return run.number("stagger_ms", "milliseconds")
+    first = brackets[0]
+    if mode != "staggered" or copies < 2 or first.start_ns is None or first.last_start_ns is None:
+        return 0.0
+    return (first.last_start_ns - first.start_ns) / (copies - 1) / 1e6
+
+
+def _pus(topology: JsonObject | None) -> tuple[MachinePU, ...]:
+    if topology is None:
+        return ()
+    places: dict[int, dict[str, int]] = {}
+    for key, name in SHARED_BY_PU.items():
+        groups = topology.object_or_none(key)
+        if groups is None:
+            continue
+        for number in groups.names():
+            if not (number.isascii() and number.isdecimal() and len(number) <= 5):
+                topology.wrong(key, f"numbers as keys ({name} {number!r} is none)")
+            for cpu in groups.places(number):
+                place = places.setdefault(cpu, {})
+                if place.setdefault(name, int(number)) != int(number):
+                    groups.wrong(
+                        number, f"no CPU of another {name} (CPU {cpu} is in {place[name]})"
+                    )
+    return tuple(
+        MachinePU(cpu, place.get("core"), None, place.get("node"), place.get("package"))
+        for cpu, place in sorted(places.items())
+    )
+
+
+def _rows(root: JsonObject, rotated: bool) -> list[StoredCopy]:
+    """Return the copies: a phase for each benchmark, iteration and tune, rotated one for all."""
+    items = root.objects("observations")
+    if not items:
+        root.wrong("observations", "at least one observation")
+    phases: dict[_Cell, int] = {}
+    first_at: dict[tuple[_Cell, int], int] = {}
+    rows: list[StoredCopy] = []
+    for position, item in enumerate(items):
+        cell = _Cell(item.text_or_none("tune"), item.text("benchmark"), item.whole("iteration"))
+        phase = 0 if rotated else phases.setdefault(cell, len(phases))
+        row = _row(item, cell, phase)
+        first = first_at.setdefault((cell, row.copy), position)
+        if first != position:
+            item.wrong(
+                "copy",
+                f"one observation of each copy of {cell.benchmark} in iteration {cell.iteration} "
+                f"(observations[{first}] is of the same one)",
+            )
+        rows.append(row)
+    return _in_queues(rows) if rotated else rows
+
+
+def _row(item: JsonObject, cell: _Cell, phase: int) -> StoredCopy:
+    start_ns = item.nanoseconds_or_none("start_s")
+    elapsed_ns = item.nanoseconds("elapsed_s")
+    said = item.has("status")
+    status = item.choice("status", _STATUSES) if said else CopyStatus.OK
+    if elapsed_ns == 0 and status is CopyStatus.OK:
+        item.wrong("elapsed_s", "more than 0 seconds of a copy that ended well")
+    return StoredCopy(
+        phase=phase,
+        benchmark=cell.benchmark,
+        tune=cell.tune,
+        iteration=cell.iteration,
+        copy=item.whole("copy"),
+        step=0,
+        counted=item.flag("counted", default=True),
+        cpu=item.place("cpu"),
+        core=item.place("core"),
+        llc=None,
+        node=item.place("node"),
+        package=item.place("package"),
+        mem_nodes=tuple(sorted(set(item.places("mem_nodes")))),
+        planned_start_ns=None,
+        start_ns=start_ns,
+        finish_ns=None if start_ns is None else start_ns + elapsed_ns,
+        elapsed_ns=elapsed_ns,
+        status=status,
+        exit_code=None,
+        signal=None,
+        # Whether the document said how the copy ended: `ok` there is all the checking we know of.
+        validity=Validity.NOT_CHECKED if said else Validity.UNCHECKED,
+        validity_detail=None,
+        cpu_ns=item.nanoseconds_or_none("cpu_s"),
+        user_ns=None,
+        system_ns=None,
+        gate_cpu_ns=None,
+        max_rss_bytes=None,
+        minor_faults=None,
+        major_faults=None,
+        voluntary_switches=None,
+        involuntary_switches=None,
+        pid=None,
+        note=None,
+        run_dir=None,
+    )
+
+
+def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
+    """Number each copy's benchmarks in the order it ran them (else in the document's)."""
+    queues: dict[int, list[StoredCopy]] = {}
+    for row in rows:
+        queues.setdefault(row.copy, []).append(row)
+    for queue in queues.values():
+        if all(row.start_ns is not None for row in queue):
+            queue.sort(key=lambda row: row.start_ns or 0)
+    return [replace(row, step=n) for queue in queues.values() for n, row in enumerate(queue)]
+
+
+def _brackets(rows: Sequence[StoredCopy], rotated: bool) -> tuple[StoredBracket, ...]:
+    members: dict[int, list[StoredCopy]] = {}
+    for row in rows:
+        members.setdefault(row.phase, []).append(row)
+    return tuple(_bracket(phase, members[phase], rotated) for phase in sorted(members))
+
+
+def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBracket:
+    one = rows[0]
+    starts, finishes = _times(rows)
+    return StoredBracket(
+        phase=phase,
+        benchmark=None if rotated else one.benchmark,
+        iteration=None if rotated else one.iteration,
+        tune=one.tune if len({row.tune for row in rows}) == 1 else None,
+        counted=any(row.counted for row in rows),
+        start_ns=min(starts.values(), default=None),
+        finish_ns=max(finishes.values(), default=None),
+        last_start_ns=max(starts.values(), default=None),
+        first_finish_ns=min(finishes.values(), default=None),
+        complete=all(row.status is not CopyStatus.INTERRUPTED for row in rows),
+    )
+
+
+def _times(rows: Sequence[StoredCopy]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return first start and last finish by copy; nothing when not all are known."""
+    starts: dict[int, int] = {}
+    finishes: dict[int, int] = {}
+    for row in rows:
+        if row.start_ns is None or row.finish_ns is None:
+            return {}, {}
+        starts[row.copy] = min(row.start_ns, starts.get(row.copy, row.start_ns))
+        finishes[row.copy] = max(row.finish_ns, finishes.get(row.copy, row.finish_ns))
+    return starts, finishes

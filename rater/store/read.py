@@ -1,0 +1,165 @@
+"""Rows out: the named queries of `db/queries/` and the dataclasses they fill."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from functools import cache
+from typing import Any
+
+from rater.errors import InputError
+from rater.plan.cpuset import parse_list
+from rater.record import (
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MachinePU,
+    PlacedCopy,
+    RunHead,
+    RunStatus,
+    StoredBracket,
+    StoredCopy,
+    StoredRun,
+    Validity,
+)
+from rater.resources import folder
+from rater.store.owner import Owner, is_alive
+
+type _Row = tuple[Any, ...]  # of a query whose columns stand in the order of the dataclass
+
+_STATUS = {str(status): status for status in CopyStatus}
+_VALIDITY = {str(validity): validity for validity in Validity}
+
+
+def run_heads(connection: sqlite3.Connection, run_id: int | None = None) -> tuple[RunHead, ...]:
+    """Return the heads of all runs by number, or the one of `run_id`."""
+    names = _lists(
+        connection, "SELECT run_id, name FROM benchmark", "ORDER BY run_id, position", run_id
+    )
+    tags = _lists(connection, "SELECT run_id, name, value FROM tag", "ORDER BY name", run_id)
+    return tuple(
+        _head(row, tuple(name for (name,) in names[row[0]]), tuple(tags[row[0]]))
+        for row in connection.execute(named("runs"), {"run": run_id})
+    )
+
+
+def owner_of(connection: sqlite3.Connection, run_id: int) -> Owner | None:
+    """Return the process that made a run, None for imported ones."""
+    row = connection.execute(
+        "SELECT pid, pid_start, boot_id FROM run WHERE id = ?", (run_id,)
+    ).fetchone()
+    return _owner(row)
+
+
+def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
+    """Return a run with all its rows; raises `InputError` when there is none of this number."""
+    heads = run_heads(connection, run_id)
+    if not heads:
+        raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
+    key = (run_id,)
+
+    def rows(columns: str, table: str, order: str) -> list[_Row]:
+        statement = f"SELECT {columns} FROM {table} WHERE run_id = ? ORDER BY {order}"
+        return connection.execute(statement, key).fetchall()
+
+    notes = rows("kind, text", "note", "id")
+    return StoredRun(
+        head=heads[0],
+        host=Host(
+            *connection.execute(
+                "SELECT fingerprint, hostname, machine_id_hash, cpu_model, microcode, vendor, "
+                "memory_bytes, pus, cores, nodes, packages, architecture, product "
+                "FROM host WHERE id = (SELECT host_id FROM run WHERE id = ?)",
+                key,
+            ).fetchone()
+        ),
+        settings=tuple(rows("name, value", "setting", "name")),
+        environment=tuple(rows("name, value", "environment", "name")),
+        benchmarks=tuple(
+            BenchmarkUsed(*row)
+            for row in rows(
+                "name, category, coalesce(command, ''), reference_s, binary_sha256, compiler, "
+                "flags",
+                "benchmark",
+                "position",
+            )
+        ),
+        placements=tuple(
+            _placed(row)
+            for row in rows(
+                "copy, cpus, cpu, core, llc, node, package, memory_policy, memory_nodes",
+                "placement",
+                "copy",
+            )
+        ),
+        pus=tuple(MachinePU(*row) for row in rows("cpu, core, llc, node, package", "pu", "cpu")),
+        brackets=tuple(
+            _bracket(row) for row in connection.execute(named("brackets"), {"run": run_id})
+        ),
+        copies=tuple(_copy(row) for row in connection.execute(named("copies"), {"run": run_id})),
+        warnings=tuple(text for kind, text in notes if kind == "warning"),
+        notes=tuple(text for kind, text in notes if kind == "note"),
+    )
+
+
+@cache
+def named(query: str) -> str:
+    """Return the text of `db/queries/QUERY.sql`."""
+    return (folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
+
+
+def _lists(
+    connection: sqlite3.Connection, select: str, order: str, run_id: int | None
+) -> defaultdict[int, list[_Row]]:
+    """Return by run what `select` finds behind its first column, the run's number."""
+    found: defaultdict[int, list[_Row]] = defaultdict(list)
+    statement = f"{select} WHERE :run IS NULL OR run_id = :run {order}"
+    for number, *values in connection.execute(statement, {"run": run_id}):
+        found[number].append(tuple(values))
+    return found
+
+
+_KILLED = "rater was killed or the machine went down; what had finished is here"
+
+
+def _head(row: _Row, names: tuple[str, ...], tags: tuple[_Row, ...]) -> RunHead:
+    status = RunStatus(row[3])
+    if status is RunStatus.RUNNING:
+        owner = _owner(row[-3:])
+        if owner is None or not is_alive(owner):
+            status = RunStatus.KILLED
+            row = (*row[:4], _KILLED, *row[5:])
+    values = [*row[:3], status, *row[4:-3], names, tags]
+    return RunHead(*values)
+
+
+def _owner(row: _Row) -> Owner | None:
+    return None if None in row else Owner(*row)
+
+
+def _placed(row: _Row) -> PlacedCopy:
+    values = list(row)
+    values[1] = None if row[1] is None else parse_list(row[1])
+    values[-1] = parse_list(row[-1])
+    return PlacedCopy(*values)
+
+
+def _bracket(row: _Row) -> StoredBracket:
+    values = list(row)
+    values[4] = bool(row[4])
+    values[-1] = bool(row[-1])
+    return StoredBracket(*values)
+
+
+def _copy(row: _Row) -> StoredCopy:
+    values = list(row)
+    values[6] = bool(row[6])
+    values[12] = _node_list(row[12])
+    values[17] = _STATUS[row[17]]
+    values[20] = _VALIDITY[row[20]]
+    return StoredCopy(*values)
+
+
+@cache
+def _node_list(text: str | None) -> tuple[int, ...]:
+    return () if text is None else parse_list(text)

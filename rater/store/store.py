@@ -1,0 +1,216 @@
+"""The database as the rest of rater sees it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+from rater.errors import InputError
+from rater.record import (
+    Event,
+    Host,
+    MachinePU,
+    PhaseEnded,
+    Run,
+    RunEnded,
+    RunHead,
+    RunStatus,
+    StoredRun,
+)
+from rater.store.append import Context, append_event, context_of, insert_imported, insert_run
+from rater.store.database import connect, translated
+from rater.store.owner import Owner, this_process
+from rater.store.read import load_run, owner_of, run_heads
+
+_LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_MOST_NAMED = 5
+
+
+def open_store(path: Path) -> Store:
+    """Open the database at `path`, made with its folders when there is none.
+
+    Raises `InputError` when it cannot be used: a directory, unreadable, read-only,
+    not a database, another program's, or made by a newer rater. None of these is
+    changed.
+    """
+    return Store(connect(path), path)
+
+
+class Store:
+    """An open database. Every method raises `StoreError` when SQLite fails.
+
+    One thread at a time; it need not be the one that opened it.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._contexts: dict[int, Context] = {}
+        self.path = path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database; the last one to do so folds the write-ahead log in."""
+        self._connection.close()
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        run: Run,
+        host: Host,
+        settings: Iterable[tuple[str, str]],
+        pus: Iterable[MachinePU],
+        owner: Owner | None = None,
+    ) -> int:
+        """Store the head of a run that begins now; return its number.
+
+        `owner` is the process that makes the run (this one when not given): when it is
+        gone and the run has no end, the run is called killed.
+        """
+        with self._transaction("beginning a run"):
+            return insert_run(
+                self._connection,
+                run,
+                host,
+                settings=settings,
+                pus=pus,
+                owner=owner or this_process(),
+            )
+
+    def append(self, run_id: int, *events: Event) -> None:
+        """Store events in one transaction, all or none; after an error they may be tried again.
+
+        What ends at the same time shares a transaction: it is in the database sooner
+        than one after the other, at a fraction of the cost.
+        """
+        try:
+            context = self._contexts.get(run_id)
+            if context is None:
+                context = self._contexts[run_id] = context_of(self._connection, run_id)
+            if len(events) == 1:
+                append_event(self._connection, run_id, events[0], context)
+        except sqlite3.DatabaseError as error:
+            self._fail(error, "storing a result")
+        if len(events) > 1:
+            with self._transaction("storing results"):
+                for event in events:
+                    append_event(self._connection, run_id, event, context)
+        if any(isinstance(event, PhaseEnded | RunEnded) for event in events):
+            self._checkpoint()
+
+    def add(self, stored: StoredRun) -> tuple[int, bool]:
+        """Store an imported run; return its number, and False when its uuid was there already."""
+        with self._transaction("importing a run"):
+            known = self._connection.execute(
+                "SELECT id FROM run WHERE uuid = ?", (stored.head.uuid,)
+            ).fetchone()
+            if known:
+                return known[0], False
+            return insert_imported(self._connection, stored), True
+
+    def remove(self, run_id: int) -> None:
+        """Remove a run with everything that hangs on it; raises `InputError` while it runs."""
+        with self._transaction("removing a run"):
+            heads = run_heads(self._connection, run_id)
+            if heads and heads[0].status is RunStatus.RUNNING:
+                owner = owner_of(self._connection, run_id)
+                pid = f" (rater's process {owner.pid})" if owner else ""
+                raise InputError(f"run {run_id} is still running{pid}; end it first")
+            self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
+            self._connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+        self._contexts.pop(run_id, None)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def runs(self) -> tuple[RunHead, ...]:
+        """Return the heads of all runs in the order they were stored."""
+        with self._reading():
+            return run_heads(self._connection)
+
+    def load(self, run_id: int) -> StoredRun:
+        """Return a run with all its rows; raises `InputError` when there is none."""
+        with self._reading():
+            return load_run(self._connection, run_id)
+
+    def find(self, spec: str) -> int:
+        """Return the number of the run that RUN means: `7`, a uuid's start, `last`, `last~1`.
+
+        `last` is the run stored most recently, whenever it started. Raises
+        `InputError` when nothing, or more than one run, is meant.
+        """
+        with self._reading():
+            return self._find(spec)
+
+    def _find(self, spec: str) -> int:
+        known: list[tuple[int, str]] = self._connection.execute(
+            "SELECT id, uuid FROM run ORDER BY id DESC"
+        ).fetchall()
+        if not known:
+            raise InputError(f"{self.path}: no runs stored yet; `rater run` makes one")
+        last = _LAST.fullmatch(spec)
+        if last:
+            back = int(last[1] or 0)
+            if back >= len(known):
+                raise InputError(f"{spec}: only {len(known)} runs are stored in {self.path}")
+            return known[back][0]
+        if _NUMBER.fullmatch(spec) and any(number == int(spec) for number, _ in known):
+            return int(spec)
+        meant = [(number, uuid) for number, uuid in known if spec and uuid.startswith(spec)]
+        exact = [number for number, uuid in meant if uuid == spec]
+        if exact or len(meant) == 1:
+            return exact[0] if exact else meant[0][0]
+        if meant:
+            named = ", ".join(f"{number} ({uuid})" for number, uuid in meant[:_MOST_NAMED])
+            more = f" and {len(meant) - _MOST_NAMED} more" if len(meant) > _MOST_NAMED else ""
+            raise InputError(f"{spec}: the uuids of {len(meant)} runs begin so: {named}{more}")
+        raise InputError(
+            f"{spec!r}: no such run in {self.path}; RUN is a number up to {known[0][0]}, the start "
+            "of a uuid, `last` or `last~1`, and `rater list` shows them"
+        )
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self, doing: str, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        # Immediate: a reader that turns writer later may find itself locked out.
+        try:
+            self._connection.execute(begin)
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+        except sqlite3.DatabaseError as error:
+            self._fail(error, doing)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        """One view of all tables, whatever a running rater adds meanwhile."""
+        return self._transaction("reading", "BEGIN")
+
+    def _fail(self, error: sqlite3.DatabaseError, doing: str) -> NoReturn:
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise error  # ours, and not the user's to mend
+        raise translated(error, self.path, doing) from error
+
+    def _checkpoint(self) -> None:
+        """Fold the log into the database now, while no copy is timed: this is what fsyncs."""
+        # Failing loses nothing: the rows are safe in the log, and the next time folds them in.
+        with suppress(sqlite3.OperationalError):
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
