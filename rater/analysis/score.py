@@ -1,0 +1,257 @@
+"""A stored run in, its results out: brackets, ratios, score lost, suite ratios; pure.
+
+Source of the formulas: SPEC CPU's run rules 1.2.1 and 4.10 (ratio = copies x
+reference / bracket; of three iterations the median, of two the slower; suite =
+geometric mean), and the words of rater's own design (score lost). The rotated
+order has no bracket per benchmark: see `rater.analysis.rotated`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rater.analysis.outcome import CopyTime, FailedCopy, failed_copy, is_good, slowest, why_no_ratio
+from rater.analysis.rotated import RotatedScore, score_rotated
+from rater.analysis.stats import geometric_mean, lower_median_index
+from rater.record import CopyStatus, RunHead, StoredBracket, StoredCopy, StoredRun
+
+_HOUR_S = 3600.0
+_WITHOUT_SCORE_LOST = ("rotated", "heterogeneous", "steady")
+
+
+@dataclass(frozen=True, slots=True)
+class IterationScore:
+    """One benchmark, run once by all copies (one bracket)."""
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    counted: bool  # False: discarded, shown only
+    selected: bool  # the iteration whose ratio is the benchmark's
+    copies: int  # that should have run
+    good: int  # that ran well
+    failed: int  # that crashed, timed out or answered wrongly
+    bracket_s: float | None  # start of the first copy to finish of the last; None: never closed
+    bracket_from_slowest: bool  # start times are not known: the slowest copy stands for it
+    overlap_s: float | None  # start of the last copy to finish of the first; can be negative
+    ratio: float | None  # copies x reference / bracket
+    per_hour: float | None  # copies per hour; the result where there is no reference time
+    median_copy_s: float | None  # over the good copies
+    slowest: CopyTime | None  # of the good copies
+    score_lost: float | None  # share of the score that the slow copies cost
+    reason: str | None  # why there is no ratio, in words
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkScore:
+    """One benchmark over its iterations."""
+
+    benchmark: str
+    tune: str | None
+    category: str | None
+    reference_s: float | None
+    iterations: tuple[IterationScore, ...]
+    ratio: float | None  # of the selected iteration
+    per_hour: float | None  # the same
+    reason: str | None  # what is missing, in words; may stand beside a ratio
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteScore:
+    """Geometric mean of ratios."""
+
+    kind: str  # "all", "int" or "fp"
+    tune: str | None
+    ratio: float | None
+    over: tuple[str, ...]  # the benchmarks it is, or would be, over
+    reason: str | None  # why there is none, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run says."""
+
+    head: RunHead
+    benchmarks: tuple[BenchmarkScore, ...]  # empty in rotated order
+    rotated: RotatedScore | None
+    suites: tuple[SuiteScore, ...]  # all, int, fp for each tune; empty in rotated order
+    failed: tuple[FailedCopy, ...]
+    remarks: tuple[str, ...]  # warnings and notes of the run
+
+    @property
+    def staggered(self) -> bool:
+        """Whether the copies were released one after another (homogeneous order)."""
+        return self.rotated is None and self.head.stagger_ms > 0
+
+
+def summarise(run: StoredRun) -> Summary:
+    """Return the results of a run, whatever of it there is (killed and interrupted ones too)."""
+    rotated = run.head.order == "rotated"
+    benchmarks = () if rotated else _benchmarks(run)
+    return Summary(
+        head=run.head,
+        benchmarks=benchmarks,
+        rotated=score_rotated(run) if rotated else None,
+        suites=() if rotated else _suites(benchmarks),
+        failed=tuple(failed_copy(copy) for copy in run.copies if not is_good(copy)),
+        remarks=run.warnings + run.notes,
+    )
+
+
+def _benchmarks(run: StoredRun) -> tuple[BenchmarkScore, ...]:
+    brackets: dict[tuple[str | None, str], list[StoredBracket]] = {}
+    for bracket in run.brackets:
+        if bracket.benchmark is not None and bracket.iteration is not None:
+            brackets.setdefault((bracket.tune, bracket.benchmark), []).append(bracket)
+    if run.head.source == "run":
+        for name in run.head.benchmarks:
+            brackets.setdefault((run.head.tune, name), [])
+    copies: dict[int, list[StoredCopy]] = {}
+    for copy in run.copies:
+        copies.setdefault(copy.phase, []).append(copy)
+    ring = {name: place for place, name in enumerate(run.head.benchmarks)}
+    keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
+    return tuple(_benchmark(run, tune, name, brackets[tune, name], copies) for tune, name in keys)
+
+
+def _benchmark(
+    run: StoredRun,
+    tune: str | None,
+    name: str,
+    brackets: Sequence[StoredBracket],
+    copies: Mapping[int, Sequence[StoredCopy]],
+) -> BenchmarkScore:
+    used = next((used for used in run.benchmarks if used.name == name), None)
+    reference_s = used.reference_s if used else None
+    iterations = [
+        _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s)
+        for bracket in sorted(brackets, key=lambda bracket: bracket.iteration or 0)
+    ]
+    counted = [it for it in iterations if it.counted]
+    valid = [it for it in counted if it.reason is None and it.per_hour is not None]
+    chosen = None
+    if valid and not any(it.failed for it in counted):
+        chosen = valid[lower_median_index([it.per_hour or 0.0 for it in valid])]
+    return BenchmarkScore(
+        benchmark=name,
+        tune=tune,
+        category=used.category if used else None,
+        reference_s=reference_s,
+        iterations=tuple(replace(it, selected=it is chosen) for it in iterations),
+        ratio=chosen.ratio if chosen else None,
+        per_hour=chosen.per_hour if chosen else None,
+        reason=_what_is_missing(run.head, iterations),
+    )
+
+
+def _what_is_missing(head: RunHead, iterations: Sequence[IterationScore]) -> str | None:
+    counted = [it for it in iterations if it.counted]
+    # Failures before what merely did not finish: they are what a person must act on.
+    for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
+        return it.reason if len(iterations) == 1 else f"iteration {it.iteration}: {it.reason}"
+    wanted = head.iterations - head.discard
+    if head.source == "run" and len(counted) < wanted:
+        return f"{len(counted)} of {wanted} counted iterations ran" if counted else "did not run"
+    return None
+
+
+def _iteration(
+    head: RunHead,
+    name: str,
+    bracket: StoredBracket,
+    copies: Sequence[StoredCopy],
+    reference_s: float | None,
+) -> IterationScore:
+    own = head.source == "run"
+    planned = head.copies if own else len(copies)
+    good = [copy for copy in copies if is_good(copy)]
+    failed = [c for c in copies if not is_good(c) and c.status is not CopyStatus.INTERRUPTED]
+    reason = why_no_ratio(copies, planned, checked=own)
+    last = slowest(good)
+    bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
+    from_slowest = bracket_s is None and reason is None and last is not None
+    if from_slowest and last is not None:
+        bracket_s = last.elapsed_s
+    median_s = statistics.median(copy.elapsed_s for copy in good) if good else None
+    rate = planned / bracket_s if reason is None and bracket_s else None
+    return IterationScore(
+        benchmark=name,
+        tune=bracket.tune,
+        iteration=bracket.iteration or 0,
+        counted=bracket.counted,
+        selected=False,
+        copies=planned,
+        good=len(good),
+        failed=len(failed),
+        bracket_s=bracket_s,
+        bracket_from_slowest=from_slowest,
+        overlap_s=overlap_s,
+        ratio=rate * reference_s if rate is not None and reference_s else None,
+        per_hour=rate * _HOUR_S if rate is not None else None,
+        median_copy_s=median_s,
+        slowest=last,
+        score_lost=_score_lost(head, bracket_s, median_s, last) if rate is not None else None,
+        reason=reason,
+    )
+
+
+def _bracket_times(
+    bracket: StoredBracket, copies: Sequence[StoredCopy], planned: int
+) -> tuple[float | None, float | None]:
+    """Return the bracket and the time in which all copies ran, as far as they are known.
+
+    A phase that rater did not live to close has them when every copy is there.
+    """
+    overlap_s = None
+    if bracket.first_finish_ns is not None and bracket.last_start_ns is not None:
+        overlap_s = (bracket.first_finish_ns - bracket.last_start_ns) / 1e9
+    if bracket.bracket_s is not None:
+        return bracket.bracket_s, overlap_s
+    starts = [copy.start_ns for copy in copies if copy.start_ns is not None]
+    finishes = [copy.finish_ns for copy in copies if copy.finish_ns is not None]
+    if not copies or len(starts) < planned or len(finishes) < planned:
+        return None, None
+    return (max(finishes) - min(starts)) / 1e9, (min(finishes) - max(starts)) / 1e9
+
+
+def _score_lost(
+    head: RunHead, bracket_s: float | None, median_s: float | None, last: CopyTime | None
+) -> float | None:
+    """1 - median copy / bracket; staggered, 1 - median copy / slowest copy."""
+    if head.mode in _WITHOUT_SCORE_LOST or median_s is None or last is None:
+        return None
+    whole_s = last.elapsed_s if head.stagger_ms > 0 else bracket_s
+    return 1 - median_s / whole_s if whole_s else None
+
+
+def _suites(benchmarks: Sequence[BenchmarkScore]) -> tuple[SuiteScore, ...]:
+    tunes = dict.fromkeys(benchmark.tune for benchmark in benchmarks)
+    scores = []
+    for tune in tunes:
+        of_tune = [benchmark for benchmark in benchmarks if benchmark.tune == tune]
+        scores.append(_suite("all", tune, of_tune))
+        scores += [
+            _suite(kind, tune, [b for b in of_tune if b.category == kind]) for kind in ("int", "fp")
+        ]
+    return tuple(scores)
+
+
+def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:
+    over = tuple(member.benchmark for member in members)
+    reason = None
+    missing = [member for member in members if member.reason or member.ratio is None]
+    without = [member for member in members if not member.reference_s]
+    if not members:
+        reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
+    elif without:
+        reason = f"no reference time: {_names(without)}"
+    elif missing:
+        reason = f"not complete: {_names(missing)}"
+    ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
+    return SuiteScore(kind, tune, ratio, over, reason)
+
+
+def _names(benchmarks: Iterable[BenchmarkScore]) -> str:
+    return ", ".join(benchmark.benchmark for benchmark in benchmarks)

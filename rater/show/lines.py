@@ -1,0 +1,101 @@
+"""One line per finished phase, where there is no terminal to draw on."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rater.record import Event, PhaseEnded, PhaseStarted, Run, RunEnded
+from rater.show.format import count, number, plain
+from rater.show.progress import DONE, PhaseResult, Progress
+
+NEVER_S = 3600.0  # nothing to draw unless an event comes
+
+
+def title(run: Run, ascii_only: bool) -> str:
+    """Return what runs, and how, in a line."""
+    what = run.suite or ", ".join(used.name for used in run.benchmarks)
+    details = ", ".join(detail for detail in (run.size, run.tune) if detail)
+    stagger = f", {run.stagger_ms:g} ms between starts" if run.stagger_ms else ""
+    text = f"{what}{f' ({details})' if details else ''}   {run.mode}, "
+    return plain(text + count(run.copies, "copy", "copies") + stagger, ascii_only=ascii_only)
+
+
+def phase_name(
+    benchmark: str | None, iteration: int | None, counted: bool, ascii_only: bool
+) -> str:
+    """Return `gups, iteration 2`, or what stands for a phase of several benchmarks."""
+    name = "all benchmarks in rotation" if benchmark is None else benchmark
+    text = plain(name, ascii_only=ascii_only)
+    if iteration is not None:
+        text += f", iteration {iteration}"
+    return text if counted else f"{text} (not counted)"
+
+
+def result_text(result: PhaseResult, ascii_only: bool) -> str:
+    """Return what a finished phase took."""
+    text = phase_name(result.benchmark, result.iteration, result.counted, ascii_only)
+    text += f": bracket {number(result.bracket_s)} s"
+    if result.median_s is not None:
+        text += f", median {number(result.median_s)} s"
+    if result.slowest is not None:
+        text += f", slowest {number(result.slowest[1])} s"
+    return text
+
+
+class LineView:
+    """One line per finished phase, for output that is not a terminal."""
+
+    def __init__(self, stream: IO[str], run: Run) -> None:
+        self.progress = Progress(run)
+        self._stream: IO[str] | None = stream
+        self._ascii = not (getattr(stream, "encoding", None) or "ascii").lower().startswith("utf")
+        self._places = {placed.copy: (placed.cpu, placed.node) for placed in run.placements}
+        self._told = 0  # failures that a line has told of
+
+    def event(self, event: Event) -> None:
+        """Take in one event; writes a line when a phase ended or its outputs were wrong."""
+        progress = self.progress
+        if isinstance(event, PhaseStarted | RunEnded) and progress.failures > self._told:
+            # Outputs are judged after their phase: what came since its line is wrong output.
+            wrong = progress.failures - self._told
+            self._write(f"{count(wrong, 'wrong output')}; the last: {progress.last_failure}")
+        progress.event(event)
+        if isinstance(event, PhaseEnded) and progress.last_phase and progress.phase:
+            result = progress.last_phase
+            text = result_text(result, self._ascii)
+            if result.slowest:
+                cpu, node = self._places.get(result.slowest[0], (None, None))
+                where = [f"copy {result.slowest[0]}"]
+                where += [f"CPU {cpu}"] if cpu is not None else []
+                where += [f"lgroup {node}"] if node is not None else []
+                text += f" ({', '.join(where)})"
+            if result.failed:
+                text += f"; {count(result.failed, 'copy', 'copies')} failed"
+                text += f", the last: {progress.last_failure}"
+            if not result.complete:
+                text += f"; stopped: {progress.counts[DONE]} of {progress.run.copies} copies done"
+            self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")
+        if isinstance(event, PhaseEnded | PhaseStarted):
+            self._told = progress.failures
+
+    def tick(self, now_ns: int) -> float:
+        """Draw nothing: lines are written when a phase ends."""
+        return NEVER_S
+
+    def pause(self) -> None:
+        """Do nothing: there is no terminal to give back."""
+
+    def resume(self) -> None:
+        """Do nothing, as `pause`."""
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._stream = None
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.write(plain(text, ascii_only=self._ascii) + "\n")
+                self._stream.flush()
+            except OSError:  # nobody reads it any more; the run goes on
+                self._stream = None

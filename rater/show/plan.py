@@ -1,0 +1,168 @@
+"""What a run would do: plan, order, time, memory and disk, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rater.plan.cpuset import format_list
+from rater.plan.place import Placement
+from rater.plan.schedule import Order, Plan
+from rater.show.format import count, duration, gigabytes
+
+_COPIES_SHOWN = 16  # more are summarised per lgroup; --json has them all
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A resolved run with its estimates."""
+
+    suite: str | None
+    size: str | None
+    tune: str | None
+    plan: Plan
+    placements: tuple[Placement, ...]
+    layout: str
+    machine: str
+    orders: tuple[tuple[str, str], ...]  # (copies, benchmarks in order)
+    expected_s: float | None
+    memory_bytes: int
+    memory_benchmark: str | None
+    memory_unstated: tuple[str, ...]
+    memory_available_bytes: int
+    disk_bytes: int
+    disk_available_bytes: int
+    warnings: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def print_plan(view: PlanView, out: TextIO) -> None:
+    """Print the plan for people."""
+    for line in _lines(view):
+        print(line, file=out)
+
+
+def plan_document(view: PlanView) -> dict[str, Any]:
+    """Return the JSON document of a plan."""
+    plan = view.plan
+    return {
+        "dry_run": True,
+        "mode": plan.mode,
+        "benchmarks": list(plan.benchmarks),
+        "iterations": plan.iterations,
+        "stagger_ms": plan.stagger_ns / 1e6,
+        "copies": [
+            {
+                "copy": p.copy,
+                "cpus": None if p.cpus is None else list(p.cpus),
+                "core": p.core,
+                "node": p.node,
+                "package": p.package,
+                "memory": {"policy": str(p.policy), "nodes": list(p.memory_nodes)},
+                "start_ms": p.copy * plan.stagger_ns / 1e6,
+            }
+            for p in view.placements
+        ],
+        "orders": [{"copies": copies, "benchmarks": names.split()} for copies, names in view.orders]
+        if plan.order is Order.ROTATED
+        else [],
+        "expected_s": view.expected_s,
+        "memory_bytes": view.memory_bytes,
+        "memory_available_bytes": view.memory_available_bytes,
+        "disk_bytes": view.disk_bytes,
+        "disk_available_bytes": view.disk_available_bytes,
+        "warnings": list(view.warnings),
+        "refused": list(view.refusals),
+    }
+
+
+def _lines(view: PlanView) -> Iterator[str]:
+    plan = view.plan
+    what = (
+        plan.benchmarks[0]
+        if view.suite is None
+        else f"suite {view.suite}, size {view.size}, tune {view.tune}: "
+        f"{count(len(plan.benchmarks), 'benchmark')}"
+    )
+    yield "dry run: nothing is started, built or stored"
+    yield ""
+    yield f"what     {what}"
+    rounds = f", {count(plan.iterations, 'iteration')}"
+    if plan.discard:
+        rounds += f" (the first {plan.discard} not counted)"
+    yield f"how      {plan.mode}, {count(plan.copies, 'copy', 'copies')}{rounds}"
+    if plan.stagger_ns:
+        last_s = plan.stagger_ns * (plan.copies - 1) / 1e9
+        yield (
+            f"stagger  {plan.stagger_ns / 1e6:g} ms between starts, "
+            f"the last copy starts after {duration(last_s)}"
+        )
+    yield f"where    layout {view.layout} on {view.machine}"
+    yield from _places(view)
+    yield ""
+    if plan.order is Order.ROTATED:
+        yield "order    copies with the same queue, one round:"
+        width = max(len(copies) for copies, _ in view.orders)
+        for copies, names in view.orders:
+            yield f"           {copies:>{width}}  {names}"
+    else:
+        yield f"order    all copies: {view.orders[0][1]}"
+    yield ""
+    yield from _estimates(view)
+    for warning in view.warnings:
+        yield f"warning  {warning}"
+    for refusal in view.refusals:
+        yield f"REFUSED  as it stands, this run would be refused: {refusal}"
+
+
+def _places(view: PlanView) -> Iterator[str]:
+    if view.placements[0].cpus is None:
+        yield "           copies are not bound"
+        return
+    if len(view.placements) <= _COPIES_SHOWN:
+        yield "           copy  CPUs       core  lgroup  memory"
+        for p in view.placements:
+            memory = str(p.policy) + (f" {format_list(p.memory_nodes)}" if p.memory_nodes else "")
+            yield (
+                f"           {p.copy:4}  {format_list(p.cpus or ()):9}  {_or_dash(p.core):>4}  "
+                f"{_or_dash(p.node):>6}  {memory}"
+            )
+        return
+    groups: dict[int | None, list[Placement]] = defaultdict(list)
+    for p in view.placements:
+        groups[p.node].append(p)
+    yield "           lgroup  copies  CPUs"
+    for node, members in groups.items():
+        cpus = format_list({cpu for p in members for cpu in p.cpus or ()})
+        yield f"           {_or_dash(node):>6}  {len(members):6}  {cpus}"
+
+
+def _estimates(view: PlanView) -> Iterator[str]:
+    plan = view.plan
+    if view.expected_s is None:
+        least_s = plan.stagger_ns * (plan.copies - 1) / 1e9 * len(plan.phases)
+        more = f"at least {duration(least_s)} of staggered starts" if least_s else "not known"
+        yield f"time     {more} (no reference time to estimate from)"
+    else:
+        yield (
+            f"time     about {duration(view.expected_s)}, "
+            "if this machine is as fast as the reference"
+        )
+    available = f"{gigabytes(view.memory_available_bytes)} available"
+    if view.memory_benchmark is None:
+        yield f"memory   not known ({available})"
+    else:
+        yield (
+            f"memory   {gigabytes(view.memory_bytes)} at most, in {view.memory_benchmark} "
+            f"({available})"
+        )
+    yield (
+        f"disk     {gigabytes(view.disk_bytes)} for run directories, outputs apart "
+        f"({gigabytes(view.disk_available_bytes)} free)"
+    )
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

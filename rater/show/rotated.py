@@ -1,0 +1,86 @@
+"""Results of the rotated order as a table and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rater.analysis.rotated import RotatedScore
+from rater.record import RunHead
+from rater.show.format import count, decimals, duration, number, percent
+from rater.show.table import Column, place_text
+
+
+def rotated_lines(
+    rotated: RotatedScore,
+    head: RunHead,
+    table: Callable[[Sequence[Column]], None],
+    prose: Callable[[str], None],
+) -> None:
+    """Hand the table per benchmark to `table` and what else there is to say to `prose`."""
+    spreads = [benchmark.times_s for benchmark in rotated.benchmarks]
+    places = decimals([value for s in spreads if s for value in (s.minimum, s.maximum)])
+    rates = [benchmark.rates.mean if benchmark.rates else None for benchmark in rotated.benchmarks]
+    names = [benchmark.benchmark for benchmark in rotated.benchmarks]
+
+    def seconds(title: str, name: str, optional: int = 0) -> Column:
+        cells = [number(getattr(s, name) if s else None, places) for s in spreads]
+        return Column((title, "s"), cells, optional=optional)
+
+    table(
+        [
+            Column(("benchmark", ""), names, right=False, flexible=True),
+            Column(
+                ("ratio", "mean") if rotated.unit == "ratio" else ("copies", "/hour"),
+                [number(rate, decimals(rates)) for rate in rates],
+            ),
+            seconds("mean", "mean"),
+            Column(("CV", "%"), [percent(s.cv if s else None) for s in spreads]),
+            seconds("min", "minimum", 1),
+            seconds("q1", "lower_quartile", 3),
+            seconds("median", "median", 2),
+            seconds("q3", "upper_quartile", 3),
+            seconds("max", "maximum"),
+            Column(("copy/CPU", "/lgroup"), [place_text(b.slowest) for b in rotated.benchmarks]),
+        ]
+    )
+    prose(
+        f"over {count(head.copies, 'copy', 'copies')}, each by its median over "
+        f"{count(rotated.rounds, 'round')}; copy/CPU/lgroup of the slowest; score lost is not "
+        "given in rotated order"
+    )
+    for benchmark in rotated.benchmarks:
+        if benchmark.reason:
+            prose(f"{benchmark.benchmark}: {benchmark.reason}")
+    prose("")
+    _score(rotated, prose)
+    _times(rotated, prose)
+
+
+def _score(rotated: RotatedScore, prose: Callable[[str], None]) -> None:
+    what = f"{rotated.unit}, geometric mean of each copy, {rotated.proposed_in}"
+    if rotated.score is None:
+        prose(f"no score over copies ({what}): {rotated.reason}")
+        return
+    places = decimals([copy.rate for copy in rotated.copies])
+    prose(f"mean over copies {number(rotated.score, places)}, CV {percent(rotated.cv)} % ({what})")
+    if len(rotated.copies) > 1:
+        last = min(rotated.copies, key=lambda copy: copy.rate)
+        where = "" if last.cpu is None else f", CPU {last.cpu}"
+        where += "" if last.node is None else f", lgroup {last.node}"
+        prose(f"the lowest of them: copy {last.copy}{where}: {number(last.rate, places)}")
+
+
+def _times(rotated: RotatedScore, prose: Callable[[str], None]) -> None:
+    if rotated.tail is not None:
+        tail = rotated.tail
+        prose(
+            f"tail: the first copy was done {duration(tail.length_s)} before the end "
+            f"({duration(tail.total_s)} in all); {percent(tail.idle_share)} % of core time was "
+            f"idle in it, {count(tail.runs_in_tail, 'run')} ended in it"
+        )
+    if rotated.gaps is not None:
+        gaps = rotated.gaps
+        prose(
+            f"between two steps of a copy: {gaps.median_s * 1e3:.1f} ms (median), "
+            f"{gaps.longest_s * 1e3:.1f} ms at most, {percent(gaps.share)} % of core time"
+        )
