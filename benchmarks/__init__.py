@@ -1,0 +1,1 @@
+"""What rater itself costs, as ratios against rivals in the same run: `make bench`."""

@@ -1,0 +1,65 @@
+"""Collect the families of subcommands into one parser, run one, turn errors into exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from rater import __version__
+from rater.errors import RaterError
+
+# A new command is a new file here; each declares its arguments in `register`.
+FAMILIES = ("run", "results", "suites")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the whole parser; imports only the families' argument declarations."""
+    parser = argparse.ArgumentParser(
+        prog="rater",
+        description="Run N copies of a benchmark at once, placed by the machine's topology, "
+        "and find the slow part of the machine.",
+        epilog="RUN is a number, the start of a uuid, `last`, or `last~1`. "
+        "`rater COMMAND --help` says more.",
+    )
+    parser.add_argument("--version", action="version", version=f"rater {__version__}")
+    parser.add_argument("--db", metavar="PATH", default=None, help="the database (else RATER_DB)")
+    parser.add_argument(
+        "--json", action="store_true", default=False, help="one JSON document on stdout"
+    )
+    commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    for family in FAMILIES:
+        import_module(f"rater.commands.{family}").register(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status.
+
+    Everything behind the first `--` is a command to rate, taken as it stands.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    command: list[str] | None = None
+    if "--" in words:
+        split = words.index("--")
+        words, command = words[:split], words[split + 1 :]
+    parser = build_parser()
+    args = parser.parse_args(words)
+    if command is not None and args.subcommand != "run":
+        parser.error(f"`--` and a command behind it belong to `rater run`, not `{args.subcommand}`")
+    args.command = command
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except RaterError as error:
+        print(f"rater: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # The reader of our output left (`rater list | head`): nothing to say, nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return status

@@ -1,0 +1,195 @@
+"""What the user typed for a run: argument declarations, and a checked, frozen `Request`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import shlex
+from dataclasses import dataclass
+
+from rater.errors import InputError
+
+DEFAULT_SUITE = "mini"
+DEFAULT_SIZE = "train"
+DEFAULT_TUNE = "base"
+DEFAULT_GRACE_S = 5.0
+DEFAULT_OUTPUT_LIMIT = "1G"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
+_SCALE = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Only what the user typed, each value checked by itself."""
+
+    suites: tuple[str, ...]
+    command: tuple[str, ...]
+    copies: str
+    mode: str | None
+    stagger_ms: float | None
+    increment: int
+    iterations: int
+    discard: int
+    size: str
+    tune: str
+    layout: str
+    memory: str | None
+    timeout_s: float | None
+    grace_s: float
+    tags: tuple[tuple[str, str], ...]
+    environment: tuple[tuple[str, str], ...]
+    wrap: tuple[str, ...]
+    prepare: str | None
+    output_limit_bytes: int
+    oversubscribe: bool
+    run_dirs: bool
+    keep: bool
+    force: bool
+    share: bool
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` (and every command that plans a run) takes."""
+    parser.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE[/BENCHMARK]",
+        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`",
+    )
+    what = parser.add_argument_group("what runs")
+    what.add_argument(
+        "--copies", default="pus", metavar="N|pus|cores|nodes", help="default pus: one per PU"
+    )
+    what.add_argument(
+        "--mode",
+        metavar="MODE",
+        help="homogeneous (default): all run one benchmark, barrier, next; rotated (or "
+        "heterogeneous): copy n starts at benchmark n, no barrier; staggered: homogeneous "
+        "with --stagger between starts",
+    )
+    what.add_argument(
+        "--stagger",
+        type=float,
+        metavar="MS",
+        help="milliseconds between the starts of consecutive copies",
+    )
+    what.add_argument(
+        "--increment", type=int, default=1, metavar="K", help="step on the ring (rotated)"
+    )
+    what.add_argument("--iterations", type=int, default=1, metavar="N", help="default 1")
+    what.add_argument(
+        "--discard", type=int, default=0, metavar="N", help="first iterations not counted"
+    )
+    what.add_argument("--size", default=DEFAULT_SIZE, help=f"default {DEFAULT_SIZE}")
+    what.add_argument("--tune", default=DEFAULT_TUNE, help=f"default {DEFAULT_TUNE}")
+    where = parser.add_argument_group("where")
+    where.add_argument("--layout", default="balanced", help="balanced (default), none, or a path")
+    where.add_argument(
+        "--mem",
+        "--memory",
+        dest="memory",
+        metavar="POLICY",
+        help="local (default), bind (strict: out of memory rather than remote), or none",
+    )
+    where.add_argument(
+        "--no-oversubscribe",
+        dest="oversubscribe",
+        action="store_false",
+        help="refuse more copies than PUs",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--timeout", type=float, metavar="S", help="end a copy that runs longer")
+    how.add_argument(
+        "--grace",
+        type=float,
+        default=DEFAULT_GRACE_S,
+        metavar="S",
+        help="from SIGTERM to SIGKILL; default 5",
+    )
+    how.add_argument("--tag", action="append", default=[], metavar="K=V", help="kept with the run")
+    how.add_argument("--env", action="append", default=[], metavar="K=V", help="for every copy")
+    how.add_argument("--wrap", metavar="PREFIX", help="e.g. 'perf stat -o out', before every copy")
+    how.add_argument("--prepare", metavar="CMD", help="shell command before each phase, not timed")
+    how.add_argument(
+        "--output-limit",
+        default=DEFAULT_OUTPUT_LIMIT,
+        metavar="BYTES",
+        help="a copy that prints more is stopped; default 1G",
+    )
+    how.add_argument("--run-dirs", action="store_true", help="a command's copies get directories")
+    how.add_argument("--keep", action="store_true", help="keep the run directories")
+    how.add_argument("--force", action="store_true", help="run though memory or disk may not do")
+    how.add_argument("--share", action="store_true", help="run beside another rater")
+
+
+def request_from(args: argparse.Namespace) -> Request:
+    """Check each value by itself; raises `InputError` naming the option."""
+    if args.command is not None and args.suites:
+        raise InputError(
+            f"both a suite ({' '.join(args.suites)}) and a command behind `--`: "
+            "one run rates one or the other"
+        )
+    if args.command is not None and not args.command:
+        raise InputError("nothing behind `--`; expected a command, as in `rater run -- ./bench`")
+    try:
+        wrap = tuple(shlex.split(args.wrap or ""))
+    except ValueError as error:
+        raise InputError(f"--wrap {args.wrap!r}: {error}; check the quotes") from error
+    return Request(
+        suites=tuple(args.suites) or (() if args.command else (DEFAULT_SUITE,)),
+        command=tuple(args.command or ()),
+        copies=args.copies,
+        mode=args.mode,
+        stagger_ms=args.stagger,
+        increment=args.increment,
+        iterations=args.iterations,
+        discard=args.discard,
+        size=args.size,
+        tune=args.tune,
+        layout=args.layout,
+        memory=args.memory,
+        timeout_s=_seconds("--timeout", args.timeout, least=0.001),
+        grace_s=_seconds("--grace", args.grace, least=0.0) or 0.0,
+        tags=tuple(_pair("--tag", text) for text in args.tag),
+        environment=tuple(_variable(text) for text in args.env),
+        wrap=wrap,
+        prepare=args.prepare,
+        output_limit_bytes=_bytes("--output-limit", args.output_limit),
+        oversubscribe=args.oversubscribe,
+        run_dirs=args.run_dirs,
+        keep=args.keep,
+        force=args.force,
+        share=args.share,
+    )
+
+
+def _seconds(option: str, value: float | None, *, least: float) -> float | None:
+    if value is not None and not (math.isfinite(value) and value >= least):
+        raise InputError(f"{option} {value:g}: expected seconds, {least:g} or more")
+    return value
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"{option} {text!r}: expected KEY=VALUE")
+    return key.strip(), value
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, value = _pair("--env", text)
+    if not _NAME.fullmatch(name):
+        raise InputError(f"--env {text!r}: {name!r} is no name of an environment variable")
+    if "\0" in value:
+        raise InputError(f"--env {name}: a value can not hold a NUL byte")
+    return name, value
+
+
+def _bytes(option: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"{option} {text!r}: expected bytes, as in 500M or 2G")
+    scale: int = 1024 ** _SCALE[match[2].lower()]
+    return int(float(match[1]) * scale)

@@ -1,0 +1,185 @@
+"""`rater list`, `show`, `export`, `import`, `rm`: what is stored, in and out."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.commands.common import add_common, print_json
+
+if TYPE_CHECKING:
+    from rater.store.store import Store
+
+_RUN_HELP = "a number, the start of a uuid, last, or last~1"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommands that read and change what is stored."""
+    listing = subparsers.add_parser("list", help="the runs that are stored")
+    listing.set_defaults(run=_list)
+
+    show = subparsers.add_parser("show", help="the results of a run")
+    show.add_argument(
+        "which", metavar="RUN", nargs="?", default="last", help=f"{_RUN_HELP} (default: last)"
+    )
+    show.set_defaults(run=_show)
+
+    export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")
+    export.add_argument("which", metavar="RUN", help=_RUN_HELP)
+    export.add_argument(
+        "--format",
+        choices=("observations", "csv", "json"),
+        default="observations",
+        help="observations: times and places as `rater import` takes them (default); "
+        "csv: a line per copy; json: everything that is stored",
+    )
+    export.set_defaults(run=_export)
+
+    importing = subparsers.add_parser("import", help="store a run from an observations document")
+    importing.add_argument("file", metavar="FILE", help="the document; - for standard input")
+    importing.set_defaults(run=_import)
+
+    remove = subparsers.add_parser("rm", help="remove runs from the database")
+    remove.add_argument("which", metavar="RUN", nargs="+", help=_RUN_HELP)
+    remove.set_defaults(run=_remove)
+
+    for parser in (listing, show, export, importing, remove):
+        add_common(parser)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from rater.store.database import default_path, is_there
+    from rater.store.export import head_document
+    from rater.store.store import open_store
+
+    path = default_path(args.db)
+    if is_there(path):
+        with open_store(path) as store:
+            heads = store.runs()
+    else:
+        # Looking makes no database: a mistyped --db would leave an empty one behind.
+        print(f"rater: there is no database {path} yet", file=sys.stderr)
+        heads = ()
+    if args.json:
+        print_json([head_document(head) for head in heads])
+        return 0
+    from rich.console import Console
+
+    from rater.show.terminal import print_list
+
+    print_list(heads, Console())
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from rater.analysis.document import to_json
+    from rater.analysis.score import summarise
+
+    with _existing(args) as store:
+        summary = summarise(store.load(store.find(args.which)))
+    if args.json:
+        print_json(to_json(summary))
+        return 0
+    from rich.console import Console
+
+    from rater.show.terminal import print_summary
+
+    print_summary(summary, Console(), after_run=False)
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from rater.errors import InputError
+    from rater.store.export import (
+        full_document,
+        observations_document,
+        write_csv,
+        write_document,
+    )
+
+    if args.json and args.format == "csv":
+        raise InputError("--format csv is no JSON document: leave out --json, or --format csv")
+    with _existing(args) as store:
+        stored = store.load(store.find(args.which))
+    if args.format == "csv":
+        write_csv(stored, sys.stdout)
+    else:
+        make = full_document if args.format == "json" else observations_document
+        write_document(make(stored), sys.stdout)
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    from rater.store.database import default_path
+    from rater.store.observations import read_observations
+    from rater.store.store import open_store
+
+    name = "standard input" if args.file == "-" else args.file
+    stored = read_observations(_bytes_of(args.file), name)
+    with open_store(default_path(args.db)) as store:
+        number, added = store.add(stored)
+    if args.json:
+        print_json(
+            {
+                "run": number,
+                "uuid": stored.head.uuid,
+                "added": added,
+                "observations": len(stored.copies),
+            }
+        )
+    elif added:
+        print(f"run {number}: {len(stored.copies)} observations of {stored.head.uuid} imported")
+    else:
+        print(f"run {number}: {stored.head.uuid} is stored already, nothing was added")
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    import shutil
+
+    from rater.run.build import cache_root
+
+    with _existing(args) as store:
+        # All are found before the first goes: `last last~1` means two runs as they stand now.
+        numbers = list(dict.fromkeys(store.find(which) for which in args.which))
+        for number in numbers:
+            identity = store.load(number).head.uuid
+            store.remove(number)
+            # What its failed copies left goes with it; a uuid from a document is no path.
+            if _UUID.fullmatch(identity):
+                shutil.rmtree(cache_root() / "work" / identity, ignore_errors=True)
+    if args.json:
+        print_json({"removed": numbers})
+    else:
+        for number in numbers:
+            print(f"run {number} removed")
+    return 0
+
+
+def _existing(args: argparse.Namespace) -> Store:
+    """Open the database, which there must be."""
+    from rater.errors import InputError
+    from rater.store.database import default_path, is_there
+    from rater.store.store import open_store
+
+    path = default_path(args.db)
+    if not is_there(path):
+        raise InputError(
+            f"there is no database {path}; `rater run` makes it, or name another with --db"
+        )
+    return open_store(path)
+
+
+def _bytes_of(file: str) -> bytes:
+    from rater.errors import InputError
+
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); expected a file, or - for stdin"
+        ) from error

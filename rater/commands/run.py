@@ -1,0 +1,79 @@
+"""`rater run`: resolve what was asked for, then show it (`--dry-run`) or do it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from rater.commands.common import add_common, print_json
+from rater.commands.request import add_run_arguments, request_from
+
+if TYPE_CHECKING:
+    from rater.commands.resolve import Resolved
+    from rater.run.needs import Needs
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater run`."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run N copies side by side and record every copy's time",
+        description="Run N copies of each benchmark at once, placed by the machine's topology. "
+        "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
+    )
+    add_run_arguments(parser)
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show plan, order, time, memory, disk; run nothing",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress, no table")
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a suite or a command; return the exit status."""
+    from rater.commands.resolve import needs_of, resolve
+    from rater.commands.session import Session
+    from rater.run import machine
+    from rater.run.build import cache_root
+
+    request = request_from(args)
+    resolved = resolve(request, machine.discover())
+    cache = cache_root()
+    if args.dry_run:
+        return _dry_run(resolved, needs_of(resolved, cache, ()), as_json=args.json)
+    return Session(args, resolved, cache).run()
+
+
+def _dry_run(resolved: Resolved, needs: Needs, *, as_json: bool) -> int:
+    from rater.commands.resolve import expected_total_s
+    from rater.plan.schedule import order_table
+    from rater.show.plan import PlanView, plan_document, print_plan
+
+    view = PlanView(
+        suite=resolved.suite,
+        size=resolved.request.size if resolved.suite else None,
+        tune=resolved.request.tune if resolved.suite else None,
+        plan=resolved.plan,
+        placements=resolved.placements,
+        layout=resolved.request.layout,
+        machine=resolved.topology.source,
+        orders=tuple(order_table(resolved.plan)),
+        expected_s=expected_total_s(resolved),
+        memory_bytes=needs.memory_bytes,
+        memory_benchmark=needs.memory_benchmark,
+        memory_unstated=needs.unstated,
+        memory_available_bytes=needs.available.memory_bytes,
+        disk_bytes=needs.disk_bytes,
+        disk_available_bytes=needs.available.disk_bytes,
+        warnings=resolved.warnings,
+        refusals=resolved.refusals + (() if resolved.request.force else needs.problems),
+    )
+    if as_json:
+        print_json(plan_document(view))
+    else:
+        print_plan(view, sys.stdout)
+    return 0

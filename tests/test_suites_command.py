@@ -1,0 +1,255 @@
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.commands import suites
+from rater.errors import RaterError
+from rater.plan.suite import load_suite, suite_names
+from rater.run.trial import try_run
+
+SUM = """\
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+  double sum = 0;
+  for (int i = 1; i <= atoi(argv[1]); i++) sum += 1.0 / i;
+  printf("sum %.9f\\n", sum);
+  return argc > 2 ? atoi(argv[2]) : 0;
+}
+"""
+OWN = """\
+[suite]
+format = 1
+name = "own"
+description = "sums"
+[benchmarks.sum]
+category = "fp"
+description = "harmonic sum"
+sources = ["sum.c"]
+[benchmarks.sum.sizes.test]
+args = ["4"]
+reference_s = 0.25
+memory_mb = 2
+expected = "sum 2.0833333\\n"
+relative_tolerance = 1e-6
+[benchmarks.echo]
+category = "int"
+command = ["echo", "hello"]
+[benchmarks.echo.sizes.train]
+args = ["you"]
+expected = "hello you\\n"
+"""
+
+type Rater = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "sum.c").write_text(SUM)
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.fixture
+def rater(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Rater:
+    """Run `rater suites ...`; return status, standard output and standard error."""
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+
+    def run(*words: object) -> tuple[int, str, str]:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--json", action="store_true", default=False)
+        parser.add_argument("--db", default=None)
+        suites.register(parser.add_subparsers(dest="subcommand", required=True))
+        args = parser.parse_args([str(word) for word in words])
+        try:
+            status = args.run(args)
+        except RaterError as error:
+            print(error, file=sys.stderr)
+            status = error.exit_status
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def document(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_a_suite_is_shown_with_reference_times_and_memory(own: Path, rater: Rater) -> None:
+    status, out, _ = rater("suites", "show", own)
+    assert status == 0
+    assert (
+        out
+        == f"""\
+own: sums
+file: {own}
+
+benchmark  kind  description
+sum        fp    harmonic sum
+echo       int   echo hello
+
+reference seconds and MB of memory per copy, by size
+benchmark  test s  test MB  train s  train MB
+sum          0.25      2.0        -         -
+echo            -        -        -         -
+"""
+    )
+
+
+def test_json_may_stand_before_or_after_the_subcommand(own: Path, rater: Rater) -> None:
+    after = rater("suites", "show", f"{own}/sum", "--json")
+    assert after == rater("--json", "suites", "show", f"{own}/sum")
+    shown = document(after[1])
+    assert [b["name"] for b in shown["benchmarks"]] == ["sum"]
+    assert shown["benchmarks"][0]["sizes"] == [
+        {
+            "name": "test",
+            "args": ["4"],
+            "reference_s": 0.25,
+            "memory_bytes": 2_000_000,
+            "disk_bytes": 0,
+            "inputs": [],
+            "checked": ["stdout"],
+        }
+    ]
+
+
+def test_suites_are_listed_with_and_without_the_word(rater: Rater) -> None:
+    status, out, _ = rater("suites")
+    assert status == 0
+    assert rater("suites", "list") == (0, out, "")
+    listed = document(rater("suites", "--json")[1])
+    assert [suite["name"] for suite in listed] == suite_names()
+
+
+def test_a_suite_is_built_for_a_tune(own: Path, rater: Rater, tmp_path: Path) -> None:
+    status, out, _ = rater("suites", "build", own, "--tune", "peak", "--json")
+    assert status == 0
+    first, second = document(out)["benchmarks"]
+    assert Path(first["executable"]).is_relative_to(tmp_path / "cache" / "build")
+    assert Path(second["executable"]).name == "echo"
+
+
+def test_a_benchmark_that_does_not_compile_does_not_hide_the_others(
+    own: Path, rater: Rater, tmp_path: Path
+) -> None:
+    (tmp_path / "sum.c").write_text("int main(void) { return oops; }")
+    status, out, _ = rater("suites", "build", own)
+    assert status == 2
+    assert "sum   FAILED  sum: the compiler failed (status 1)" in out
+    assert "oops" in out
+    assert "echo  built   /" in out
+
+
+def test_right_answers_pass_the_check(own: Path, rater: Rater, tmp_path: Path) -> None:
+    status, out, _ = rater("suites", "check", own, "--run")
+    assert status == 0, out
+    lines = out.splitlines()
+    assert lines[0].startswith("sum   ok      test ")
+    assert lines[1].startswith("echo  ok      train ")
+    assert lines[0].endswith("answer right")
+    assert lines[-1] == "own: nothing wrong"
+    assert list((tmp_path / "cache" / "work").iterdir()) == []
+
+
+def test_a_wrong_answer_fails_the_check_and_keeps_its_files(own: Path, rater: Rater) -> None:
+    own.write_text(OWN.replace("2.0833333", "2.0843333").replace("hello you", "hello me"))
+    status, out, _ = rater("suites", "check", own, "--run", "--json")
+    assert status == 1
+    checked = document(out)
+    assert (checked["ok"], checked["mistakes"]) == (False, [])
+    first, second = checked["benchmarks"]
+    assert (
+        first["error"]
+        == "stdout line 1: got 2.083333333, expected 2.0843333 (relative tolerance 1e-06)"
+    )
+    assert second["error"] == 'stdout line 1: got "you", expected "me"'
+    assert (Path(first["run_dir"]) / "stdout").read_text() == "sum 2.083333333\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ('["sh", "-c", "exit 3"]', "ended with exit code 3"),
+        ('["sh", "-c", "kill -SEGV $$"]', "was killed by SIGSEGV"),
+        ('["sleep", "60"]', "was not done after 0.2 s (--timeout)"),
+        ('["./plain"]', "cannot be started: Exec format error"),
+        ('["no-such-command"]', "is not in PATH"),
+    ],
+)
+def test_a_benchmark_that_does_not_end_well_fails_the_check(
+    own: Path, rater: Rater, command: str, said: str
+) -> None:
+    (own.parent / "plain").write_bytes(b"\0\1\2\3")
+    (own.parent / "plain").chmod(0o755)
+    own.write_text(
+        f"[suite]\nformat = 1\n[benchmarks.a]\ncommand = {command}\n[benchmarks.a.sizes.test]\n"
+    )
+    status, out, err = rater("suites", "check", own, "--run", "--timeout", "0.2")
+    assert status == 1
+    assert said in out
+    assert err == "own: 1 of 1 benchmarks failed\n"
+
+
+def test_a_size_that_a_benchmark_lacks_fails_the_check(own: Path, rater: Rater) -> None:
+    status, out, _ = rater("suites", "check", own, "--run", "train")
+    assert status == 1
+    assert "sum   FAILED  has no size train; there are: test" in out
+    assert "echo  ok      train" in out
+
+
+def test_a_wrong_file_is_told_whole(own: Path, rater: Rater) -> None:
+    own.write_text(OWN.replace("sources", "source").replace("0.25", "-1"))
+    status, out, err = rater("suites", "check", own)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[0] == f"{own} has 3 mistakes:"
+    status, out, _ = rater("suites", "check", own, "--json")
+    assert status == 2
+    assert [(m["line"], m["key"]) for m in document(out)["mistakes"]] == [
+        (5, "benchmarks.sum"),
+        (8, "benchmarks.sum.source"),
+        (11, "benchmarks.sum.sizes.test.reference_s"),
+    ]
+
+
+def test_memory_beyond_what_is_stated_and_shared_inputs_written_are_remarked(
+    own: Path, rater: Rater
+) -> None:
+    (own.parent / "hog.c").write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/stat.h>\n"
+        "int main(void) { char *p = malloc(200000000); memset(p, 1, 200000000);\n"
+        'chmod("in.txt", 0600); FILE *f = fopen("in.txt", "a"); fprintf(f, "%d", p[7]);\n'
+        "return fclose(f); }\n"
+    )
+    (own.parent / "in.txt").write_text("mine")
+    own.write_text(
+        '[suite]\nformat = 1\n[benchmarks.hog]\nsources = ["hog.c"]\n[benchmarks.hog.sizes.test]\n'
+        'memory_mb = 1\ninputs = [{ name = "in.txt", path = "in.txt" }]\n'
+    )
+    status, out, _ = rater("suites", "check", own, "--run")
+    assert status == 0
+    assert "note: writes into its input in.txt, which all copies share" in out
+    assert "note: no expected output: any answer passes" in out
+    assert "MB, the suite states memory_mb = 1" in out
+    assert (own.parent / "in.txt").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> None:
+    if "mini" not in suite_names():
+        pytest.skip("suites/mini.toml is not there")
+    quick = sorted(
+        (b for b in load_suite("mini").benchmarks if "test" in b.sizes),
+        key=lambda b: b.sizes["test"].reference_s or 1e9,
+    )[:2]
+    trials = [try_run(benchmark, "base", "test", tmp_path, 60) for benchmark in quick]
+    assert [(t.error, t.checked) for t in trials] == [(None, True)] * 2
