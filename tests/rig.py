@@ -14,7 +14,8 @@ from rater.plan.schedule import Plan, make_plan
 from rater.plan.suite import Expected
 from rater.record import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.run.guard import guard
-from rater.run.supervise import Job, Outcome, Supervisor
+from rater.run.job import Job
+from rater.run.supervise import Outcome, Supervisor
 from rater.run.workplace import Program, RunFolders
 
 

@@ -182,6 +182,26 @@ def test_a_wrong_answer_makes_a_copy_that_ended_well_a_failed_one(store: Store) 
     assert (late.status, late.validity) == (CopyStatus.TIMEOUT, Validity.INVALID)
 
 
+def test_events_that_come_together_share_a_transaction(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase(), ended(0, 1.0), ended(1, 1.0), Noted("both"))
+    assert [copy.copy for copy in store.load(number).copies] == [0, 1]
+    again = (Noted("not this one"), ended(1, 1.0))  # the same copy cannot end twice
+    with pytest.raises(sqlite3.IntegrityError):
+        store.append(number, *again)
+    assert store.load(number).notes == ("both",)
+
+
+def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: Store) -> None:
+    number = begin(store)
+    plain = replace(ended(0, 1.0), validity=Validity.NOT_CHECKED, run_dir="/kept/0")
+    store.append(number, phase(), plain, replace(ended(1, 1.0), run_dir="/kept/1"))
+    store.append(number, OutputChecked(0, "gups", 1, 1, 0, Validity.VALID, None, "/moved/1"))
+    unjudged, judged = store.load(number).copies
+    assert (unjudged.validity, unjudged.run_dir) == (Validity.NOT_CHECKED, "/kept/0")
+    assert (judged.validity, judged.run_dir) == (Validity.VALID, "/moved/1")
+
+
 def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
     bound = PlacedCopy(0, (4,), 4, 2, 1, 1, 0, "bind", (1, 2, 3))
     number = begin(store, replace(run_of(2), placements=(bound,)))

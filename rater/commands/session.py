@@ -176,7 +176,8 @@ class Session:
 
         from rater.commands.sinks import Recorder, Screen
         from rater.run.guard import guard
-        from rater.run.supervise import Job, Supervisor
+        from rater.run.job import Job
+        from rater.run.supervise import Supervisor
         from rater.run.workplace import RunFolders
 
         resolved, request = self.resolved, self.resolved.request

@@ -6,13 +6,11 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 
-if TYPE_CHECKING:
-    from rater.run.launch import Child, CopySpec
-    from rater.run.supervise import Job
+from rater.run.job import Job
+from rater.run.launch import Child, CopySpec
 
 _CHECK_S = 1.0
 _RESERVE_BYTES = 64 << 20  # below this much free space the largest writer is stopped

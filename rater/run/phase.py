@@ -8,19 +8,19 @@ import signal
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import trio
 
 from rater.errors import RaterError
 from rater.plan.schedule import Phase, Queue, Step
-from rater.record import CopyEnded, CopyStarted, CopyStatus, PhaseEnded, PhaseStarted, Validity
+from rater.record import CopyEnded, CopyStarted, CopyStatus, PhaseEnded, PhaseStarted
 from rater.run.disk import watch_disk
+from rater.run.ending import ended_event, how_it_ended
+from rater.run.job import RunState
 from rater.run.launch import (
     Child,
     CopySpec,
     Launcher,
-    Reaped,
     Wanted,
     high_pipe,
     open_gate,
@@ -29,16 +29,9 @@ from rater.run.launch import (
 )
 from rater.run.priority import urgent
 
-if TYPE_CHECKING:
-    from rater.run.supervise import Supervisor
-
 # The kernel counts resident pages per CPU and folds them lazily: a margin on our own peak.
 _RSS_MARGIN = 1.1
 _LINGER_S = 0.001
-_SHELL_CODES = {
-    126: "exit code 126: it could not be executed, or says so itself; see its stderr",
-    127: "exit code 127: a program was not found; see its stderr",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +44,20 @@ class Ended:
 
 
 class PhaseRun:
-    """Runs one phase for a supervisor; all methods but `_release_in_turn` on the trio thread."""
+    """Runs one phase of a run; all methods but `_release_in_turn` on the trio thread."""
 
     def __init__(
-        self, supervisor: Supervisor, phase: Phase, specs: dict[tuple[int, int], CopySpec]
+        self, state: RunState, phase: Phase, specs: dict[tuple[int, int], CopySpec]
     ) -> None:
-        job = supervisor.job
-        self._supervisor = supervisor
+        job = state.job
+        self._state = state
         self._job = job
         self._phase = phase
         self._specs = specs
         self._queues: dict[int, Queue] = {queue.copy: queue for queue in phase.queues}
         self._staggered = any(queue.offset_ns for queue in phase.queues)
         queued = any(len(queue.steps) > 1 for queue in phase.queues)
-        self._launcher = Launcher(job.placements, supervisor.guard, self._staggered or queued)
+        self._launcher = Launcher(job.placements, state.guard, self._staggered or queued)
         self._epoll = select.epoll()
         self._alive: dict[int, Child] = {}  # by pidfd
         self._deadlines: deque[tuple[float, Child]] = deque()
@@ -87,9 +80,9 @@ class PhaseRun:
         for child in children:
             self._adopt(child)
         try:
-            if self._supervisor.stop_flag.is_set():
+            if self._state.stop_flag.is_set():
                 return []
-            self._supervisor.emit(head)
+            self._state.emit(head)
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._watch_deadlines)
                 self._nursery.start_soon(watch_disk, self._job, self._alive)
@@ -145,7 +138,7 @@ class PhaseRun:
                     shared_gate,
                     ready_write,
                     self._go_file,
-                    self._supervisor.stop_flag.is_set,
+                    self._state.stop_flag.is_set,
                 )
             finally:
                 os.close(ready_write)
@@ -165,7 +158,7 @@ class PhaseRun:
     def _emit_end(self) -> None:
         if not self._starts or not self._finishes:
             return
-        self._supervisor.emit(
+        self._state.emit(
             PhaseEnded(
                 phase=self._phase.number,
                 benchmark=self._phase.benchmark,
@@ -175,7 +168,7 @@ class PhaseRun:
                 finish_ns=max(self._finishes.values()),
                 last_start_ns=max(self._starts.values()),
                 first_finish_ns=min(self._finishes.values()),
-                complete=not self._interrupted and not self._supervisor.stop_flag.is_set(),
+                complete=not self._interrupted and not self._state.stop_flag.is_set(),
             )
         )
 
@@ -198,7 +191,7 @@ class PhaseRun:
             self._release_at_offsets(children, token)
 
     def _release_at_offsets(self, children: list[Child], token: trio.lowlevel.TrioToken) -> None:
-        flag = self._supervisor.stop_flag
+        flag = self._state.stop_flag
         begin = time.monotonic_ns()
         for child in children:
             planned = begin + self._queues[child.copy].offset_ns
@@ -216,8 +209,8 @@ class PhaseRun:
         open_gate(child)
 
     def _set_origin(self, now_ns: int) -> None:
-        if self._supervisor.origin_ns is None:
-            self._supervisor.origin_ns = now_ns
+        if self._state.origin_ns is None:
+            self._state.origin_ns = now_ns
 
     def _started(self, child: Child) -> None:
         if child.announced:
@@ -229,7 +222,7 @@ class PhaseRun:
         if self._job.timeout_s is not None:
             self._deadlines.append((child.start_ns / 1e9 + self._job.timeout_s, child))
             self._deadline_added.set()
-        self._supervisor.emit(
+        self._state.emit(
             CopyStarted(
                 self._phase.number,
                 child.step.benchmark,
@@ -243,8 +236,8 @@ class PhaseRun:
 
     @property
     def _origin_ns(self) -> int:
-        assert self._supervisor.origin_ns is not None
-        return self._supervisor.origin_ns
+        assert self._state.origin_ns is not None
+        return self._state.origin_ns
 
     async def _start_next(self, copy: int, position: int) -> None:
         """Start the next step of a copy's queue behind a gate of its own."""
@@ -253,9 +246,9 @@ class PhaseRun:
         try:
             children = await self._spawn(wanted, None)
         except RaterError as error:
-            self._supervisor.stop(None, str(error))
+            self._state.stop(None, str(error))
             children = []
-        if not children or self._supervisor.stop_flag.is_set():
+        if not children or self._state.stop_flag.is_set():
             for child in children:
                 self._launcher.discard(child)
             self._queue_done()
@@ -293,55 +286,32 @@ class PhaseRun:
         reaped = reap(child, round(peak_rss_bytes() * _RSS_MARGIN))
         self._launcher.forget(child)
         if child.start_ns is None:
-            if not self._supervisor.stop_flag.is_set():
-                self._supervisor.stop(
+            if not self._state.stop_flag.is_set():
+                self._state.stop(
                     None,
                     f"copy {child.copy} of {child.step.benchmark} ended at the gate, before it "
-                    f"was released ({_how_it_ended(reaped)}); is something killing processes?",
+                    f"was released ({how_it_ended(reaped)}); is something killing processes?",
                 )
             self._queue_done()
             return
         self._started(child)
-        start, finish = child.start_ns - self._origin_ns, now_ns - self._origin_ns
-        status, note = self._verdict(child, reaped)
-        planned = None if child.planned_ns is None else child.planned_ns - self._origin_ns
-        kept = self._job.workplace.keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
-        event = CopyEnded(
-            phase=self._phase.number,
-            benchmark=child.step.benchmark,
-            iteration=child.step.iteration,
-            copy=child.copy,
-            step=child.position,
-            pid=child.pid,
-            start_ns=start,
-            planned_start_ns=planned,
-            finish_ns=finish,
-            status=status,
-            exit_code=reaped.exit_code,
-            signal=reaped.signal,
-            user_ns=reaped.user_ns,
-            system_ns=reaped.system_ns,
-            gate_cpu_ns=child.gate_cpu_ns,
-            max_rss_bytes=reaped.max_rss_bytes,
-            minor_faults=reaped.minor_faults,
-            major_faults=reaped.major_faults,
-            voluntary_switches=reaped.voluntary_switches,
-            involuntary_switches=reaped.involuntary_switches,
-            note=note,
-            run_dir=child.spec.files if kept else None,
-            validity=(
-                Validity.UNCHECKED
-                if self._job.workplace.expects(child.step.benchmark)
-                else Validity.NOT_CHECKED
-            ),
+        workplace = self._job.workplace
+        event = ended_event(
+            child,
+            reaped,
+            self._phase.number,
+            self._origin_ns,
+            now_ns,
+            expects=workplace.expects(child.step.benchmark),
+            keeps=workplace.keeps,
         )
-        self._finishes[child.copy] = finish
-        if status is CopyStatus.INTERRUPTED:
+        self._finishes[child.copy] = event.finish_ns
+        if event.status is CopyStatus.INTERRUPTED:
             self._interrupted += 1
         self._ended.append(Ended(event, child.step, child.spec))
-        self._supervisor.emit(event)
+        self._state.emit(event)
         following = child.position + 1
-        stopping = self._supervisor.stop_flag.is_set()
+        stopping = self._state.stop_flag.is_set()
         if following < len(self._queues[child.copy].steps) and not stopping:
             assert self._nursery is not None
             self._nursery.start_soon(self._start_next, child.copy, following)
@@ -352,24 +322,6 @@ class PhaseRun:
         self._unfinished -= 1
         if not self._unfinished:
             self._reaping.cancel()
-
-    def _verdict(self, child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
-        notes = list(child.notes)
-        if reaped.left_group:
-            notes.append("left processes behind in its process group; they were killed")
-        if child.stopped_for == "timeout":
-            status = CopyStatus.TIMEOUT
-        elif child.stopped_for == "stop":
-            status = CopyStatus.INTERRUPTED
-        elif child.stopped_for is not None or reaped.exit_code != 0:
-            status = CopyStatus.FAILED
-            if reaped.signal == signal.SIGKILL and child.stopped_for is None:
-                notes.append("killed from outside (out of memory? see `dmesg`)")
-            elif reaped.exit_code in _SHELL_CODES and child.stopped_for is None:
-                notes.append(_SHELL_CODES[reaped.exit_code])
-        else:
-            status = CopyStatus.OK
-        return status, "; ".join(notes) or None
 
     # -- ending copies early ----------------------------------------------------------------------
 
@@ -419,9 +371,3 @@ class PhaseRun:
                 child.stopped_for = "timeout"
                 child.notes.append(f"ran longer than {self._job.timeout_s:g} s")
                 self._ask_to_end(child)
-
-
-def _how_it_ended(reaped: Reaped) -> str:
-    if reaped.signal is not None:
-        return f"signal {reaped.signal}"
-    return f"exit code {reaped.exit_code}"

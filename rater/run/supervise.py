@@ -10,20 +10,16 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 import trio
 
 from rater.errors import RaterError, RunError
-from rater.plan.place import Placement
-from rater.plan.schedule import Phase, Plan, Step
+from rater.plan.schedule import Phase
 from rater.record import (
     CopyStatus,
     Event,
@@ -35,7 +31,7 @@ from rater.record import (
     Validity,
 )
 from rater.run.guard import Guard
-from rater.run.launch import CopySpec
+from rater.run.job import Job, RunState
 from rater.run.phase import Ended, PhaseRun
 from rater.run.priority import urgent
 
@@ -44,53 +40,6 @@ from rater.run.priority import urgent
 _SWITCH_INTERVAL_S = 0.0005
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_BY_SIGNAL = {int(number): 128 + number for number in _STOP_SIGNALS}
-
-
-class Workplace(Protocol):
-    """Where copies run and how their output is judged; called in worker threads."""
-
-    def specs(self, phase: Phase) -> dict[tuple[int, int], CopySpec]:
-        """Make the run directories; return what to start by (copy, position in its queue)."""
-        ...
-
-    @property
-    def keeps(self) -> bool:
-        """Tell whether the files of copies that ended well are kept too."""
-        ...
-
-    def expects(self, benchmark: str) -> bool:
-        """Tell whether there is an output to compare with."""
-        ...
-
-    def judge(self, step: Step, spec: CopySpec) -> tuple[Validity, str | None]:
-        """Compare a copy's output with what is expected."""
-        ...
-
-    def clear(self, spec: CopySpec) -> None:
-        """Remove the files of a copy that ended well (unless they are to be kept)."""
-        ...
-
-    def take_notices(self) -> list[str]:
-        """Return what a person should know of the above, each thing once."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A plan with everything it needs of this machine."""
-
-    plan: Plan
-    placements: tuple[Placement, ...]
-    workplace: Workplace
-    work: Path  # existing directory for gates; its file system is watched
-    timeout_s: float | None = None
-    grace_s: float = 5.0
-    prepare: str | None = None  # shell command before each phase
-    prepare_environment: Mapping[str, str] = field(default_factory=dict)
-    output_limit_bytes: int = 1 << 30
-    expected_s: Mapping[str, float] = field(default_factory=dict)  # by benchmark, one phase
-    suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
-    resume: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +55,12 @@ class Supervisor:
     """Runs one `Job`; `emit` gets every event in order, always on the same thread."""
 
     def __init__(self, job: Job, guard: Guard, emit: Callable[[Event], None]) -> None:
-        self.job = job
-        self.guard = guard
-        self.emit = emit
-        self.origin_ns: int | None = None  # the run's first release
-        self.stopped_by: int | None = None
-        self.failure: str | None = None
-        self.stop_flag = threading.Event()
-        self.failed_copies = 0
+        self._state = RunState(job, guard, emit, self.stop)
+        self._job = job
+        self._emit = emit
+        self._stopped_by: int | None = None
+        self._failure: str | None = None
+        self._failed_copies = 0
         self._phase: PhaseRun | None = None
         self._prepare_scope: trio.CancelScope | None = None
         self._token: trio.lowlevel.TrioToken | None = None
@@ -131,40 +78,40 @@ class Supervisor:
         finally:
             sys.setswitchinterval(before_s)
         outcome = self._outcome()
-        self.emit(RunEnded(outcome.status, outcome.reason))
+        self._emit(RunEnded(outcome.status, outcome.reason))
         return outcome
 
     async def _run_phases(self) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._watch_signals)
             try:
-                for phase in self.job.plan.phases:
-                    if self.stop_flag.is_set():
+                for phase in self._job.plan.phases:
+                    if self._state.stop_flag.is_set():
                         break
                     await self._run_phase(phase)
             except RaterError as error:
-                self.failure = self.failure or str(error)
+                self._failure = self._failure or str(error)
             nursery.cancel_scope.cancel()
 
     def _outcome(self) -> Outcome:
-        if self.failure is not None:
-            return Outcome(RunStatus.FAILED, self.failure, None)
-        if self.stopped_by is not None:
-            name = signal.Signals(self.stopped_by).name
-            return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self.stopped_by)
-        if self.failed_copies:
-            word = "copy" if self.failed_copies == 1 else "copies"
-            return Outcome(RunStatus.FAILED, f"{self.failed_copies} {word} failed", None)
+        if self._failure is not None:
+            return Outcome(RunStatus.FAILED, self._failure, None)
+        if self._stopped_by is not None:
+            name = signal.Signals(self._stopped_by).name
+            return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self._stopped_by)
+        if self._failed_copies:
+            word = "copy" if self._failed_copies == 1 else "copies"
+            return Outcome(RunStatus.FAILED, f"{self._failed_copies} {word} failed", None)
         return Outcome(RunStatus.COMPLETE, None, None)
 
     async def _run_phase(self, phase: Phase) -> None:
-        if self.job.prepare is not None:
-            await self._prepare(self.job.prepare)
-        specs = await trio.to_thread.run_sync(self.job.workplace.specs, phase)
-        if self.stop_flag.is_set():
+        if self._job.prepare is not None:
+            await self._prepare(self._job.prepare)
+        specs = await trio.to_thread.run_sync(self._job.workplace.specs, phase)
+        if self._state.stop_flag.is_set():
             return
         self._emit_notices()
-        self._phase = PhaseRun(self, phase, specs)
+        self._phase = PhaseRun(self._state, phase, specs)
         try:
             ended = await self._phase.run(
                 PhaseStarted(
@@ -172,7 +119,7 @@ class Supervisor:
                     benchmark=phase.benchmark,
                     iteration=phase.iteration,
                     counted=phase.counted,
-                    total_phases=len(self.job.plan.phases),
+                    total_phases=len(self._job.plan.phases),
                     expected_s=self._expected_s(phase),
                 )
             )
@@ -182,7 +129,7 @@ class Supervisor:
         for one, validity, detail in await trio.to_thread.run_sync(self._judge_all, ended):
             event = one.event
             if validity is not event.validity:
-                self.emit(
+                self._emit(
                     OutputChecked(
                         event.phase,
                         event.benchmark,
@@ -195,18 +142,18 @@ class Supervisor:
                     )
                 )
             if validity is Validity.INVALID or event.status is not CopyStatus.OK:
-                self.failed_copies += 1
+                self._failed_copies += 1
         self._emit_notices()
 
     def _emit_notices(self) -> None:
-        for notice in self.job.workplace.take_notices():
-            self.emit(Noted(notice))
+        for notice in self._job.workplace.take_notices():
+            self._emit(Noted(notice))
 
     def _expected_s(self, phase: Phase) -> float | None:
         names = [step.benchmark for step in phase.queues[0].steps]
-        if not all(name in self.job.expected_s for name in names):
+        if not all(name in self._job.expected_s for name in names):
             return None
-        return sum(self.job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
+        return sum(self._job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
 
     def _judge_all(self, ended: list[Ended]) -> list[tuple[Ended, Validity, str | None]]:
         """Judge outputs and clear what is not needed; in a worker thread, off the clock."""
@@ -215,18 +162,18 @@ class Supervisor:
             validity, detail = one.event.validity, None
             if one.event.status is CopyStatus.OK:
                 if validity is Validity.UNCHECKED:
-                    validity, detail = self.job.workplace.judge(one.step, one.spec)
+                    validity, detail = self._job.workplace.judge(one.step, one.spec)
                 if validity is not Validity.INVALID:
-                    self.job.workplace.clear(one.spec)
+                    self._job.workplace.clear(one.spec)
             elif one.event.status is CopyStatus.INTERRUPTED:
-                self.job.workplace.clear(one.spec)
+                self._job.workplace.clear(one.spec)
             verdicts.append((one, validity, detail))
         return verdicts
 
     def _note_leftovers(self, phase: Phase) -> None:
-        for leftover in self.guard.kill_leftovers():
+        for leftover in self._state.guard.kill_leftovers():
             copy = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
-            self.emit(
+            self._emit(
                 Noted(
                     f"{copy} of {phase.benchmark or 'the ring'} left process {leftover.pid} "
                     f"({leftover.command}) behind; it was killed"
@@ -251,11 +198,11 @@ class Supervisor:
                 check=False,
                 stdin=subprocess.DEVNULL,
                 stdout=2,
-                env=dict(self.job.prepare_environment) or None,
+                env=dict(self._job.prepare_environment) or None,
                 process_group=0,
                 deliver_cancel=deliver_cancel,
             )
-            if done.returncode and not self.stop_flag.is_set():
+            if done.returncode and not self._state.stop_flag.is_set():
                 raise RunError(
                     f"--prepare {command!r} ended with status {done.returncode}: no copy was "
                     "started after it; mend the command or leave it out"
@@ -272,11 +219,11 @@ class Supervisor:
 
     def stop(self, number: int | None, reason: str | None) -> None:
         """Stop for a signal or a reason; a second time, at once (trio thread only)."""
-        again = self.stop_flag.is_set()
-        self.failure = self.failure or reason
-        if number is not None and self.stopped_by is None:
-            self.stopped_by = number
-        self.stop_flag.set()
+        again = self._state.stop_flag.is_set()
+        self._failure = self._failure or reason
+        if number is not None and self._stopped_by is None:
+            self._stopped_by = number
+        self._state.stop_flag.set()
         if self._phase is not None:
             if again:
                 self._phase.kill_all()
@@ -302,14 +249,14 @@ class Supervisor:
         """Ctrl-Z: stop the copies, then ourselves; go on together; mark the run."""
         if self._phase is not None:
             self._phase.signal_all(signal.SIGSTOP)
-        self.job.suspend()
+        self._job.suspend()
         begin_ns = time.monotonic_ns()
         os.kill(os.getpid(), signal.SIGSTOP)
         pause_s = (time.monotonic_ns() - begin_ns) / 1e9
         if self._phase is not None:
             self._phase.signal_all(signal.SIGCONT)
-        self.job.resume()
-        self.emit(
+        self._job.resume()
+        self._emit(
             Noted(
                 f"suspended (Ctrl-Z) for {pause_s:.1f} s while copies ran: "
                 "their times include the pause"

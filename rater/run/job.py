@@ -1,0 +1,74 @@
+"""What a run needs of this machine, and what its parts share while it goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from rater.plan.place import Placement
+from rater.plan.schedule import Phase, Plan, Step
+from rater.record import Event, Validity
+from rater.run.guard import Guard
+from rater.run.launch import CopySpec
+
+
+class Workplace(Protocol):
+    """Where copies run and how their output is judged; called in worker threads."""
+
+    def specs(self, phase: Phase) -> dict[tuple[int, int], CopySpec]:
+        """Make the run directories; return what to start by (copy, position in its queue)."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Tell whether the files of copies that ended well are kept too."""
+        ...
+
+    def expects(self, benchmark: str) -> bool:
+        """Tell whether there is an output to compare with."""
+        ...
+
+    def judge(self, step: Step, spec: CopySpec) -> tuple[Validity, str | None]:
+        """Compare a copy's output with what is expected."""
+        ...
+
+    def clear(self, spec: CopySpec) -> None:
+        """Remove the files of a copy that ended well (unless they are to be kept)."""
+        ...
+
+    def take_notices(self) -> list[str]:
+        """Return what a person should know of the above, each thing once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A plan with everything it needs of this machine."""
+
+    plan: Plan
+    placements: tuple[Placement, ...]
+    workplace: Workplace
+    work: Path  # existing directory for gates; its file system is watched
+    timeout_s: float | None = None
+    grace_s: float = 5.0
+    prepare: str | None = None  # shell command before each phase
+    prepare_environment: Mapping[str, str] = field(default_factory=dict)
+    output_limit_bytes: int = 1 << 30
+    expected_s: Mapping[str, float] = field(default_factory=dict)  # by benchmark, one phase
+    suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
+    resume: Callable[[], None] = lambda: None
+
+
+@dataclass
+class RunState:
+    """Shared by the supervisor and the phase that runs; mutable, of one run."""
+
+    job: Job
+    guard: Guard
+    emit: Callable[[Event], None]  # gets every event in order, always on the same thread
+    stop: Callable[[int | None, str | None], None]  # for a signal, or for a reason
+    stop_flag: threading.Event = field(default_factory=threading.Event)
+    origin_ns: int | None = None  # CLOCK_MONOTONIC of the run's first release
