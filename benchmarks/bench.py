@@ -50,7 +50,7 @@ class Bench:
         return str(program)
 
     def rater(self, *arguments: str, **more: str) -> dict[str, Any]:
-        """Run `rater run ... --json`; return its document with the supervisor's own `usage`."""
+        """Run `rater run`; return its --json document, if asked for, and its own `usage`."""
         done = subprocess.run(
             [sys.executable, "-c", _CALL, "run", *arguments],
             env=self.environment | more,
@@ -60,7 +60,7 @@ class Bench:
         )
         if done.returncode:
             raise SystemExit(f"rater {' '.join(arguments)} failed:\n{done.stderr}")
-        document: dict[str, Any] = json.loads(done.stdout)
+        document: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
         document["usage"] = json.loads(done.stderr.splitlines()[-1])
         return document
 

@@ -16,7 +16,7 @@ def cost_per_copy(bench: Bench) -> None:
     few, many = 32, 1024
 
     def cpu_s(copies: int) -> tuple[float, int]:
-        usage = bench.rater("--copies", str(copies), "--json", "--", "sleep", "0.5")["usage"]
+        usage = bench.rater("--copies", str(copies), "--quiet", "--", "sleep", "0.5")["usage"]
         return usage["cpu_s"], usage["max_rss_bytes"]
 
     slopes, peaks = [], []

@@ -120,6 +120,14 @@ def test_sigpipe_is_not_ignored_in_a_copy(tmp_path: Path) -> None:
     assert ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)) == 0
 
 
+def test_a_copy_has_ordinary_priority_though_the_supervisor_may_not(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True)
+    rig.run({"prio": "exec cat /proc/self/stat"}, copies=1)
+    fields = (rig.work / "prio.i1.c0000" / "stdout").read_text().rpartition(")")[2].split()
+    # Fields 19, 40 and 41 of /proc/PID/stat: nice, real-time priority, policy.
+    assert (fields[16], fields[37], fields[38]) == ("0", "0", "0")
+
+
 def test_a_copy_that_runs_too_long_is_stopped_and_the_others_stand(tmp_path: Path) -> None:
     rig = Rig(tmp_path, timeout_s=0.3)
     seen = rig.run({"hang": 'test "$RATER_COPY" = 0 || exec sleep 60'}, copies=2)

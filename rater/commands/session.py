@@ -251,15 +251,14 @@ class Session:
         if recorder.unsaved:
             self._rescue(number, recorder)
             return 1
-        summary = summarise(store.load(number))
         if self.args.json:
-            print_json(to_json(summary))
+            print_json(to_json(summarise(store.load(number))))
         elif not self.args.quiet:
             from rich.console import Console
 
             from rater.show.terminal import print_summary
 
-            print_summary(summary, Console())
+            print_summary(summarise(store.load(number)), Console())
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:

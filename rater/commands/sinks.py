@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rater.show.live import View
 
 _CLOSE_PATIENCE_S = 60.0
-_GATHER_S = 0.002
+_GATHER_S = 0.01
 _DRAW_GAP_S = 0.25  # at most four times a second
 
 

@@ -6,6 +6,7 @@ first page already lies where it should, with no `taskset` or `numactl` between.
 
 from __future__ import annotations
 
+import atexit
 import os
 from functools import cache
 from typing import Any
@@ -102,7 +103,10 @@ def _this_system() -> Any:
     try:
         import pyhwloc  # noqa: PLC0415 - heavy, only where a memory policy is set
 
-        return pyhwloc.from_this_system(load=True)
+        topology = pyhwloc.from_this_system(load=True)
+        # Left to the interpreter's end, its destructor runs when its library is gone.
+        atexit.register(topology.destroy)
+        return topology
     finally:
         for name in [k for k in os.environ if k.startswith("HWLOC_")]:
             del os.environ[name]

@@ -28,6 +28,7 @@ from rater.plan.place import Placement
 from rater.plan.schedule import Step
 from rater.run.binding import ThreadBinding
 from rater.run.guard import FIRST_FREE_FD, Guard
+from rater.run.priority import urgent
 
 GATE_SHELL = "/bin/sh"
 NOT_RELEASED = 125  # exit code of a gate whose supervisor died
@@ -84,7 +85,7 @@ class Child:
     position: int  # of the step in the copy's queue
     step: Step
     pid: int
-    pidfd: int
+    pidfd: int  # -1: not opened yet
     spec: CopySpec
     gate: int | None  # writing end of its own pipe; None behind the shared one
     planned_ns: int | None = None
@@ -96,8 +97,10 @@ class Child:
 
     def signal_group(self, number: int) -> None:
         """Send a signal to the copy's whole process group."""
-        with suppress(ProcessLookupError, PermissionError):
+        try:
             os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
 
     def close_gate(self) -> None:
         """Close the writing end of the copy's own gate, if it is still open."""
@@ -128,7 +131,7 @@ class Reaped:
     left_group: bool  # processes of its group were still there (and were killed)
 
 
-def reap(child: Child, rss_floor_bytes: int) -> Reaped:
+def reap(child: Child) -> Reaped:
     """Kill what the copy left in its group, reap it, return exit status and rusage.
 
     The group is killed while the leader is a zombie, so its number can not have
@@ -143,7 +146,8 @@ def reap(child: Child, rss_floor_bytes: int) -> Reaped:
         os.killpg(child.pid, 0)
     except OSError:
         left_group = False
-    os.close(child.pidfd)
+    if child.pidfd >= 0:
+        os.close(child.pidfd)
     code = os.waitstatus_to_exitcode(status)
     rss_bytes = usage.ru_maxrss * 1024
     return Reaped(
@@ -151,7 +155,7 @@ def reap(child: Child, rss_floor_bytes: int) -> Reaped:
         signal=-code if code < 0 else None,
         user_ns=round(usage.ru_utime * 1e9),
         system_ns=round(usage.ru_stime * 1e9),
-        max_rss_bytes=rss_bytes if rss_bytes > rss_floor_bytes else None,
+        max_rss_bytes=rss_bytes if _tells(rss_bytes) else None,
         minor_faults=usage.ru_minflt,
         major_faults=usage.ru_majflt,
         voluntary_switches=usage.ru_nvcsw,
@@ -160,9 +164,18 @@ def reap(child: Child, rss_floor_bytes: int) -> Reaped:
     )
 
 
-def peak_rss_bytes() -> int:
-    """Return the supervisor's own peak resident memory, the floor under its copies' figures."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+# The kernel counts resident pages per CPU and folds them lazily: a margin on our own peak.
+_RSS_MARGIN = 1.1
+_floor_bytes = 0
+
+
+def _tells(rss_bytes: int) -> bool:
+    """Tell whether a peak is the copy's own: it lies above the peak of this process."""
+    global _floor_bytes  # noqa: PLW0603 - our own peak only grows: asked again only when it matters
+    if rss_bytes > _floor_bytes:
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        _floor_bytes = round(own * _RSS_MARGIN)
+    return rss_bytes > _floor_bytes
 
 
 class Launcher:
@@ -190,17 +203,23 @@ class Launcher:
         """
         born: list[Child] = []
         try:
-            with ThreadBinding() as binding:
-                for one in wanted:
+            with urgent(), ThreadBinding() as binding:
+                # Copies of one CPU after another: this thread moves once a CPU, not once a copy.
+                for one in sorted(wanted, key=self._mask):
                     if stop():
                         break
                     binding.apply(self._placements[one.copy])
                     born.append(self._spawn_one(one, shared_gate, ready, go_file))
-        except BaseException:
+            # Not earlier: every spawn copies and closes all open descriptors.
+            for child in born:
+                child.pidfd = os.pidfd_open(child.pid)
+        except BaseException as error:
             for child in born:
                 self.discard(child)
+            if isinstance(error, OSError):
+                raise RunError(f"copies could not be watched: pidfd_open: {error}") from error
             raise
-        return born
+        return sorted(born, key=lambda child: child.copy)
 
     def _spawn_one(
         self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
@@ -238,17 +257,15 @@ class Launcher:
             if shared_gate is None:
                 os.close(read_end)
         self._guard.hold(copy, pid)
-        try:
-            pidfd = os.pidfd_open(pid)
-        except OSError as error:
-            os.killpg(pid, signal.SIGKILL)
-            raise RunError(f"copy {copy}: pidfd_open: {error.strerror}") from error
-        return Child(copy, position, step, pid, pidfd, spec, write_end)
+        return Child(copy, position, step, pid, -1, spec, write_end)
+
+    def _mask(self, wanted: Wanted) -> tuple[int, ...]:
+        return self._placements[wanted.copy].cpus or ()
 
     def discard(self, child: Child) -> None:
         """Kill and reap a copy that will not be measured."""
         child.close_gate()
-        reap(child, 0)
+        reap(child)
         self.forget(child)
 
     def forget(self, child: Child) -> None:

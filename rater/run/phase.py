@@ -24,13 +24,11 @@ from rater.run.launch import (
     Wanted,
     high_pipe,
     open_gate,
-    peak_rss_bytes,
     reap,
 )
 from rater.run.priority import urgent
+from rater.run.stopping import Stopper
 
-# The kernel counts resident pages per CPU and folds them lazily: a margin on our own peak.
-_RSS_MARGIN = 1.1
 _LINGER_S = 0.001
 
 
@@ -60,8 +58,7 @@ class PhaseRun:
         self._launcher = Launcher(job.placements, state.guard, self._staggered or queued)
         self._epoll = select.epoll()
         self._alive: dict[int, Child] = {}  # by pidfd
-        self._deadlines: deque[tuple[float, Child]] = deque()
-        self._deadline_added = trio.Event()
+        self._stopper = Stopper(job, self._alive)
         self._unfinished = len(phase.queues)
         self._ended: list[Ended] = []
         self._starts: dict[int, int] = {}  # first start by copy
@@ -84,7 +81,7 @@ class PhaseRun:
                 return []
             self._state.emit(head)
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._watch_deadlines)
+                self._nursery.start_soon(self._stopper.run)
                 self._nursery.start_soon(watch_disk, self._job, self._alive)
                 if self._staggered:
                     token = trio.lowlevel.current_trio_token()
@@ -219,9 +216,7 @@ class PhaseRun:
         assert child.start_ns is not None
         start = child.start_ns - self._origin_ns
         self._starts.setdefault(child.copy, start)
-        if self._job.timeout_s is not None:
-            self._deadlines.append((child.start_ns / 1e9 + self._job.timeout_s, child))
-            self._deadline_added.set()
+        self._stopper.watch(child)
         self._state.emit(
             CopyStarted(
                 self._phase.number,
@@ -283,7 +278,7 @@ class PhaseRun:
             self._finish(*ended.popleft())
 
     def _finish(self, child: Child, now_ns: int) -> None:
-        reaped = reap(child, round(peak_rss_bytes() * _RSS_MARGIN))
+        reaped = reap(child)
         self._launcher.forget(child)
         if child.start_ns is None:
             if not self._state.stop_flag.is_set():
@@ -325,11 +320,6 @@ class PhaseRun:
 
     # -- ending copies early ----------------------------------------------------------------------
 
-    def signal_all(self, number: int) -> None:
-        """Send a signal to every living copy's group."""
-        for child in self._alive.values():
-            child.signal_group(number)
-
     def begin_stop(self) -> None:
         """SIGTERM now, SIGKILL after the grace; copies still at the gate never start."""
         self._readying.cancel()
@@ -339,35 +329,9 @@ class PhaseRun:
             if child.start_ns is None:
                 child.signal_group(signal.SIGKILL)
             else:
-                self._ask_to_end(child)
+                self._stopper.ask_to_end(child)
 
-    def kill_all(self) -> None:
-        """SIGKILL every living copy at once."""
-        self.signal_all(signal.SIGKILL)
-
-    def _ask_to_end(self, child: Child) -> None:
-        child.signal_group(signal.SIGTERM)
-        child.signal_group(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
-        if self._nursery is not None:
-            self._nursery.start_soon(self._kill_after_grace, child)
-
-    async def _kill_after_grace(self, child: Child) -> None:
-        await trio.sleep(self._job.grace_s)
-        if child.pidfd in self._alive:
-            child.notes.append(f"ignored SIGTERM for {self._job.grace_s:g} s, killed")
-            child.signal_group(signal.SIGKILL)
-
-    async def _watch_deadlines(self) -> None:
-        """End copies that run longer than the time limit; one limit for all, so a queue."""
-        while True:
-            while not self._deadlines:
-                self._deadline_added = trio.Event()
-                await self._deadline_added.wait()
-            due_s, child = self._deadlines.popleft()
-            if child.pidfd not in self._alive:
-                continue
-            await trio.sleep(max(0.0, due_s - time.monotonic()))
-            if self._alive.get(child.pidfd) is child and child.stopped_for is None:
-                child.stopped_for = "timeout"
-                child.notes.append(f"ran longer than {self._job.timeout_s:g} s")
-                self._ask_to_end(child)
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every living copy's group."""
+        for child in self._alive.values():
+            child.signal_group(number)

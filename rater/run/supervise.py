@@ -226,7 +226,7 @@ class Supervisor:
         self._state.stop_flag.set()
         if self._phase is not None:
             if again:
-                self._phase.kill_all()
+                self._phase.signal_all(signal.SIGKILL)
             else:
                 self._phase.begin_stop()
         if self._prepare_scope is not None:
