@@ -46,7 +46,7 @@ class Cgroup:
         mountinfo: Path = Path("/proc/self/mountinfo"),
         membership: Path = Path("/proc/self/cgroup"),
     ) -> Cgroup | None:
-        """Make and enter a cgroup below our own, or return None where that is not allowed."""
+        """Make a cgroup below our own, or return None where that is not allowed."""
         home = _own_cgroup(mountinfo, membership)
         if home is None:
             return None
@@ -56,14 +56,21 @@ class Cgroup:
             path.mkdir()
         except OSError:
             return None
-        try:
-            (path / "cgroup.kill").stat()  # not there before Linux 5.14
-            (path / "cgroup.procs").write_text("0")
-        except OSError:
+        if not (path / "cgroup.kill").exists():  # before Linux 5.14
             with suppress(OSError):
                 path.rmdir()
             return None
         return cls(path, home)
+
+    def enter(self) -> bool:
+        """Move the supervisor in; return False, and remove the cgroup, when that is refused."""
+        try:
+            (self.path / "cgroup.procs").write_text("0")
+        except OSError:
+            with suppress(OSError):
+                self.path.rmdir()
+            return False
+        return True
 
     def leave(self) -> None:
         """Move the supervisor back, kill what is left, remove the cgroup."""
@@ -128,7 +135,6 @@ class Guard:
     """The slots, the watchdog and the cgroup of one run. Use as a context manager via `guard`."""
 
     def __init__(self, uuid: str, slots: int, cgroup: Cgroup | None) -> None:
-        self.cgroup = cgroup
         size = max(4 * slots, mmap.PAGESIZE)
         memory = os.memfd_create("rater-groups", os.MFD_CLOEXEC)
         os.ftruncate(memory, size)
@@ -138,8 +144,6 @@ class Guard:
         argv = [sys.executable, "-I", "-S", "-B", watchdog.__file__, "3", "4", f"{MARKER}={uuid}"]
         if cgroup is not None:
             argv.append(str(cgroup.path))
-            with suppress(OSError):
-                (cgroup.home / "cgroup.procs").write_text("0")
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD) for fd in (read_end, memory)]
         try:
             self.watchdog_pid = os.posix_spawn(
@@ -159,8 +163,8 @@ class Guard:
         finally:
             for fd in (*high, read_end, memory):
                 os.close(fd)
-            if cgroup is not None:
-                (cgroup.path / "cgroup.procs").write_text("0")
+        # Only now: the watchdog must stay outside.
+        self.cgroup = cgroup if cgroup is not None and cgroup.enter() else None
 
     def hold(self, slot: int, group: int) -> None:
         """Remember a copy's process group (0: the copy is gone)."""

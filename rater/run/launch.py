@@ -204,8 +204,9 @@ class Launcher:
         born: list[Child] = []
         try:
             with urgent(), ThreadBinding() as binding:
-                # Copies of one CPU after another: this thread moves once a CPU, not once a copy.
-                for one in sorted(wanted, key=self._mask):
+                # In the order of copies: grouped by CPU, which spares this thread moves, their
+                # first instructions lay twice as far apart (128 copies on 2 CPUs: 170 against 89 ms).
+                for one in wanted:
                     if stop():
                         break
                     binding.apply(self._placements[one.copy])
@@ -219,7 +220,7 @@ class Launcher:
             if isinstance(error, OSError):
                 raise RunError(f"copies could not be watched: pidfd_open: {error}") from error
             raise
-        return sorted(born, key=lambda child: child.copy)
+        return born
 
     def _spawn_one(
         self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
@@ -258,9 +259,6 @@ class Launcher:
                 os.close(read_end)
         self._guard.hold(copy, pid)
         return Child(copy, position, step, pid, -1, spec, write_end)
-
-    def _mask(self, wanted: Wanted) -> tuple[int, ...]:
-        return self._placements[wanted.copy].cpus or ()
 
     def discard(self, child: Child) -> None:
         """Kill and reap a copy that will not be measured."""
