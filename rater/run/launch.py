@@ -205,7 +205,7 @@ class Launcher:
         try:
             with urgent(), ThreadBinding() as binding:
                 # In the order of copies: grouped by CPU, which spares this thread moves, their
-                # first instructions lay twice as far apart (128 copies on 2 CPUs: 170 against 89 ms).
+                # first instructions lay twice as far apart (128 on 2 CPUs: 170 ms against 89).
                 for one in wanted:
                     if stop():
                         break
