@@ -92,7 +92,15 @@ def one_kill(
     if database.exists():
         with sqlite3.connect(database) as db:
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            stored = db.execute("SELECT count(*) FROM copy WHERE status = 'ok'").fetchone()[0]
+            # Killed while it made the database, it may not have come to the tables.
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'copy'").fetchone():
+                stored = db.execute("SELECT count(*) FROM copy WHERE status = 'ok'").fetchone()[0]
+        opened = subprocess.run(
+            [sys.executable, "-m", "rater", "--db", str(database), "list"],
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        assert opened.returncode == 0
     return len(left), max(0, ended - stored), ended, took_s
 
 

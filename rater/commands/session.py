@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import getpass
 import json
 import os
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from rater.run.workplace import Program
     from rater.show.live import View
     from rater.store.store import Store
+
+_COLLECT_AFTER_OBJECTS = 50_000
 
 
 @dataclass
@@ -199,6 +202,10 @@ class Session:
             suspend=screen.pause if screen else lambda: None,
             resume=screen.resume if screen else lambda: None,
         )
+        # What was imported and planned stays to the end: nothing for the collector to walk through
+        # while copies are timed.
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER_OBJECTS)
         with guard(identity, resolved.plan.copies) as keeper:
 
             def fail(reason: str) -> None:
