@@ -14,6 +14,7 @@ from typing import Any
 from rater.errors import InputError, RunError
 from rater.plan.cpuset import format_list
 from rater.plan.place import MemoryPolicy, Placement
+from rater.run.machine import own_environment
 
 
 class ThreadBinding:
@@ -93,21 +94,11 @@ class ThreadBinding:
 
 @cache
 def _this_system() -> Any:
-    """Return hwloc's view of this machine, loaded once: binding calls only read it.
-
-    HWLOC_* variables that name another machine would turn binding into a silent
-    no-op, so they are out of the way while it loads; so is the plugin path that
-    the import sets for itself.
-    """
-    aside = {k: os.environ.pop(k) for k in list(os.environ) if k.startswith("HWLOC_")}
-    try:
+    """Return hwloc's view of this machine, loaded once: binding calls only read it."""
+    with own_environment():
         import pyhwloc  # noqa: PLC0415 - heavy, only where a memory policy is set
 
         topology = pyhwloc.from_this_system(load=True)
-        # Left to the interpreter's end, its destructor runs when its library is gone.
-        atexit.register(topology.destroy)
-        return topology
-    finally:
-        for name in [k for k in os.environ if k.startswith("HWLOC_")]:
-            del os.environ[name]
-        os.environ.update(aside)
+    # Left to the interpreter's end, its destructor runs when its library is gone.
+    atexit.register(topology.destroy)
+    return topology

@@ -114,7 +114,7 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
 
 def _hwloc_xml(synthetic: str | None, what: str) -> str:
     """Return version 2 XML of a synthetic description, or (None) of this machine."""
-    with _own_environment(), _without_warnings():
+    with own_environment(), _without_warnings():
         try:
             import pyhwloc  # noqa: PLC0415 - 50 ms, and it changes the environment
             from pyhwloc.topology import (  # noqa: PLC0415 - as above
@@ -124,8 +124,7 @@ def _hwloc_xml(synthetic: str | None, what: str) -> str:
         except (ImportError, OSError, AttributeError) as error:
             raise InputError(
                 f"hwloc cannot be loaded to read {what}: {error}. Install it beside rater with "
-                "`python -m pip install 'pyhwloc>=3.0.1'` (x86-64 or ARM64, glibc 2.34 or newer); "
-                "`rater plan --topology FILE.xml` and nodes=NxM work without it"
+                "`python -m pip install 'pyhwloc>=3.0.1'` (x86-64 or ARM64, glibc 2.34 or newer)"
             ) from error
         try:
             topology = (
@@ -141,15 +140,12 @@ def _hwloc_xml(synthetic: str | None, what: str) -> str:
         else:
             return str(xml)
     if synthetic is None:
-        raise InputError(
-            f"hwloc cannot read this machine ({problem}): see what `lstopo` says, or plan with "
-            "`rater plan --topology FILE.xml`"
-        )
+        raise InputError(f"hwloc cannot read this machine ({problem}): see what `lstopo` says")
     raise InputError(f"hwloc makes no machine of {what}: expected one {_EXAMPLE}")
 
 
 @contextmanager
-def _own_environment() -> Iterator[None]:
+def own_environment() -> Iterator[None]:
     """Hide the user's HWLOC_* variables, and take back what importing pyhwloc sets.
 
     HWLOC_XMLFILE, HWLOC_SYNTHETIC or HWLOC_FSROOT would put another machine in the
