@@ -11,18 +11,18 @@ SIZE ?= test
 
 .PHONY: run test bench lint clean
 
-run: $(STAMP) cc
+run: cc $(STAMP)
 	@$(BIN)/rater run $(SUITE) --size $(SIZE)
 
 test: lint
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(STAMP) cc
+lint: cc $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: $(STAMP) cc
+bench: cc $(STAMP)
 	@$(BIN)/python -m benchmarks
 
 clean:

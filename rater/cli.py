@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is not None and args.subcommand != "run":
         parser.error(f"`--` and a command behind it belong to `rater run`, not `{args.subcommand}`")
     args.command = command
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks is shown escaped, it is no reason to fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status: int = args.run(args)
         sys.stdout.flush()

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+def storable(text: str) -> str:
+    """Return text of the system (arguments, paths) as Unicode: stray bytes as `\\xff`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class CopyStatus(StrEnum):
     """How a copy ended."""
 

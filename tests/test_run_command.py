@@ -202,6 +202,41 @@ def test_a_dry_run_of_what_would_be_refused_says_so_and_exits_0(own_suite: Path)
     assert rater(*words, "--force").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run --dry-run -- ./not-there", "no such file"),
+        ("run --dry-run --wrap nosuchwrap -- true", "not in PATH"),
+        ("run --dry-run --copies 9999 --no-oversubscribe -- true", "--no-oversubscribe"),
+    ],
+)
+def test_a_dry_run_says_what_the_run_would_be_refused_for(words: str, said: str) -> None:
+    done = rater(*words.split())
+    assert done.returncode == 0
+    assert "REFUSED" in done.stdout
+    assert said in " ".join(done.stdout.split())
+    assert json.loads(rater(*words.replace("--dry-run", "--dry-run --json").split()).stdout)[
+        "refused"
+    ]
+
+
+def test_a_dry_run_fits_the_terminal_and_shows_no_control_characters(own_suite: Path) -> None:
+    words = ("--size", "test", "--copies", "30", "--mode", "rotated", "--dry-run")
+    done = rater("run", str(own_suite), *words, COLUMNS="60")
+    assert max(len(line) for line in done.stdout.splitlines()) <= 60
+    done = rater("run", "--dry-run", "--", "bin/\x1b[31mred\n")
+    assert "\x1b" not in done.stdout
+
+
+def test_bytes_that_are_no_text_are_stored_escaped(tmp_path: Path) -> None:
+    bad = os.fsdecode(b"\xff")
+    words = ("--copies", "1", "--tag", f"a={bad}", "--env", f"B={bad}", "--keep")
+    ran(*words, "--", "sh", "-c", "echo $B", bad)
+    assert rows("SELECT value FROM tag") == [("\\xff",)]
+    [stdout] = Path(os.environ["RATER_CACHE"]).rglob("*.stdout")
+    assert stdout.read_bytes() == b"\xff\n"
+
+
 def test_the_plan_of_128_staggered_copies_as_the_user_types_it() -> None:
     words = "--copies 128 --mode staggered --stagger 6000 --dry-run --json -- sleep 1"
     plan = json.loads(rater("run", *words.split()).stdout)
@@ -246,6 +281,11 @@ def test_quiet_says_nothing() -> None:
         ("run --output-limit many -- true", "--output-limit"),
         ("list -- true", "belong to `rater run`"),
         ("show 12", "there is no database"),
+        ("run --increment 5 -- true", "--mode rotated"),
+        ("run --size ref -- true", "is for suites"),
+        ("run --tune peak -- true", "is for suites"),
+        ("run --iterations 100000000000 -- true", "take fewer"),
+        ("run --stagger 1e300 -- true", "at most"),
     ],
 )
 def test_bad_input_is_one_clear_error_and_exit_status_2(words: str, said: str) -> None:

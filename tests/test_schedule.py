@@ -157,5 +157,19 @@ def test_an_increment_that_skips_benchmarks_is_named() -> None:
 
 
 def test_the_order_table_names_equal_queues_once() -> None:
-    assert order_table(rotated("a b", copies=5)) == [("0,2,4", "a b"), ("1,3", "b a")]
-    assert order_table(make_plan(["a", "b"], 3)) == [("0-2", "a then b")]
+    assert order_table(rotated("a b", copies=5)) == [
+        ((0, 2, 4), ("a", "b")),
+        ((1, 3), ("b", "a")),
+    ]
+    assert order_table(make_plan(["a", "b"], 3)) == [((0, 1, 2), ("a", "b"))]
+
+
+@pytest.mark.parametrize(("mode", "stagger"), [(None, 1e300), ("staggered", 86_400_001.0)])
+def test_a_stagger_of_more_than_a_day_is_refused(mode: str | None, stagger: float) -> None:
+    with pytest.raises(InputError, match="at most"):
+        resolve_mode(mode, stagger)
+
+
+def test_more_copy_runs_than_a_plan_can_hold_are_refused() -> None:
+    with pytest.raises(InputError, match="take fewer --iterations"):
+        make_plan(["a"], 2, iterations=100_000_000_000)

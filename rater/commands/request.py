@@ -76,14 +76,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="milliseconds between the starts of consecutive copies",
     )
     what.add_argument(
-        "--increment", type=int, default=1, metavar="K", help="step on the ring (rotated)"
+        "--increment", type=int, metavar="K", help="step on the ring (rotated); default 1"
     )
     what.add_argument("--iterations", type=int, default=1, metavar="N", help="default 1")
     what.add_argument(
         "--discard", type=int, default=0, metavar="N", help="first iterations not counted"
     )
-    what.add_argument("--size", default=DEFAULT_SIZE, help=f"default {DEFAULT_SIZE}")
-    what.add_argument("--tune", default=DEFAULT_TUNE, help=f"default {DEFAULT_TUNE}")
+    what.add_argument("--size", help=f"of a suite's benchmarks; default {DEFAULT_SIZE}")
+    what.add_argument("--tune", help=f"of a suite's benchmarks; default {DEFAULT_TUNE}")
     where = parser.add_argument_group("where")
     where.add_argument("--layout", default="balanced", help="balanced (default), none, or a path")
     where.add_argument(
@@ -133,6 +133,7 @@ def request_from(args: argparse.Namespace) -> Request:
         )
     if args.command is not None and not args.command:
         raise InputError("nothing behind `--`; expected a command, as in `rater run -- ./bench`")
+    _check_belonging(args)
     try:
         wrap = tuple(shlex.split(args.wrap or ""))
     except ValueError as error:
@@ -143,11 +144,11 @@ def request_from(args: argparse.Namespace) -> Request:
         copies=args.copies,
         mode=args.mode,
         stagger_ms=args.stagger,
-        increment=args.increment,
+        increment=1 if args.increment is None else args.increment,
         iterations=args.iterations,
         discard=args.discard,
-        size=args.size,
-        tune=args.tune,
+        size=args.size or DEFAULT_SIZE,
+        tune=args.tune or DEFAULT_TUNE,
         layout=args.layout,
         memory=args.memory,
         timeout_s=_seconds("--timeout", args.timeout, least=0.001),
@@ -163,6 +164,18 @@ def request_from(args: argparse.Namespace) -> Request:
         force=args.force,
         share=args.share,
     )
+
+
+def _check_belonging(args: argparse.Namespace) -> None:
+    """An option that would change nothing is a misunderstanding, not a wish."""
+    for option, value in (("--size", args.size), ("--tune", args.tune)):
+        if args.command is not None and value is not None:
+            raise InputError(f"{option} {value} is for suites, a command has none: leave it out")
+    if args.increment is not None and args.mode not in ("rotated", "heterogeneous"):
+        raise InputError(
+            f"--increment {args.increment} is the step of rotated order: add --mode rotated, "
+            "or leave it out"
+        )
 
 
 def _seconds(option: str, value: float | None, *, least: float) -> float | None:

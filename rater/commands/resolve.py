@@ -16,10 +16,14 @@ from rater.plan.schedule import Order, Plan, make_plan, resolve_mode, rotation_w
 from rater.plan.suite import Benchmark, Size, Suite, load_suite, select, split_selection
 from rater.plan.tomltable import did_you_mean
 from rater.plan.topology import Topology
+from rater.record import storable
 
 if TYPE_CHECKING:
     from rater.run.needs import Needs
     from rater.run.prepare import ReadyInput
+
+
+_LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def needs_of(resolved: Resolved, work: Path, inputs: Sequence[tuple[ReadyInput, 
             input_bytes=copied,
         )
     if plan.order is Order.ROTATED:
-        # Every copy may be in its largest benchmark at the same time once they drift apart.
+        # The mix of the start, which the order keeps as long as copies go on at one speed.
         ring = len(plan.benchmarks)
         each, more = divmod(plan.copies, ring)
         phases = [
@@ -137,7 +141,7 @@ def needs_of(resolved: Resolved, work: Path, inputs: Sequence[tuple[ReadyInput, 
 def _command_workload(request: Request) -> Workload:
     size = Size("command", (), None, None, 0, (), ())
     benchmark = Benchmark(
-        name=Path(request.command[0]).name or request.command[0],
+        name=_name_of(request.command[0]),
         category=None,
         description="",
         sources=(),
@@ -147,6 +151,12 @@ def _command_workload(request: Request) -> Workload:
         sizes={"command": size},
     )
     return Workload(benchmark, size)
+
+
+def _name_of(command: str) -> str:
+    """Return a benchmark's name for a command: its basename, fit for a file name and a table."""
+    name = storable(Path(command).name or command)
+    return "".join(sign if sign.isprintable() else "?" for sign in name)[:_LONGEST_NAME]
 
 
 def _suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:

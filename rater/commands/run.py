@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, print_json
@@ -44,11 +46,13 @@ def run(args: argparse.Namespace) -> int:
     resolved = resolve(request, machine.discover())
     cache = cache_root()
     if args.dry_run:
-        return _dry_run(resolved, needs_of(resolved, cache, ()), as_json=args.json)
+        return _dry_run(args, resolved, needs_of(resolved, cache, ()))
     return Session(args, resolved, cache).run()
 
 
-def _dry_run(resolved: Resolved, needs: Needs, *, as_json: bool) -> int:
+def _dry_run(args: argparse.Namespace, resolved: Resolved, needs: Needs) -> int:
+    import shutil
+
     from rater.commands.resolve import expected_total_s
     from rater.plan.schedule import order_table
     from rater.show.plan import PlanView, plan_document, print_plan
@@ -70,10 +74,49 @@ def _dry_run(resolved: Resolved, needs: Needs, *, as_json: bool) -> int:
         disk_bytes=needs.disk_bytes,
         disk_available_bytes=needs.available.disk_bytes,
         warnings=resolved.warnings,
-        refusals=resolved.refusals + (() if resolved.request.force else needs.problems),
+        refusals=(
+            *resolved.refusals,
+            *(() if resolved.request.force else needs.problems),
+            *_obstacles(args, resolved),
+        ),
     )
-    if as_json:
+    if args.json:
         print_json(plan_document(view))
     else:
-        print_plan(view, sys.stdout)
+        print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
     return 0
+
+
+def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
+    """Try everything a run would be refused for, without making anything."""
+    from rater.errors import InputError
+    from rater.run.build import find_command, find_compiler
+    from rater.run.lock import default_lock_path, machine_lock
+    from rater.store.database import default_path, is_there
+    from rater.store.store import open_store
+
+    def lock() -> None:
+        path = default_lock_path()
+        if path.exists():
+            with machine_lock(path, "", share=resolved.request.share):
+                pass
+
+    def database() -> None:
+        path = default_path(args.db)
+        if is_there(path):
+            open_store(path).close()
+
+    checks: list[Callable[[], object]] = [lock, database]
+    if resolved.request.wrap:
+        checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
+    benchmarks = [workload.benchmark for workload in resolved.workloads]
+    checks += [partial(find_command, b.command[0]) for b in benchmarks if b.command]
+    if any(benchmark.sources for benchmark in benchmarks):
+        checks.append(find_compiler)
+    found = []
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            found.append(str(error))
+    return list(dict.fromkeys(found))

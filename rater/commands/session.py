@@ -23,7 +23,7 @@ from rater import __version__
 from rater.commands.common import print_json
 from rater.commands.resolve import Resolved, Workload, needs_of
 from rater.errors import InputError
-from rater.record import BenchmarkUsed, Event, MachinePU, PlacedCopy, Run, RunStatus
+from rater.record import BenchmarkUsed, Event, MachinePU, PlacedCopy, Run, RunStatus, storable
 
 if TYPE_CHECKING:
     from rater.commands.sinks import Recorder
@@ -130,19 +130,19 @@ class Session:
             suite=suite,
             size=request.size if suite else None,
             tune=request.tune if suite else None,
-            layout=request.layout,
+            layout=storable(request.layout),
             memory=str(resolved.memory),
             timeout_s=request.timeout_s,
-            wrap=shlex.join(request.wrap) or None,
-            command_line=shlex.join(["rater", *sys.argv[1:]]),
+            wrap=storable(shlex.join(request.wrap)) or None,
+            command_line=storable(shlex.join(["rater", *sys.argv[1:]])),
             rater_version=__version__,
-            tags=request.tags,
-            environment=request.environment,
+            tags=_storable_pairs(request.tags),
+            environment=_storable_pairs(request.environment),
             benchmarks=tuple(
                 BenchmarkUsed(
                     name=workload.benchmark.name,
                     category=workload.benchmark.category,
-                    command=shlex.join(program.argv(workload.size)),
+                    command=storable(shlex.join(program.argv(workload.size))),
                     reference_s=workload.size.reference_s,
                     binary_sha256=program.sha256,
                     compiler=program.compiler,
@@ -295,6 +295,10 @@ class Session:
             print(f"{said}; they are in {rescue}, a JSON object a line", file=sys.stderr)
             return
         print(f"{said}; here they are, a JSON object a line:", *lines, sep="\n", file=sys.stderr)
+
+
+def _storable_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((storable(name), storable(value)) for name, value in pairs)
 
 
 def _machine_pus(resolved: Resolved) -> list[MachinePU]:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rater.errors import RaterError
 from rater.record import CopyStarted, Event
 from rater.run.priority import urgent
 
@@ -66,8 +65,8 @@ class Recorder(threading.Thread):
             return
         try:
             self._append(*events)
-        except RaterError as error:
-            self.problem = str(error)
+        except Exception as error:  # whatever it is: what was measured must not be lost
+            self.problem = str(error) or type(error).__name__
             self.unsaved += events
             self._trouble(self.problem)
 
@@ -79,8 +78,8 @@ class Recorder(threading.Thread):
         while self.unsaved:
             try:
                 self._append(self.unsaved[0])
-            except RaterError as error:
-                self.problem = str(error)
+            except Exception as error:  # as above
+                self.problem = str(error) or type(error).__name__
                 return
             del self.unsaved[0]
 

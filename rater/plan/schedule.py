@@ -11,6 +11,9 @@ from math import gcd
 from rater.errors import InputError
 from rater.plan.place import Placement
 
+_LONGEST_STAGGER_MS = 86_400_000.0
+_MOST_RUNS = 5_000_000  # a plan is made as a whole: about a kilobyte of memory a run
+
 
 class Order(StrEnum):
     """Who runs what."""
@@ -72,10 +75,10 @@ def resolve_mode(mode: str | None, stagger_ms: float | None) -> tuple[str, Order
     `--stagger` alone means `staggered`; `staggered` without it is an error;
     `rotated` may have one. `heterogeneous` is accepted for `rotated`.
     """
-    if stagger_ms is not None and not 0 <= stagger_ms < float("inf"):
+    if stagger_ms is not None and not 0 <= stagger_ms <= _LONGEST_STAGGER_MS:
         raise InputError(
             f"--stagger {stagger_ms:g}: expected milliseconds between the starts of consecutive "
-            "copies, 0 or more"
+            f"copies, 0 or more and at most {_LONGEST_STAGGER_MS:g} (a day)"
         )
     name = mode
     if name is None:
@@ -135,6 +138,12 @@ def make_plan(
         )
     if increment < 0:
         raise InputError(f"--increment {increment}: expected 0 or more")
+    runs = copies * iterations * len(benchmarks)
+    if runs > _MOST_RUNS:
+        raise InputError(
+            f"{copies} copies x {iterations} iterations x {len(benchmarks)} benchmarks are "
+            f"{runs} copy runs, expected at most {_MOST_RUNS}: take fewer --iterations"
+        )
     stagger_ns = round(stagger_ms * 1e6)
     if order is Order.ROTATED:
         phases: tuple[Phase, ...] = (
@@ -221,25 +230,12 @@ def rotation_warnings(plan: Plan, placements: Sequence[Placement]) -> tuple[str,
     return tuple(warnings)
 
 
-def order_table(plan: Plan, limit: int = 8) -> list[tuple[str, str]]:
-    """Return (copies, order) rows for people; copies with the same queue share a row."""
+def order_table(plan: Plan) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+    """Return (copies, benchmarks in order of one round); copies with the same queue share a row."""
     if plan.order is not Order.ROTATED:
-        return [(_ranges(list(range(plan.copies))), " then ".join(plan.benchmarks))]
+        return [(tuple(range(plan.copies)), plan.benchmarks)]
     queues: dict[tuple[str, ...], list[int]] = {}
     for queue in plan.phases[0].queues:
         names = tuple(step.benchmark for step in queue.steps if step.iteration == 1)
         queues.setdefault(names, []).append(queue.copy)
-    rows = [(_ranges(copies), " ".join(names)) for names, copies in queues.items()]
-    if len(rows) > limit:
-        rows = [*rows[:limit], ("...", f"and {len(rows) - limit} more orders")]
-    return rows
-
-
-def _ranges(copies: list[int]) -> str:
-    if len(copies) == 1:
-        return str(copies[0])
-    step = copies[1] - copies[0]
-    if step == 1:
-        return f"{copies[0]}-{copies[-1]}"
-    shown = ",".join(str(c) for c in copies[:4])
-    return shown if len(copies) <= 4 else f"{shown},...,{copies[-1]}"
+    return [(tuple(copies), names) for names, copies in queues.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from rater.record import CopyEnded, CopyStatus, Validity
+from rater.record import CopyEnded, CopyStatus, Validity, storable
 from rater.run.launch import Child, Reaped
 
 _SHELL_CODES = {
@@ -54,7 +54,7 @@ def ended_event(
         voluntary_switches=reaped.voluntary_switches,
         involuntary_switches=reaped.involuntary_switches,
         note=note,
-        run_dir=child.spec.files if kept else None,
+        run_dir=storable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
     )
 

@@ -29,6 +29,7 @@ from rater.record import (
     RunEnded,
     RunStatus,
     Validity,
+    storable,
 )
 from rater.run.guard import Guard
 from rater.run.job import Job, RunState
@@ -100,9 +101,17 @@ class Supervisor:
             name = signal.Signals(self._stopped_by).name
             return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self._stopped_by)
         if self._failed_copies:
-            word = "copy" if self._failed_copies == 1 else "copies"
-            return Outcome(RunStatus.FAILED, f"{self._failed_copies} {word} failed", None)
+            return Outcome(RunStatus.FAILED, self._failed_in_words(), None)
         return Outcome(RunStatus.COMPLETE, None, None)
+
+    def _failed_in_words(self) -> str:
+        phases = self._job.plan.phases
+        total = sum(len(queue.steps) for phase in phases for queue in phase.queues)
+        if total == self._job.plan.copies:
+            return (
+                f"{self._failed_copies} {'copy' if self._failed_copies == 1 else 'copies'} failed"
+            )
+        return f"{self._failed_copies} of {total} copy runs failed"
 
     async def _run_phase(self, phase: Phase) -> None:
         if self._job.prepare is not None:
@@ -138,7 +147,7 @@ class Supervisor:
                         event.step,
                         validity,
                         detail,
-                        one.spec.files if validity is Validity.INVALID else event.run_dir,
+                        storable(one.spec.files) if validity is Validity.INVALID else event.run_dir,
                     )
                 )
             if validity is Validity.INVALID or event.status is not CopyStatus.OK:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from typing import Any, TextIO
 from rater.plan.cpuset import format_list
 from rater.plan.place import Placement
 from rater.plan.schedule import Order, Plan
-from rater.show.format import count, duration, gigabytes
+from rater.show.format import count, duration, gigabytes, plain
 
+_LABEL = 9  # characters before the text of a line
+_ORDERS_SHOWN = 8
 _COPIES_SHOWN = 16  # more are summarised per lgroup; --json has them all
 
 
@@ -26,7 +29,7 @@ class PlanView:
     placements: tuple[Placement, ...]
     layout: str
     machine: str
-    orders: tuple[tuple[str, str], ...]  # (copies, benchmarks in order)
+    orders: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...]  # (copies, benchmarks in order)
     expected_s: float | None
     memory_bytes: int
     memory_benchmark: str | None
@@ -38,10 +41,11 @@ class PlanView:
     refusals: tuple[str, ...]
 
 
-def print_plan(view: PlanView, out: TextIO) -> None:
-    """Print the plan for people."""
+def print_plan(view: PlanView, out: TextIO, width: int) -> None:
+    """Print the plan for people, in lines of at most `width` characters."""
     for line in _lines(view):
-        print(line, file=out)
+        label = len(line) - len(line[_LABEL:].lstrip()) if line[_LABEL:].strip() else 0
+        print(textwrap.fill(plain(line), width, subsequent_indent=" " * label) or "", file=out)
 
 
 def plan_document(view: PlanView) -> dict[str, Any]:
@@ -65,9 +69,9 @@ def plan_document(view: PlanView) -> dict[str, Any]:
             }
             for p in view.placements
         ],
-        "orders": [{"copies": copies, "benchmarks": names.split()} for copies, names in view.orders]
-        if plan.order is Order.ROTATED
-        else [],
+        "orders": [
+            {"copies": list(copies), "benchmarks": list(names)} for copies, names in view.orders
+        ],
         "expected_s": view.expected_s,
         "memory_bytes": view.memory_bytes,
         "memory_available_bytes": view.memory_available_bytes,
@@ -104,11 +108,14 @@ def _lines(view: PlanView) -> Iterator[str]:
     yield ""
     if plan.order is Order.ROTATED:
         yield "order    copies with the same queue, one round:"
-        width = max(len(copies) for copies, _ in view.orders)
-        for copies, names in view.orders:
+        shown = [(_some(copies), " ".join(names)) for copies, names in view.orders[:_ORDERS_SHOWN]]
+        width = max(len(copies) for copies, _ in shown)
+        for copies, names in shown:
             yield f"           {copies:>{width}}  {names}"
+        if len(view.orders) > _ORDERS_SHOWN:
+            yield f"           and {len(view.orders) - _ORDERS_SHOWN} more orders (--json has all)"
     else:
-        yield f"order    all copies: {view.orders[0][1]}"
+        yield f"order    all copies: {' then '.join(plan.benchmarks)}"
     yield ""
     yield from _estimates(view)
     for warning in view.warnings:
@@ -166,3 +173,8 @@ def _estimates(view: PlanView) -> Iterator[str]:
 
 def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
+
+
+def _some(copies: tuple[int, ...]) -> str:
+    shown = ",".join(str(copy) for copy in copies[:4])
+    return shown if len(copies) <= 4 else f"{shown},...,{copies[-1]}"
