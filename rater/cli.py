@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from rater import __version__
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Everything behind the first `--` is a command to rate, taken as it stands.
     """
+    _fill_standard_descriptors()
     words = list(sys.argv[1:] if argv is None else argv)
     command: list[str] | None = None
     if "--" in words:
@@ -65,6 +67,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output left (`rater list | head`): nothing to say, nobody to say it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except OSError as error:
+        # Of the system, not of a copy: standard output on a full disk, no more processes.
+        with suppress(OSError):
+            print(f"rater: {error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _fill_standard_descriptors() -> None:
+    """Put /dev/null where standard input, output or error is closed.
+
+    Else the database, opened next, would get that number, and what a program
+    prints would go into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115 - a number, for good

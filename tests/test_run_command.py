@@ -237,6 +237,37 @@ def test_bytes_that_are_no_text_are_stored_escaped(tmp_path: Path) -> None:
     assert stdout.read_bytes() == b"\xff\n"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_descriptors_do_not_matter(closed: str) -> None:
+    command = f'"{sys.executable}" -m rater run --copies 2 -- true {closed}'
+    assert subprocess.run(["sh", "-c", command], check=False, capture_output=True).returncode == 0
+    assert rows("PRAGMA integrity_check") == [("ok",)]
+    assert rows("SELECT status FROM copy") == [("ok",), ("ok",)]
+
+
+def test_a_full_standard_output_is_an_error_in_words() -> None:
+    command = f'"{sys.executable}" -m rater run --copies 2 -- true > /dev/full'
+    done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert rows("SELECT status FROM run") == [("complete",)]
+
+
+def test_a_directory_that_is_gone_is_an_error_in_words(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    command = f'mkdir {gone}; cd {gone}; rmdir {gone}; "{sys.executable}" -m rater run -- true'
+    done = subprocess.run(
+        ["sh", "-c", command],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert done.returncode == 2
+    assert "cd to one that is there" in done.stderr
+
+
 def test_the_plan_of_128_staggered_copies_as_the_user_types_it() -> None:
     words = "--copies 128 --mode staggered --stagger 6000 --dry-run --json -- sleep 1"
     plan = json.loads(rater("run", *words.split()).stdout)

@@ -6,10 +6,12 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, print_json
 from rater.commands.request import add_run_arguments, request_from
+from rater.errors import InputError
 
 if TYPE_CHECKING:
     from rater.commands.resolve import Resolved
@@ -43,6 +45,12 @@ def run(args: argparse.Namespace) -> int:
     from rater.run.build import cache_root
 
     request = request_from(args)
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError(
+            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
+        ) from error
     resolved = resolve(request, machine.discover())
     cache = cache_root()
     if args.dry_run:
@@ -89,7 +97,6 @@ def _dry_run(args: argparse.Namespace, resolved: Resolved, needs: Needs) -> int:
 
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
     """Try everything a run would be refused for, without making anything."""
-    from rater.errors import InputError
     from rater.run.build import find_command, find_compiler
     from rater.run.lock import default_lock_path, machine_lock
     from rater.store.database import default_path, is_there

@@ -284,7 +284,7 @@ class Session:
         ]
         print(f"rater: run {number}: {recorder.problem}", file=sys.stderr)
         said = f"rater: {len(lines)} records are not in the database"
-        for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
+        for folder in (Path(), Path(tempfile.gettempdir()), Path.home()):
             rescue = folder / f"rater-{self._run.uuid}.jsonl"
             try:
                 rescue.write_text("\n".join(lines) + "\n")
@@ -292,7 +292,7 @@ class Session:
                 with suppress(OSError):
                     rescue.unlink()
                 continue
-            print(f"{said}; they are in {rescue}, a JSON object a line", file=sys.stderr)
+            print(f"{said}; they are in {rescue.resolve()}, a JSON object a line", file=sys.stderr)
             return
         print(f"{said}; here they are, a JSON object a line:", *lines, sep="\n", file=sys.stderr)
 
