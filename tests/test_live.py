@@ -23,7 +23,7 @@ from rater.record import (
     Validity,
 )
 from rater.show.grid import Grid, fit, groups_of
-from rater.show.lines import LineView
+from rater.show.lines import LineView, title
 from rater.show.live import LiveView, make_view
 from rater.show.progress import DONE, FAILED, RUNNING, PhaseAhead, Progress
 from tests.example_events import S, ended, over, phase, run_of, started
@@ -281,7 +281,7 @@ def test_a_frame_shows_phase_counts_grid_and_the_slow_copy() -> None:
     view.event(ended(6, 10.0, status=CopyStatus.FAILED, signal=11))
     view.tick(T0 + 15 * S)
     assert seen(written(stream)) == [
-        "mini (test, base)   homogeneous, 8 copies",
+        "mini/gups (test, base)   homogeneous, 8 copies",
         "phase 1 of 3: gups, iteration 1",
         "elapsed 0:15   this phase 0:15",
         "· 0 waiting   ► 0 running   ✓ 6 done   ✗ 1 failed   ! 1 slow",
@@ -349,7 +349,7 @@ def test_a_narrower_terminal_has_the_wrapped_rows_erased_too(terminal: Terminal)
     view.stop()
     drawn = terminal.close().split("\x1b[?25l")[1]
     second = drawn.split("phase 1 of 1")[1]
-    # Seven lines; the title (41 characters), the legend (49) and the 64 signs (73) take two rows.
+    # Seven lines; the title (47 characters), the legend (49) and the 64 signs (73) take two rows.
     assert second.count("\x1b[1A") == 6 + 3
 
 
@@ -498,6 +498,38 @@ def test_a_stopped_phase_and_its_failures_are_told() -> None:
         stream.getvalue()
     )
     assert "; stopped: 1 of 3 copies done\n" in stream.getvalue()
+
+
+def test_two_failed_runs_of_one_rotated_copy_are_two() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2, names=("gups", "lu"), order="rotated"))
+    view.event(phase(name=None, iteration=None))
+    for step, name in enumerate(("gups", "lu")):
+        view.event(started(0, step, name=name, step=step))
+        view.event(ended(0, step + 1.0, name=name, step=step, status=CopyStatus.FAILED, signal=11))
+    view.event(over(0.0, 2.0, name=None, iteration=None))
+    assert "; 2 copy runs failed, the last: copy 0 of lu: killed by SIGSEGV\n" in (
+        stream.getvalue()
+    )
+
+
+def test_failures_of_an_earlier_phase_are_not_told_again() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(1, iterations=2))
+    for number in range(2):
+        view.event(phase(number, total=2))
+        view.event(started(0))
+        status = CopyStatus.OK if number else CopyStatus.TIMEOUT
+        view.event(ended(0, 1.0, status=status, signal=None if number else 15))
+        view.event(over(0.0, 1.0, number=number))
+    first, second = stream.getvalue().splitlines()
+    assert "; 1 copy failed" in first and "failed" not in second
+
+
+def test_a_title_counts_the_benchmarks_of_a_suite() -> None:
+    assert title(run_of(2, names=("gups", "lu")), False) == (
+        "mini (test, base), 2 benchmarks   homogeneous, 2 copies"
+    )
 
 
 def test_lines_that_nobody_reads_do_not_end_the_run() -> None:

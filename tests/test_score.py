@@ -240,6 +240,23 @@ def rotated_run(**head: Any) -> StoredRun:
     return stored(copies, mode="rotated", order="rotated", benchmarks=("a", "b"), **head)
 
 
+def rotated_queues(queues: list[str], increment: int) -> StoredRun:
+    """Ring a b, one round: copy n runs the letters of queue n, each for a second."""
+    copies = [
+        copy_row(n, 1.0, benchmark=name, step=step, start_ns=step * S)
+        for n, queue in enumerate(queues)
+        for step, name in enumerate(queue)
+    ]
+    return stored(
+        copies,
+        copies=len(queues),
+        mode="rotated",
+        order="rotated",
+        benchmarks=("a", "b"),
+        increment=increment,
+    )
+
+
 def test_rotated_results_are_per_copy_geometric_means_and_their_mean() -> None:
     summary = summarise(rotated_run())
     rotated = summary.rotated
@@ -279,7 +296,23 @@ def test_a_copy_that_is_done_early_idles_in_the_tail() -> None:
     assert rotated is not None and rotated.tail is not None
     assert rotated.tail.length_s == 4.0
     assert rotated.tail.idle_share == pytest.approx(4 / 20)
+    assert rotated.tail.core_idle_share == pytest.approx(4 / 20)
     assert rotated.tail.runs_in_tail == 1
+
+
+def test_a_pu_with_two_copies_is_idle_only_after_the_second_of_them() -> None:
+    copies = [copy_row(0, 6.0, cpu=0), copy_row(1, 8.0, cpu=0), copy_row(2, 10.0, cpu=1)]
+    rotated = summarise(stored(copies, copies=3, mode="rotated", order="rotated")).rotated
+    assert rotated is not None and rotated.tail is not None
+    assert rotated.tail.idle_share == pytest.approx((4 + 2) / 30)
+    assert rotated.tail.core_idle_share == pytest.approx(2 / 20)
+
+
+def test_the_idle_core_time_of_copies_that_are_not_bound_is_not_known() -> None:
+    copies = [copy_row(0, 6.0, cpu=None), copy_row(1, 10.0, cpu=None)]
+    rotated = summarise(stored(copies, mode="rotated", order="rotated")).rotated
+    assert rotated is not None and rotated.tail is not None
+    assert rotated.tail.core_idle_share is None
 
 
 def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
@@ -312,6 +345,18 @@ def test_a_failed_step_takes_the_rotated_score_but_not_the_other_times() -> None
     assert [c.copy for c in rotated.copies] == [1]
     assert rotated.benchmarks[1].times_s is not None
     assert rotated.benchmarks[1].times_s.mean == 5.0
+    assert rotated.benchmarks[1].rates is None
+    assert rotated.benchmarks[0].rates is not None
+
+
+def test_a_copy_that_failed_in_one_of_two_rounds_has_no_score_of_its_own() -> None:
+    rows = [copy_row(c, 2.0, iteration=i, step=i - 1) for c in (0, 1) for i in (1, 2)]
+    rows[1] = replace(rows[1], status=CopyStatus.TIMEOUT)
+    rotated = summarise(stored(rows, iterations=2, mode="rotated", order="rotated")).rotated
+    assert rotated is not None
+    assert [c.copy for c in rotated.copies] == [1]
+    assert rotated.benchmarks[0].times_s is not None
+    assert rotated.benchmarks[0].times_s.count == 2
 
 
 def test_an_interrupted_rotated_run_has_no_tail_and_no_score() -> None:
@@ -330,7 +375,54 @@ def test_queues_that_leave_benchmarks_out_give_no_score() -> None:
     assert rotated is not None
     assert rotated.score is None
     assert rotated.copies == ()
-    assert rotated.reason == "a: 1 of 2 runs of it finished"
+    assert rotated.reason == "a: only 1 of 2 copies has it in its queue (--increment 0)"
+    assert [b.rates.mean for b in rotated.benchmarks if b.rates] == [10.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("increment", "queues", "reasons"),
+    [
+        (
+            0,
+            ["a", "b", "a"],
+            [
+                "only 2 of 3 copies have it in their queue (--increment 0)",
+                "only 1 of 3 copies has it in its queue (--increment 0)",
+            ],
+        ),
+        (
+            2,
+            ["aa", "bb", "aa"],
+            [
+                "only 2 of 3 copies have it in their queue (--increment 2)",
+                "only 1 of 3 copies has it in its queue (--increment 2)",
+            ],
+        ),
+        (1, ["ab", "ba", "ab"], [None, None]),
+    ],
+)
+def test_a_complete_rotated_run_is_complete_whatever_its_increment(
+    increment: int, queues: list[str], reasons: list[str | None]
+) -> None:
+    run = rotated_queues(queues, increment)
+    rotated = summarise(run).rotated
+    assert rotated is not None
+    assert [b.reason for b in rotated.benchmarks] == reasons
+    less = summarise(replace(run, copies=run.copies[1:])).rotated
+    assert less is not None
+    runs = sum(queue.count("a") for queue in queues)
+    assert less.benchmarks[0].reason == f"{runs - 1} of {runs} runs of it finished"
+
+
+def test_a_benchmark_that_is_in_no_queue_is_said_to_be() -> None:
+    run = stored(
+        [copy_row(0, 1.0)],
+        copies=1, benchmarks=("a", "b"), mode="rotated", order="rotated", increment=0,
+    )  # fmt: skip
+    rotated = summarise(run).rotated
+    assert rotated is not None
+    assert rotated.benchmarks[1].reason == "no copy has it in its queue (--increment 0)"
+    assert rotated.benchmarks[1].queued == 0
 
 
 def test_a_rotated_run_without_a_single_copy_is_summarised() -> None:
@@ -357,5 +449,7 @@ def test_the_json_document_of_a_rotated_run_has_the_same_keys() -> None:
     entry = document["benchmarks"][0]
     assert entry["iteration"] is None and entry["score_lost"] is None
     assert entry["times_s"]["mean"] == 3.0
+    assert entry["queued_copies"] == 2
+    assert document["rotated"]["tail"]["core_idle_share"] == 0.0
     assert document["suite"]["ratio"] is None
     assert document["rotated"]["score"] > 0

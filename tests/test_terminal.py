@@ -4,12 +4,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from rater.analysis.score import summarise
 from rater.record import CopyStatus, RunStatus, StoredRun
-from rater.show.format import clock, decimals, duration, gigabytes, number, plain
-from rater.show.table import Column, table_lines
+from rater.show.format import (
+    aligned,
+    clock,
+    crop,
+    decimals,
+    duration,
+    gigabytes,
+    number,
+    plain,
+    what_ran,
+    wrapped,
+)
+from rater.show.table import Column, seconds_columns, table_lines
 from rater.show.terminal import print_list, print_summary
 from tests.example_runs import HEAD, S, copy_row, stored
 
@@ -60,7 +72,7 @@ def test_a_small_run_is_shown_like_this() -> None:
     assert (
         shown(run)
         == """\
-run 7: mini (test, base), homogeneous, 2 copies
+run 7: mini/a (test, base), homogeneous, 2 copies
 2026-11-20 12:00 UTC, on h, layout balanced, memory local
 
 benchmark  iter  bracket  ratio  median  slowest  copy/CPU   score
@@ -194,7 +206,39 @@ def test_a_rotated_run_shows_its_own_table_and_where_its_score_comes_from() -> N
     )
     assert "mean over copies 4.74, CV 5.6 % (ratio, geometric mean of each copy, proposed" in text
     assert "the lowest of them: copy 1, CPU 1, lgroup 1: 4.47" in text
-    assert "the first copy was done 1.0 s before the end (10 s in all)" in text
+    assert (
+        "the first copy was done 1.0 s before the end (10 s in all); 5.0 % of core time over the "
+        "whole run was idle in it, 1 run ended in it"
+    ) in " ".join(text.split())
+    assert "over 2 copies, each by its median over 1 round" in text
+
+
+def test_the_time_of_copies_that_are_not_bound_is_not_called_core_time() -> None:
+    rows = [copy_row(c, 6.0 + 4 * c, cpu=None, node=None) for c in range(2)]
+    text = " ".join(shown(stored(rows, mode="rotated", order="rotated")).split())
+    assert "20.0 % of the copies' time over the whole run was idle in it" in text
+    assert "core time" not in text
+
+
+def test_a_rotated_table_says_for_how_many_copies_a_benchmark_counts_where_that_differs() -> None:
+    rows = [copy_row(c, 2.0, benchmark="aba"[c]) for c in range(3)]
+    run = stored(rows, copies=3, mode="rotated", order="rotated", increment=0)
+    for width in (60, 80):
+        text = shown(run, width)
+        assert max(len(line) for line in text.splitlines()) <= width
+        assert re.search(r"^a +2 +15\.0 +2\.00 ", text, re.MULTILINE)
+        assert re.search(r"^b +1 +15\.0 +2\.00 ", text, re.MULTILINE)
+    assert "copies: how many count for the benchmark, each by its median" in text
+    assert "over 3 copies" not in text
+    assert "a: only 2 of 3 copies have it in their queue (--increment 0)" in text
+
+
+def test_a_benchmark_in_which_a_copy_failed_has_no_ratio_in_rotated_order_either() -> None:
+    rows = [copy_row(0, 2.0), copy_row(1, 0.1, status=CopyStatus.FAILED, exit_code=3)]
+    text = shown(stored(rows, mode="rotated", order="rotated"))
+    assert re.search(r"^a +1 +- +2\.00 ", text, re.MULTILINE)
+    assert "a: copy 1, round 1: exit status 3" in text
+    assert "no score over copies" in text
 
 
 def test_interrupted_and_killed_runs_say_so() -> None:
@@ -203,8 +247,8 @@ def test_interrupted_and_killed_runs_say_so() -> None:
     text = shown(run)
     assert "interrupted: by SIGINT" in text
     assert "b: did not run" in text
-    killed = shown(replace(run, head=replace(run.head, status=RunStatus.RUNNING)))
-    assert "not finished: it still runs, or rater was killed" in killed
+    running = shown(replace(run, head=replace(run.head, status=RunStatus.RUNNING)))
+    assert "not finished: it still runs\n" in running
 
 
 def test_a_run_with_nothing_in_it_is_shown() -> None:
@@ -241,7 +285,7 @@ def test_the_list_has_a_line_per_run_and_gives_way_at_60_columns() -> None:
         lines = stream.getvalue().splitlines()
         assert len(lines) == 3
         assert max(len(line) for line in lines) <= width
-        assert "1:01" in lines[1] and "not finished" in lines[2]
+        assert "1:01" in lines[1] and "running" in lines[2]
     assert "smt=off" in lines[1]
 
 
@@ -266,7 +310,16 @@ def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
 
 @pytest.mark.parametrize(
     ("values", "places"),
-    [([5.0], 2), ([0.123, 60.0], 3), ([12.0], 1), ([55385.0], 0), ([0.0001, 99999.0], 1), ([], 1)],
+    [
+        ([0.000912, 0.00096], 6),
+        ([0.0009, 12.0], 4),
+        ([5.0], 2),
+        ([0.123, 60.0], 3),
+        ([12.0], 1),
+        ([55385.0], 0),
+        ([0.0001, 99999.0], 1),
+        ([], 1),
+    ],
 )
 def test_a_column_has_the_decimals_its_smallest_number_needs(
     values: list[float], places: int
@@ -276,7 +329,9 @@ def test_a_column_has_the_decimals_its_smallest_number_needs(
 
 def test_times_and_bytes_read_as_people_say_them() -> None:
     assert [clock(s) for s in (7, 725, 3723)] == ["0:07", "12:05", "1:02:03"]
-    assert [duration(s) for s in (0.44, 42, 725, 11100)] == [
+    assert [duration(s) for s in (0.0, 0.0062, 0.44, 42, 725, 11100)] == [
+        "0.0 s",
+        "6.2 ms",
         "0.4 s",
         "42 s",
         "12 min",
@@ -285,3 +340,65 @@ def test_times_and_bytes_read_as_people_say_them() -> None:
     assert [gigabytes(b) for b in (12.34e9, 4e6)] == ["12 GB", "0.0040 GB"]
     assert (number(None), number(float("nan"))) == ("-", "-")
     assert plain("a\tb\x9b") == "a?b?"
+
+
+def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
+    assert seconds_columns([0.000912, 0.000964]) == [["0.000912", "0.000964"]]
+    assert seconds_columns([0.000912, 150.0], [None, 140.0]) == [
+        ["0.000912", "150.000"],
+        ["-", "140.000"],
+    ]
+
+
+def test_a_table_of_very_short_times_is_not_wrapped_at_80_columns() -> None:
+    rows = [copy_row(c, 0.000912 + c * 4e-6, benchmark=LONG) for c in range(2)]
+    text = shown(stored(rows), 80)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "0.000916" in text and "0.000914" in text  # slowest, median
+
+
+def test_wide_signs_take_two_cells_of_a_column() -> None:
+    wide = "\u6027\u80fd"  # two signs, four cells
+    assert aligned([[wide, "1"], ["abcd", "2"]], [False, True]) == [f"{wide}  1", "abcd  2"]
+    assert (crop(wide, 4), crop(wide, 3), crop(wide, 2), crop(wide, 1)) == (
+        wide,
+        "\u6027\u2026",
+        "\u2026",
+        "\u2026",
+    )
+    assert wrapped(f"{wide} {wide} {wide}", 9) == [f"{wide} {wide}", f"    {wide}"]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_table_with_wide_names_is_aligned_and_not_wrapped(width: int) -> None:
+    text = shown(suite_run(["\u6027\u80fd" * 15, "b"], 1), width)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert len({cell_len(row) for row in table_of(text)}) == 1
+
+
+def test_sentences_break_between_words_and_keep_their_blanks() -> None:
+    assert wrapped("", 20) == [""]
+    assert wrapped("line 3: 'a  b' is not", 20) == ["line 3: 'a  b' is", "    not"]
+    assert wrapped("/a/very/long/path and more", 10) == ["/a/very/long/path", "    and", "    more"]
+
+
+def test_no_word_is_broken_at_60_columns() -> None:
+    rows = [copy_row(0, 100.0 + i, phase=i, iteration=i + 1, counted=i > 0) for i in range(3)]
+    text = shown(stored(rows, copies=1, iterations=3, discard=1), 60)
+    assert "* the iteration that stands for the benchmark, ( ) not\n    counted\n" in text
+
+
+def test_what_ran_names_one_benchmark_and_counts_several() -> None:
+    assert what_ran("mini", ["lu"]) == ("mini/lu", "")
+    assert what_ran("mini", ["lu", "sort", "rays"]) == ("mini", "3 benchmarks")
+    assert what_ran("mini, mini, other", ["lu", "x"]) == ("mini, other", "2 benchmarks")
+    assert what_ran(None, ["gups"]) == ("gups", "")
+
+
+def test_a_run_of_some_benchmarks_of_a_suite_is_told_from_the_whole() -> None:
+    head = replace(HEAD, benchmarks=("lu", "sort", "rays"))
+    stream = io.StringIO()
+    print_list([head], Console(file=stream, width=80))
+    assert "3 of mini (test, base)" in stream.getvalue()
+    text = shown(suite_run(["lu", "sort", "rays"], 1))
+    assert text.startswith("run 7: mini (test, base), 3 benchmarks, homogeneous, 2 copies\n")

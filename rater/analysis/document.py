@@ -121,6 +121,7 @@ def _rotated_benchmark(benchmark: RotatedBenchmark) -> Json:
         "slowest": _copy_time(benchmark.slowest),
         "times_s": _spread(times),
         "rates": _spread(benchmark.rates),
+        "queued_copies": benchmark.queued,
         "reason": benchmark.reason,
     }
 

@@ -9,14 +9,15 @@ means and their mean are a proposal (arXiv 2609.29681), no official score.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import gcd
 
 from rater.analysis.outcome import CopyTime, is_good, what_happened
 from rater.analysis.stats import Spread, geometric_mean, spread
-from rater.record import CopyStatus, StoredCopy, StoredRun, Validity
+from rater.plan.schedule import ring_steps
+from rater.record import CopyStatus, RunHead, StoredCopy, StoredRun, Validity
 
 PROPOSED_IN = "proposed in arXiv 2609.29681"
 _HOUR_S = 3600.0
@@ -30,8 +31,11 @@ class RotatedBenchmark:
     category: str | None
     reference_s: float | None
     times_s: Spread | None  # over copies; None: no copy ran it well
-    rates: Spread | None  # over copies of copies x reference / time, without one copies per hour
+    # Over copies, of copies x reference / time (copies per hour where a reference time is
+    # missing); None: a run of it failed or is missing, the times of the others stand.
+    rates: Spread | None
     slowest: CopyTime | None
+    queued: int  # copies that have it in their queue
     reason: str | None  # what is missing, in words
 
 
@@ -52,6 +56,7 @@ class Tail:
     total_s: float  # first release to last finish
     length_s: float  # finish of the first copy to be done, to the last finish
     idle_share: float  # of the copies' time over the whole run
+    core_idle_share: float | None  # of the used PUs' time over the whole run; None: not bound
     runs_in_tail: int  # runs of a benchmark that were still going when it began
 
 
@@ -88,6 +93,8 @@ def score_rotated(run: StoredRun) -> RotatedScore:
     names = run.head.benchmarks
     has_references = all(references.get(name) for name in names)
     typical = _typical_times(run)
+    queued = _queued(run.head)
+    good = Counter((c.benchmark, c.copy) for c in run.copies if c.counted and is_good(c))
     benchmarks = []
     rates: dict[int, list[float]] = {}
     for name in names:
@@ -95,16 +102,19 @@ def score_rotated(run: StoredRun) -> RotatedScore:
         work_s = (references.get(name) if has_references else _HOUR_S) or _HOUR_S
         of_copy = {c: run.head.copies * work_s / t.elapsed_s for c, t in times.items()}
         for copy, rate in of_copy.items():
-            rates.setdefault(copy, []).append(rate)
+            if good[name, copy] >= queued[name].get(copy, 0):
+                rates.setdefault(copy, []).append(rate)
+        missing = _missing_runs(run, name, queued[name])
         benchmarks.append(
             RotatedBenchmark(
                 benchmark=name,
                 category=categories.get(name),
                 reference_s=references.get(name),
                 times_s=spread([time.elapsed_s for time in times.values()]),
-                rates=spread(list(of_copy.values())),
+                rates=None if missing else spread(list(of_copy.values())),
                 slowest=max(times.values(), key=lambda t: (t.elapsed_s, -t.copy), default=None),
-                reason=_benchmark_reason(run, name, times),
+                queued=len(queued[name]),
+                reason=missing or _left_out(run.head, len(queued[name])),
             )
         )
     copies = _copy_scores(typical, rates, len(names))
@@ -121,6 +131,19 @@ def score_rotated(run: StoredRun) -> RotatedScore:
         tail=_tail(run.copies, run.head.copies),
         gaps=_gaps(run.copies, run.head.copies),
     )
+
+
+def _queued(head: RunHead) -> dict[str, dict[int, int]]:
+    """Return by benchmark and copy how many counted runs are planned, where there are any."""
+    ring = head.benchmarks
+    found: dict[str, dict[int, int]] = {name: {} for name in ring}
+    rounds = head.iterations - head.discard
+    # Copies whose numbers differ by a multiple of the ring's length have the same queue.
+    queues = [Counter(ring_steps(n, len(ring), head.increment)) for n in range(len(ring))]
+    for copy in range(head.copies if ring else 0):
+        for position, times in queues[copy % len(ring)].items():
+            found[ring[position]][copy] = times * rounds
+    return found
 
 
 def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
@@ -157,7 +180,8 @@ def _copy_scores(
     return tuple(scores)
 
 
-def _benchmark_reason(run: StoredRun, name: str, times: Mapping[int, CopyTime]) -> str | None:
+def _missing_runs(run: StoredRun, name: str, queued: Mapping[int, int]) -> str | None:
+    """Say which planned runs of a benchmark did not give a good time, None when all did."""
     counted = [copy for copy in run.copies if copy.benchmark == name and copy.counted]
     bad = [copy for copy in counted if not is_good(copy)]
     failures = [copy for copy in bad if copy.status is not CopyStatus.INTERRUPTED]
@@ -165,17 +189,22 @@ def _benchmark_reason(run: StoredRun, name: str, times: Mapping[int, CopyTime]) 
         first = failures[0]
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         return f"copy {first.copy}, round {first.iteration}: {what_happened(first)}{others}"
-    good, wanted = (
-        len(counted) - len(bad),
-        run.head.copies * (run.head.iterations - run.head.discard),
-    )
-    if gcd(run.head.increment, len(run.head.benchmarks)) > 1:
-        good, wanted = len(times), run.head.copies  # some queues leave it out
+    good, wanted = len(counted) - len(bad), sum(queued.values())
     if good < wanted:
         return f"{good} of {wanted} runs of it finished"
     if run.head.source == "run" and any(c.validity is Validity.UNCHECKED for c in counted):
         return "outputs were not checked"
     return None
+
+
+def _left_out(head: RunHead, queued: int) -> str | None:
+    """Say that some queues leave a benchmark out: all planned runs are there, but no score."""
+    if queued == head.copies:
+        return None
+    if not queued:
+        return f"no copy has it in its queue (--increment {head.increment})"
+    have = "has it in its queue" if queued == 1 else "have it in their queue"
+    return f"only {queued} of {head.copies} copies {have} (--increment {head.increment})"
 
 
 def _score_reason(
@@ -191,12 +220,14 @@ def _score_reason(
 
 def _tail(rows: Sequence[StoredCopy], copies: int) -> Tail | None:
     last_finish: dict[int, int] = {}
+    pu_finish: dict[int | None, int] = {}
     starts = []
     for row in rows:
         if row.start_ns is None or row.finish_ns is None or row.status is CopyStatus.INTERRUPTED:
             return None  # the end of a run that was stopped is no tail
         starts.append(row.start_ns)
         last_finish[row.copy] = max(row.finish_ns, last_finish.get(row.copy, row.finish_ns))
+        pu_finish[row.cpu] = max(row.finish_ns, pu_finish.get(row.cpu, row.finish_ns))
     if not starts or len(last_finish) < copies:
         return None
     begin, end = min(starts), max(last_finish.values())
@@ -204,10 +235,15 @@ def _tail(rows: Sequence[StoredCopy], copies: int) -> Tail | None:
     if end <= begin:
         return None
     idle_ns = sum(end - finish for finish in last_finish.values())
+    # Copies that share a PU leave it idle only once the last of them is done.
+    pu_idle_ns = sum(end - finish for finish in pu_finish.values())
     return Tail(
         total_s=(end - begin) / 1e9,
         length_s=(end - first_done) / 1e9,
         idle_share=idle_ns / (copies * (end - begin)),
+        core_idle_share=(
+            None if None in pu_finish else pu_idle_ns / (len(pu_finish) * (end - begin))
+        ),
         runs_in_tail=sum(1 for row in rows if (row.finish_ns or 0) > first_done),
     )
 

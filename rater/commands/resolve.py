@@ -182,7 +182,8 @@ def _suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:
         )
     if any(workload.benchmark.sources for workload in workloads):
         _check_tune(workloads, request.tune)
-    return ", ".join(suite.name for suite in suites.values()), tuple(workloads)
+    names = dict.fromkeys(suite.name for suite in suites.values())
+    return ", ".join(names), tuple(workloads)
 
 
 def _check_tune(workloads: list[Workload], tune: str) -> None:

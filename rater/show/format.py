@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
 
 
 def clock(seconds: float) -> str:
@@ -17,8 +20,9 @@ def clock(seconds: float) -> str:
 def decimals(values: Iterable[float | None], *, significant: int = 3, widest: int = 7) -> int:
     """Return how many decimals a column of numbers needs.
 
-    Enough for `significant` digits of the smallest number above zero, but no
-    more than keep the largest within `widest` characters.
+    Enough for `significant` digits of the smallest number above zero (down to
+    a millionth), but no more than keep the largest within `widest` characters
+    when it is ten or more.
     """
     known = [abs(value) for value in values if value is not None and math.isfinite(value)]
     positive = [value for value in known if value > 0]
@@ -26,7 +30,8 @@ def decimals(values: Iterable[float | None], *, significant: int = 3, widest: in
         return 1
     wanted = significant - 1 - math.floor(math.log10(min(positive)))
     digits_before_point = max(1, math.floor(math.log10(max(positive))) + 1)
-    return max(0, min(wanted, 4, widest - 1 - digits_before_point))
+    room = widest - 1 - digits_before_point if digits_before_point > 1 else 6
+    return max(0, min(wanted, 6, room))
 
 
 def number(value: float | None, places: int | None = None) -> str:
@@ -42,7 +47,9 @@ def percent(share: float | None, places: int = 1) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in words that fit its length: `0.4 s`, `42 s`, `12 min`, `3 h 05 min`."""
+    """Return a duration in words that fit its length: `6.2 ms`, `0.4 s`, `42 s`, `3 h 05 min`."""
+    if 0 < seconds < 0.1:
+        return f"{number(seconds * 1e3, decimals([seconds * 1e3], significant=2))} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -69,21 +76,54 @@ def plain(text: str, *, ascii_only: bool = False) -> str:
 
 
 def crop(text: str, width: int, *, ascii_only: bool = False) -> str:
-    """Return `text` in at most `width` characters, the cut marked with one sign."""
-    if len(text) <= width:
+    """Return `text` in at most `width` cells of a terminal, the cut marked with one sign."""
+    if cell_len(text) <= width:
         return text
-    return text[: max(0, width - 1)] + ("~" if ascii_only else "…") if width > 0 else ""
+    if width <= 0:
+        return ""
+    kept = text[: width - 1]
+    while cell_len(kept) > width - 1:
+        kept = kept[:-1]
+    return kept + ("~" if ascii_only else "…")
+
+
+def wrapped(text: str, width: int, indent: str = "    ") -> list[str]:
+    """Break `text` between words into lines of at most `width` cells, later ones indented.
+
+    A word longer than a line stands whole on a line of its own: a path can be copied.
+    """
+    lines = [""]
+    for blanks, word in re.findall(r"( *)([^ ]+)", text):
+        longer = lines[-1] + blanks + word
+        if cell_len(longer) <= width or not lines[-1].strip():
+            lines[-1] = longer
+        else:
+            lines.append(indent + word)
+    return lines
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool], gap: int = 2) -> list[str]:
     """Return the rows as lines of equally wide columns, `right[i]` for right-aligned ones."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(right))]
-    return [
-        (" " * gap)
-        .join(
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, right, strict=True)
-        )
-        .rstrip()
-        for row in rows
-    ]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(right))]
+    lines = []
+    for row in rows:
+        blanks = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            blank + cell if to_right else cell + blank
+            for cell, blank, to_right in zip(row, blanks, right, strict=True)
+        ]
+        lines.append((" " * gap).join(cells).rstrip())
+    return lines
+
+
+def what_ran(suite: str | None, benchmarks: Sequence[str]) -> tuple[str, str]:
+    """Return what ran in two parts: `mini/lu` and nothing, or `mini` and `3 benchmarks`.
+
+    A run can be of some of its suite's benchmarks only, so their number always stands there.
+    """
+    if suite is None:
+        return ", ".join(benchmarks) or "-", ""
+    name = ", ".join(dict.fromkeys(suite.split(", ")))  # two selections of one suite are one
+    if len(benchmarks) == 1:
+        return f"{name}/{benchmarks[0]}", ""
+    return name, count(len(benchmarks), "benchmark")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 from rater.record import Event, PhaseEnded, PhaseStarted, Run, RunEnded
-from rater.show.format import count, number, plain
+from rater.show.format import count, number, plain, what_ran
 from rater.show.progress import DONE, PhaseResult, Progress
 
 NEVER_S = 3600.0  # nothing to draw unless an event comes
@@ -13,10 +13,11 @@ NEVER_S = 3600.0  # nothing to draw unless an event comes
 
 def title(run: Run, ascii_only: bool) -> str:
     """Return what runs, and how, in a line."""
-    what = run.suite or ", ".join(used.name for used in run.benchmarks)
+    what, how_many = what_ran(run.suite, [used.name for used in run.benchmarks])
     details = ", ".join(detail for detail in (run.size, run.tune) if detail)
     stagger = f", {run.stagger_ms:g} ms between starts" if run.stagger_ms else ""
-    text = f"{what}{f' ({details})' if details else ''}   {run.mode}, "
+    what += f" ({details})" if details else ""
+    text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}, "
     return plain(text + count(run.copies, "copy", "copies") + stagger, ascii_only=ascii_only)
 
 
@@ -70,7 +71,9 @@ class LineView:
                 where += [f"lgroup {node}"] if node is not None else []
                 text += f" ({', '.join(where)})"
             if result.failed:
-                text += f"; {count(result.failed, 'copy', 'copies')} failed"
+                # In rotated order a copy has several runs, of which each can fail.
+                words = ("copy run",) if progress.steps_per_copy > 1 else ("copy", "copies")
+                text += f"; {count(result.failed, *words)} failed"
                 text += f", the last: {progress.last_failure}"
             if not result.complete:
                 text += f"; stopped: {progress.counts[DONE]} of {progress.run.copies} copies done"

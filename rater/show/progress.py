@@ -66,7 +66,7 @@ class PhaseResult:
     bracket_s: float
     median_s: float | None  # of the copies that ended well; None in rotated order too
     slowest: tuple[int, float] | None  # copy, seconds; of the same copies
-    failed: int
+    failed: int  # runs of a benchmark; in rotated order one copy can have several
 
 
 @dataclass(slots=True)
@@ -113,7 +113,8 @@ class Progress:
         self.stage = "setting up"
         self.steps_done = 0
         self.last_phase: PhaseResult | None = None
-        self.failures = 0  # of the whole run
+        self.failures = 0  # runs of a benchmark, of the whole run
+        self._failures_before = 0  # the same, before this phase
         self.last_failure: str | None = None
         self.last_note: str | None = None
         self._phases = phases
@@ -161,6 +162,7 @@ class Progress:
         self.counts = [copies, 0, 0, 0, 0]
         self.touched.update(range(copies))
         self.steps_done = 0
+        self._failures_before = self.failures
         self._phase_start_ns = None
         self._times.clear()
 
@@ -215,7 +217,7 @@ class Progress:
             bracket_s=bracket_s,
             median_s=times.median() / 1e9 if times else None,
             slowest=(times.slowest[0][1], times.slowest[0][0] / 1e9) if times else None,
-            failed=self.counts[FAILED],
+            failed=self.failures - self._failures_before,
         )
         expected_s = self._planned_s(event.phase)
         if event.complete and not self.counts[FAILED]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rater.analysis.rotated import RotatedScore
+from rater.analysis.rotated import RotatedScore, Tail
 from rater.record import RunHead
 from rater.show.format import count, decimals, duration, number, percent
-from rater.show.table import Column, place_text
+from rater.show.table import Column, place_text, seconds_columns
 
 
 def rotated_lines(
@@ -18,17 +18,21 @@ def rotated_lines(
 ) -> None:
     """Hand the table per benchmark to `table` and what else there is to say to `prose`."""
     spreads = [benchmark.times_s for benchmark in rotated.benchmarks]
-    places = decimals([value for s in spreads if s for value in (s.minimum, s.maximum)])
+    shown = ("mean", "minimum", "lower_quartile", "median", "upper_quartile", "maximum")
+    cells = seconds_columns(*([getattr(s, name) if s else None for s in spreads] for name in shown))
+    times = dict(zip(shown, cells, strict=True))
+    counts = [s.count if s else 0 for s in spreads]
     rates = [benchmark.rates.mean if benchmark.rates else None for benchmark in rotated.benchmarks]
     names = [benchmark.benchmark for benchmark in rotated.benchmarks]
 
     def seconds(title: str, name: str, optional: int = 0) -> Column:
-        cells = [number(getattr(s, name) if s else None, places) for s in spreads]
-        return Column((title, "s"), cells, optional=optional)
+        return Column((title, "s"), times[name], optional=optional)
 
+    differ = any(how_many != head.copies for how_many in counts)
     table(
         [
             Column(("benchmark", ""), names, right=False, flexible=True),
+            *([Column(("copies", ""), [str(how_many) for how_many in counts])] if differ else []),
             Column(
                 ("ratio", "mean") if rotated.unit == "ratio" else ("copies", "/hour"),
                 [number(rate, decimals(rates)) for rate in rates],
@@ -43,8 +47,13 @@ def rotated_lines(
             Column(("copy/CPU", "/lgroup"), [place_text(b.slowest) for b in rotated.benchmarks]),
         ]
     )
+    over = (
+        "copies: how many count for the benchmark"
+        if differ
+        else (f"over {count(head.copies, 'copy', 'copies')}")
+    )
     prose(
-        f"over {count(head.copies, 'copy', 'copies')}, each by its median over "
+        f"{over}, each by its median over "
         f"{count(rotated.rounds, 'round')}; copy/CPU/lgroup of the slowest; score lost is not "
         "given in rotated order"
     )
@@ -75,12 +84,19 @@ def _times(rotated: RotatedScore, prose: Callable[[str], None]) -> None:
         tail = rotated.tail
         prose(
             f"tail: the first copy was done {duration(tail.length_s)} before the end "
-            f"({duration(tail.total_s)} in all); {percent(tail.idle_share)} % of core time was "
-            f"idle in it, {count(tail.runs_in_tail, 'run')} ended in it"
+            f"({duration(tail.total_s)} in all); {_idle(tail)} over the whole run was idle in it, "
+            f"{count(tail.runs_in_tail, 'run')} ended in it"
         )
     if rotated.gaps is not None:
         gaps = rotated.gaps
         prose(
             f"between two steps of a copy: {gaps.median_s * 1e3:.1f} ms (median), "
-            f"{gaps.longest_s * 1e3:.1f} ms at most, {percent(gaps.share)} % of core time"
+            f"{gaps.longest_s * 1e3:.1f} ms at most, {percent(gaps.share)} % of the copies' time"
         )
+
+
+def _idle(tail: Tail) -> str:
+    """Where the PUs of the copies are known, a PU is idle once its last copy is done."""
+    if tail.core_idle_share is not None:
+        return f"{percent(tail.core_idle_share)} % of core time"
+    return f"{percent(tail.idle_share)} % of the copies' time"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.outcome import CopyTime
-from rater.show.format import aligned, crop
+from rich.cells import cell_len
 
-_LEAST_TEXT = 8  # characters that a flexible column keeps
+from rater.analysis.outcome import CopyTime
+from rater.show.format import aligned, crop, decimals, number
+
+_LEAST_TEXT = 8  # cells that a flexible column keeps
 _GOOD_TEXT = 16  # below this, optional columns go first
 
 
@@ -24,8 +26,8 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Characters of its widest line."""
-        return max(len(text) for text in (*self.heading, *self.cells))
+        """Cells of its widest line."""
+        return max(cell_len(text) for text in (*self.heading, *self.cells))
 
 
 def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> list[str]:
@@ -40,10 +42,14 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
         rows.append([column.heading[1] for column in kept])
     rows += [list(cells) for cells in zip(*(column.cells for column in kept), strict=True)]
     cut = [
-        [crop(cell, shares.get(i, len(cell)), ascii_only=ascii_only) for i, cell in enumerate(row)]
+        [
+            crop(cell, shares[i], ascii_only=ascii_only) if i in shares else cell
+            for i, cell in enumerate(row)
+        ]
         for row in rows
     ]
-    return [line[:width] for line in aligned(cut, [column.right for column in kept], gap)]
+    lines = aligned(cut, [column.right for column in kept], gap)
+    return [crop(line, width, ascii_only=ascii_only) for line in lines]
 
 
 def _arranged(columns: Sequence[Column], width: int) -> tuple[list[Column], int, dict[int, int]]:
@@ -87,3 +93,19 @@ def place_text(time: CopyTime | None) -> str:
         return "-"
     parts = (time.copy, time.cpu, time.node)
     return "/".join("-" if part is None else str(part) for part in parts)
+
+
+def seconds_columns(*columns: Sequence[float | None]) -> list[list[str]]:
+    """Return columns of times as cells with the decimals that they need together.
+
+    A row whose smallest time would be left with fewer than three digits has more
+    of them: rows of one table can lie four powers of ten apart.
+    """
+    common = decimals([value for column in columns for value in column])
+    rows = [
+        max(common, decimals(row)) if any(row) else common for row in zip(*columns, strict=True)
+    ]
+    return [
+        [number(value, places) for value, places in zip(column, rows, strict=True)]
+        for column in columns
+    ]

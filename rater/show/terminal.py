@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -12,9 +11,9 @@ from rater.analysis.outcome import FailedCopy
 from rater.analysis.score import BenchmarkScore, IterationScore, SuiteScore, Summary
 from rater.plan.cpuset import format_list
 from rater.record import RunHead, RunStatus
-from rater.show.format import clock, count, decimals, number, percent, plain
+from rater.show.format import clock, count, decimals, number, percent, plain, what_ran, wrapped
 from rater.show.rotated import rotated_lines
-from rater.show.table import Column, place_text, table_lines
+from rater.show.table import Column, place_text, seconds_columns, table_lines
 
 _MOST_REMARKS = 10  # lines of failed copies, and of warnings and notes
 _STATUS_STYLE = {
@@ -40,14 +39,7 @@ class Printer:
     def prose(self, text: str, style: str = "") -> None:
         """Print a sentence, broken between words where the console ends."""
         clean = plain(text, ascii_only=self.ascii_only)
-        lines = textwrap.wrap(
-            clean,
-            max(20, self.width),
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for line in lines or [""]:
+        for line in wrapped(clean, max(20, self.width)):
             self.line(line, style)
 
     def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
@@ -122,17 +114,24 @@ def _started(head: RunHead) -> str:
 
 
 def _status(head: RunHead) -> str:
-    return "not finished" if head.status is RunStatus.RUNNING else head.status.value
+    return head.status.value
+
+
+def _details(head: RunHead) -> str:
+    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
+    return f" ({details})" if details else ""
 
 
 def _what(head: RunHead) -> str:
-    what = head.suite or " ".join(head.benchmarks) or "-"
-    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
-    return f"{what} ({details})" if details else what
+    """Return `mini/lu (test, base)` or `3 of mini (test, base)`, which can be cut at its end."""
+    what, several = what_ran(head.suite, head.benchmarks)
+    return f"{len(head.benchmarks)} of {what}{_details(head)}" if several else what + _details(head)
 
 
 def _print_head(head: RunHead, printer: Printer) -> None:
-    words = [_what(head), head.mode, count(head.copies, "copy", "copies")]
+    what, several = what_ran(head.suite, head.benchmarks)
+    words = [what + _details(head), *([several] if several else [])]
+    words += [head.mode, count(head.copies, "copy", "copies")]
     if head.stagger_ms:
         words.append(f"{head.stagger_ms:g} ms between starts")
     if head.iterations > 1:
@@ -148,7 +147,7 @@ def _print_head(head: RunHead, printer: Printer) -> None:
     if facts:
         printer.prose(", ".join(facts))
     if head.status is RunStatus.RUNNING:
-        printer.prose("not finished: it still runs, or rater was killed", "bold yellow")
+        printer.prose("not finished: it still runs", "bold yellow")
     elif head.status is not RunStatus.COMPLETE:
         reason = f": {head.reason}" if head.reason else ""
         printer.prose(f"{head.status.value}{reason}", _STATUS_STYLE.get(head.status, ""))
@@ -164,7 +163,7 @@ def _print_benchmarks(summary: Summary, printer: Printer) -> None:
         _print_stagger(rows, printer)
     if any(it.selected and len(b.iterations) > 1 for b, it in rows):
         discarded = ", ( ) not counted" if any(not it.counted for _, it in rows) else ""
-        printer.line(f"* the iteration that stands for the benchmark{discarded}")
+        printer.prose(f"* the iteration that stands for the benchmark{discarded}")
     if any(it.bracket_from_slowest for _, it in rows):
         printer.prose("start times are not known: the slowest copy stands for the bracket")
     _print_missing(summary.benchmarks, printer)
@@ -187,8 +186,11 @@ def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> No
 
 
 def _columns(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[Column]:
-    times = [it.bracket_s for _, it in rows] + [it.median_copy_s for _, it in rows]
-    places = decimals([*times, *(it.slowest.elapsed_s for _, it in rows if it.slowest)])
+    brackets, medians, longest = seconds_columns(
+        [it.bracket_s for _, it in rows],
+        [it.median_copy_s for _, it in rows],
+        [it.slowest.elapsed_s if it.slowest else None for _, it in rows],
+    )
     if any(it.ratio is not None or b.reference_s for b, it in rows):
         ratios, heading = [it.ratio for _, it in rows], ("ratio", "")
     else:
@@ -197,15 +199,10 @@ def _columns(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[Colu
     return [
         Column(("benchmark", ""), _names(rows), right=False, flexible=True),
         Column(("iter", ""), _iteration_marks(rows)),
-        Column(("bracket", "s"), [number(it.bracket_s, places) for _, it in rows]),
+        Column(("bracket", "s"), brackets),
         Column(heading, [number(ratio, ratio_places) for ratio in ratios]),
-        Column(
-            ("median", "copy s"), [number(it.median_copy_s, places) for _, it in rows], optional=1
-        ),
-        Column(
-            ("slowest", "copy s"),
-            [number(it.slowest.elapsed_s if it.slowest else None, places) for _, it in rows],
-        ),
+        Column(("median", "copy s"), medians, optional=1),
+        Column(("slowest", "copy s"), longest),
         Column(("copy/CPU", "/lgroup"), [place_text(it.slowest) for _, it in rows]),
         Column(("score", "lost %"), [percent(it.score_lost) for _, it in rows]),
     ]
@@ -232,24 +229,23 @@ def _iteration_marks(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> l
 
 
 def _print_stagger(rows: Sequence[tuple[BenchmarkScore, IterationScore]], printer: Printer) -> None:
-    places = decimals([it.bracket_s for _, it in rows])
-    overlaps = []
-    for _, it in rows:
-        never = it.overlap_s is not None and it.overlap_s <= 0
-        overlaps.append("none" if never else number(it.overlap_s, places))
+    brackets, overlaps = seconds_columns(
+        [it.bracket_s for _, it in rows], [it.overlap_s for _, it in rows]
+    )
+    overlaps = [
+        "none" if it.overlap_s is not None and it.overlap_s <= 0 else text
+        for (_, it), text in zip(rows, overlaps, strict=True)
+    ]
     printer.table(
         [
             Column(("benchmark", ""), _names(rows), right=False, flexible=True),
             Column(("iter", ""), _iteration_marks(rows)),
-            Column(
-                ("first start to", "last finish s"),
-                [number(it.bracket_s, places) for _, it in rows],
-            ),
+            Column(("first start to", "last finish s"), brackets),
             Column(("last start to", "first finish s"), overlaps),
         ]
     )
     if "none" in overlaps:
-        printer.line("none: the copies never all ran at once")
+        printer.prose("none: the copies never all ran at once")
 
 
 def _print_suite(scores: dict[str, SuiteScore], label: str, printer: Printer) -> None:
@@ -309,4 +305,4 @@ def _print_some(texts: Iterable[str], printer: Printer, style: str) -> None:
     for text in shown[:_MOST_REMARKS]:
         printer.prose(text, style)
     if len(shown) > _MOST_REMARKS:
-        printer.line(f"and {len(shown) - _MOST_REMARKS} more (--json has them all)", style)
+        printer.prose(f"and {len(shown) - _MOST_REMARKS} more (--json has them all)", style)
