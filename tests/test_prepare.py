@@ -4,6 +4,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,18 @@ def test_a_damaged_program_in_the_cache_is_built_again(own: Path, tmp_path: Path
     second = build(benchmark(own), "base", tmp_path)
     assert output_of(second.executable) == "42\n"
     assert second == first
+
+
+@pytest.mark.parametrize("name", ["sha256", "made", "stamp", "-x"])
+def test_no_name_of_a_benchmark_is_in_the_way_of_the_cache(
+    own: Path, tmp_path: Path, name: str
+) -> None:
+    named = replace(benchmark(own), name=name)
+    first = build(named, "base", tmp_path)
+    assert output_of(first.executable) == "42\n"
+    made = first.executable.stat().st_mtime_ns
+    assert build(named, "base", tmp_path) == first
+    assert first.executable.stat().st_mtime_ns == made
 
 
 def test_two_raters_that_build_at_once_both_get_a_whole_program(own: Path, tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
+import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from rater.errors import InputError
+from rater.plan.layout import load_layout
 from rater.plan.suite import (
     Expected,
     load_suite,
@@ -149,7 +152,10 @@ def test_all_mistakes_are_told_together_each_on_its_own_line() -> None:
         (with_benchmark('command = ["a"]', "absolute_tolerance = 1"), "needs something expected"),
         (with_benchmark('command = ["a"]', "memory_mb = nan"), "got the number nan"),
         (with_benchmark('command = ["a"]', "memory_mb = true"), "got true"),
-        (with_benchmark('command = ["a"]', f"memory_mb = 1{'0' * 400}"), "a number, 0 or more"),
+        (
+            with_benchmark('command = ["a"]', f"memory_mb = 1{'0' * 400}"),
+            "at most 1e+12, got a huge",
+        ),
         (with_benchmark('command = ["a"]', f"memory_mb = 1{'0' * 5000}"), "not valid TOML"),
         (
             with_benchmark('command = ["a"]', 'inputs = [{ name = "../x", path = "x" }]'),
@@ -192,6 +198,68 @@ def test_text_inside_a_long_string_is_not_taken_for_keys() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        '# """ in a comment',
+        'x = 1 # """ behind a value',
+        "x = '#' # ''' and \"",
+        'x = "\\"#" # """',
+        'x = """a\\""" # " """ # \'\'\'',
+        "x = ''''a''''' # [",
+        'x = """#"""',
+        'x = [ "]", # [ """\n["b"]\n]',
+    ],
+)
+def test_quotes_and_brackets_in_comments_and_strings_open_nothing(start: str) -> None:
+    tomllib.loads(start)  # these are no mistakes
+    lines = key_lines(f"{start}\n[t]\ny = 1\n")
+    behind = start.count("\n") + 2
+    assert lines.pop(("x",), 1) == 1
+    assert lines == {("t",): behind, ("t", "y"): behind + 1}
+
+
+def test_a_mistake_behind_quotes_in_a_comment_keeps_its_line() -> None:
+    text = with_benchmark('# """ is odd\ncommand = ["a"]', "reference_s = 0")
+    assert mistakes_of(text) == [
+        "/own/own.toml:8: benchmarks.a.sizes.test.reference_s: "
+        "expected a number above 0, got the number 0"
+    ]
+
+
+def test_too_large_a_number_is_told_with_the_bound() -> None:
+    text = with_benchmark('command = ["a"]', "reference_s = 1e308\nmemory_mb = inf")
+    assert [line.split(": ", 2)[2] for line in mistakes_of(text)] == [
+        "expected a number of at most 1e+12, got the number 1e+308",
+        "expected a number of at most 1e+12, got the number inf",
+    ]
+
+
+def test_a_byte_order_mark_at_the_start_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + with_benchmark('command = ["a"]').encode())
+    assert load_suite(str(path)).name == "own"
+    path.write_bytes(b"\xef\xbb\xbforder = 'scatter'")
+    assert load_layout(str(path)).order == "scatter"
+
+
+def test_a_pipe_or_a_device_given_as_a_file_is_an_error_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    for path in (str(tmp_path / "pipe.toml"), "/dev/zero"):
+        for load in (load_suite, load_layout):
+            with pytest.raises(InputError, match="not a regular file"):
+                load(path)
+
+
+def test_a_file_far_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    with path.open("wb") as file:
+        file.truncate(10**10)  # sparse
+    for load in (load_suite, load_layout):
+        with pytest.raises(InputError, match="larger than 10 MB"):
+            load(str(path))
+
+
 def test_a_missing_source_is_found_when_the_file_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(with_benchmark('sources = ["a.c", "."]'))
@@ -206,7 +274,10 @@ def test_a_missing_source_is_found_when_the_file_is_loaded(tmp_path: Path) -> No
     ("name", "said"),
     [
         ("./nowhere.toml", "no such file"),
-        ("/tmp/", "is a directory"),
+        ("./nosuite", "no such file: ./nosuite"),
+        ("/nope/suite", "no such file: /nope/suite"),
+        ("n" * 300 + "/x", "File name too long"),
+        ("/tmp/", "/tmp/ is a directory"),
         ("no-such-suite", "unknown suite 'no-such-suite'; "),
     ],
 )
@@ -232,6 +303,11 @@ def test_a_file_that_is_not_text_is_named_with_its_line(tmp_path: Path) -> None:
         ("./own.toml", ("./own.toml", ())),
         ("./own.toml/triad", ("./own.toml", ("triad",))),
         ("/a/b/own.toml/x,y", ("/a/b/own.toml", ("x", "y"))),
+        ("./nosuite", ("./nosuite", ())),
+        ("../nosuite", ("../nosuite", ())),
+        ("/nope/suite", ("/nope/suite", ())),
+        ("nope/my/suite", ("nope/my/suite", ())),
+        ("nope/triad", ("nope", ("triad",))),
     ],
 )
 def test_a_selection_is_suite_and_benchmarks(
@@ -240,11 +316,24 @@ def test_a_selection_is_suite_and_benchmarks(
     assert split_selection(selection) == parts
 
 
-def test_an_existing_file_without_toml_in_its_name_is_a_suite_too(tmp_path: Path) -> None:
+def test_an_existing_file_without_toml_in_its_name_is_a_suite_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "own"
     path.write_text(WHOLE)
     assert split_selection(str(path)) == (str(path), ())
     assert split_selection(f"{path}/pack") == (str(path), ("pack",))
+    path.write_text(with_benchmark('command = ["a"]'))
+    monkeypatch.chdir(tmp_path)
+    assert load_suite("own").path == path
+
+
+def test_what_lies_in_a_folder_is_a_path_and_no_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert split_selection("mine/nosuite") == ("mine/nosuite", ())
 
 
 def test_selected_benchmarks_keep_the_suites_order() -> None:

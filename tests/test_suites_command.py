@@ -1,5 +1,7 @@
 import argparse
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,9 @@ import pytest
 from rater.commands import suites
 from rater.errors import RaterError
 from rater.plan.suite import load_suite, suite_names
+from rater.run import trial
 from rater.run.trial import try_run
+from rater.show import suites as show
 
 SUM = """\
 #include <stdio.h>
@@ -62,6 +66,7 @@ def rater(
 ) -> Rater:
     """Run `rater suites ...`; return status, standard output and standard error."""
     monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words: object) -> tuple[int, str, str]:
         parser = argparse.ArgumentParser()
@@ -80,6 +85,10 @@ def rater(
     return run
 
 
+def work_folders(own: Path) -> list[Path]:
+    return sorted((own.parent / "cache" / "work").iterdir())
+
+
 def document(text: str) -> Any:
     return json.loads(text)
 
@@ -93,9 +102,9 @@ def test_a_suite_is_shown_with_reference_times_and_memory(own: Path, rater: Rate
 own: sums
 file: {own}
 
-benchmark  kind  description
-sum        fp    harmonic sum
-echo       int   echo hello
+benchmark  category  description
+sum        fp        harmonic sum
+echo       int       echo hello
 
 reference seconds and MB of memory per copy, by size
 benchmark  test s  test MB  train s  train MB
@@ -103,6 +112,80 @@ sum          0.25      2.0        -         -
 echo            -        -        -         -
 """
     )
+
+
+WORDY = OWN.replace('"sums"', '"sums – of all kinds, and of some more kinds"').replace(
+    '"harmonic sum"', '"adds up the harmonic series term by term"'
+)
+
+
+def test_a_suite_is_shown_whole_on_a_narrow_terminal(
+    own: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own.write_text(WORDY.replace("\ndesc", '\nreference_machine = "a laptop on the desk"\ndesc', 1))
+    monkeypatch.setenv("COLUMNS", "45")
+    _, out, _ = rater("suites", "show", own)
+    assert (
+        out
+        == f"""\
+own: sums – of all kinds, and of some more
+    kinds
+file: {own}
+reference times: a laptop on the desk
+
+benchmark  category  description
+sum        fp        adds up the harmonic
+                     series term by term
+echo       int       echo hello
+
+reference seconds and MB of memory per copy,
+    by size
+benchmark  test s  test MB  train s  train MB
+sum          0.25      2.0        -         -
+echo            -        -        -         -
+"""
+    )
+    monkeypatch.setenv("COLUMNS", "30")
+    _, out, _ = rater("suites", "show", own)
+    assert out.endswith(
+        """
+benchmark  test s  test MB
+sum          0.25      2.0
+echo            -        -
+
+benchmark  train s  train MB
+sum              -         -
+echo             -         -
+"""
+    )
+
+
+def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) -> None:
+    own.write_text(WORDY)
+    suite = load_suite(str(own))
+    assert show.suite_text(suite, show.Page(80, True)).startswith("own: sums ? of all kinds")
+    listed = [show.Listed("own", own, suite, None)]
+    lines = show.suites_text(listed, show.Page(45, True)).splitlines()
+    assert lines[1] == "own             2  test,train  sums ? of all~"
+    lines = show.suites_text(listed, show.Page(45, False)).splitlines()
+    assert lines[1] == "own             2  test,train  sums – of all…"
+
+
+def test_the_encoding_of_standard_output_decides_what_is_written(own: Path) -> None:
+    own.write_text(WORDY)
+    command = [sys.executable, "-m", "rater", "suites", "show", str(own)]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("own: sums ? of all kinds")
+
+
+def test_the_list_of_suites_is_as_wide_as_the_terminal(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description = load_suite("mini").description
+    assert description in rater("suites")[1]
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, rater("suites")[1].splitlines())) <= 60
 
 
 def test_json_may_stand_before_or_after_the_subcommand(own: Path, rater: Rater) -> None:
@@ -181,6 +264,7 @@ def test_a_wrong_answer_fails_the_check_and_keeps_its_files(own: Path, rater: Ra
     [
         ('["sh", "-c", "exit 3"]', "ended with exit code 3"),
         ('["sh", "-c", "kill -SEGV $$"]', "was killed by SIGSEGV"),
+        ('["sh", "-c", "kill -40 $$"]', "was killed by signal 40"),
         ('["sleep", "60"]', "was not done after 0.2 s (--timeout)"),
         ('["./plain"]', "cannot be started: Exec format error"),
         ('["no-such-command"]', "is not in PATH"),
@@ -197,7 +281,55 @@ def test_a_benchmark_that_does_not_end_well_fails_the_check(
     status, out, err = rater("suites", "check", own, "--run", "--timeout", "0.2")
     assert status == 1
     assert said in out
-    assert err == "own: 1 of 1 benchmarks failed\n"
+    kept = work_folders(own)
+    assert len(kept) == (0 if said.startswith(("cannot be started", "is not in PATH")) else 1)
+    stay = "".join(f"; their files stay in {folder}" for folder in kept)
+    assert err == f"own: 1 of 1 benchmarks failed{stay}\n"
+
+
+def test_what_an_earlier_check_left_is_not_in_the_way(own: Path, rater: Rater) -> None:
+    own.write_text(OWN.replace("hello you", "hello me"))
+    for times in (1, 2, 3):
+        assert rater("suites", "check", own, "--run")[0] == 1
+        assert len(work_folders(own)) == times
+        assert [[d.name for d in f.iterdir()] for f in work_folders(own)] == [
+            ["echo.i1.c0000"]
+        ] * times
+    own.write_text(OWN)
+    assert rater("suites", "check", own, "--run")[0] == 0
+    assert len(work_folders(own)) == 3
+
+
+def test_an_interrupted_check_leaves_nothing(
+    own: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trial, "run_alone", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rater("suites", "check", own, "--run")
+    assert work_folders(own) == []
+
+
+def test_a_suite_taken_for_the_size_is_told_so(rater: Rater) -> None:
+    status, out, err = rater("suites", "check", "--run", "mini")
+    assert (status, out) == (2, "")
+    assert "--run took 'mini' as its SIZE" in err
+    assert "`rater suites check mini --run`" in err
+    assert rater("suites", "check")[0] == 2
+
+
+@pytest.mark.parametrize("word", ["abc", "0", "-1", "nan", "inf", "1e10"])
+def test_a_time_limit_that_is_none_is_told_in_plain_words(
+    rater: Rater, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    with pytest.raises(SystemExit):
+        rater("suites", "check", f"--timeout={word}", "mini")
+    assert (
+        f"argument --timeout: expected a number of seconds, above 0 and at most 1e+09, got '{word}'"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_size_that_a_benchmark_lacks_fails_the_check(own: Path, rater: Rater) -> None:
@@ -251,5 +383,8 @@ def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> N
         (b for b in load_suite("mini").benchmarks if "test" in b.sizes),
         key=lambda b: b.sizes["test"].reference_s or 1e9,
     )[:2]
-    trials = [try_run(benchmark, "base", "test", tmp_path, 60) for benchmark in quick]
+    trials = [
+        try_run(benchmark, "base", "test", cache=tmp_path, work=tmp_path, timeout_s=60)
+        for benchmark in quick
+    ]
     assert [(t.error, t.checked) for t in trials] == [(None, True)] * 2

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.textfile import read_text
 from rater.plan.tomltable import Document, Table, did_you_mean
 from rater.resources import folder
 
@@ -61,10 +62,11 @@ def load_layout(name_or_path: str) -> Layout:
             "(a layout of your own is given by its path: ./NAME.toml)"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
+        said = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"cannot read the layout file {path}: {error}; expected a TOML file"
+            f"cannot read the layout file {path}: {said}; expected a TOML file"
         ) from None
     return parse_layout(text, path)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from rater.errors import InputError
+from rater.plan.textfile import file_problem, is_file, read_text
 from rater.plan.tomltable import NAME, NAME_SAID, Document, Table, did_you_mean
 from rater.resources import folder
 
 FORMAT = 1  # of the suite file
 DEFAULT_FLAGS = {"base": ("-O2",), "peak": ("-O3", "-march=native")}
 _MB = 1e6  # bytes
+_MOST = 1e12  # megabytes, so that bytes fit into 64 bits, and seconds
 _RESERVED = ("stdout", "stderr")  # rater's own files in a run directory
 
 
@@ -93,38 +94,53 @@ def suite_names() -> list[str]:
 
 
 def load_suite(name_or_path: str) -> Suite:
-    """Read a built-in suite by name, or a file (a path ends in `.toml` or contains `/`).
+    """Read a built-in suite by name, or a file; a name wins over a file called like it.
 
     Raises `InputError` for an unknown name or an unreadable file, and
     `MistakesError` with every mistake in it.
     """
-    if name_or_path.endswith(".toml") or "/" in name_or_path:
+    names = suite_names()
+    if name_or_path in names:
+        path = folder("suites") / f"{name_or_path}.toml"
+    elif name_or_path.endswith(".toml") or "/" in name_or_path or is_file(name_or_path):
         path = Path(name_or_path).absolute()
     else:
-        path = folder("suites") / f"{name_or_path}.toml"
-        if not path.is_file():
-            raise InputError(
-                f"unknown suite {name_or_path!r}; {did_you_mean(name_or_path, suite_names())} "
-                "(a suite of your own is given by its path: ./NAME.toml)"
-            )
+        raise InputError(
+            f"unknown suite {name_or_path!r}; {did_you_mean(name_or_path, names)} "
+            "(a suite of your own is given by its path: ./NAME.toml)"
+        )
+    problem = file_problem(path, name_or_path)
+    if problem:
+        raise InputError(f"suite: {problem} (suites that come with rater: {', '.join(names)})")
     return parse_suite(_read(path), path, file_problem)
 
 
 def split_selection(selection: str) -> tuple[str, tuple[str, ...]]:
     """Split `SUITE/BENCHMARK,BENCHMARK` into suite (name or path) and benchmark names.
 
-    `./my.toml` and `./my.toml/triad` are paths; so is any existing file.
+    `./my.toml` and `./my.toml/triad` are paths; so is any existing file, and
+    whatever cannot be the name of a suite and those of benchmarks.
     """
     suite, found, names = selection.partition(".toml/")
     if found:
-        suite += ".toml"
-    elif selection.endswith(".toml") or Path(selection).is_file():
+        return f"{suite}.toml", _split_names(names)
+    if selection.endswith(".toml") or is_file(selection):
         return selection, ()
-    elif Path(selection).parent.is_file():
+    if is_file(Path(selection).parent):
         suite, _, names = selection.rpartition("/")
-    else:
-        suite, _, names = selection.partition("/")
-    return suite, tuple(name for name in names.split(",") if name)
+        return suite, _split_names(names)
+    suite, slash, names = selection.partition("/")
+    if slash and suite not in suite_names() and ("/" in names or not _could_be_suite(suite)):
+        return selection, ()
+    return suite, _split_names(names)
+
+
+def _could_be_suite(word: str) -> bool:
+    return NAME.fullmatch(word) is not None and not Path(word).is_dir()
+
+
+def _split_names(names: str) -> tuple[str, ...]:
+    return tuple(name for name in names.split(",") if name)
 
 
 def select(suite: Suite, selection: str) -> Suite:
@@ -151,17 +167,6 @@ def select(suite: Suite, selection: str) -> Suite:
 def load_selection(selection: str) -> Suite:
     """Read the suite a `SUITE/BENCHMARK,...` argument names, with only those benchmarks."""
     return select(load_suite(split_selection(selection)[0]), selection)
-
-
-def file_problem(path: Path) -> str | None:
-    """Say why `path` cannot be read as a file, or None when it can."""
-    if path.is_dir():
-        return f"{path} is a directory, expected a file"
-    if not path.exists():
-        return f"no such file: {path}"
-    if not os.access(path, os.R_OK):
-        return f"no permission to read {path}"
-    return None
 
 
 def parse_suite(
@@ -241,13 +246,13 @@ class _Reader:
         return benchmark
 
     def size(self, name: str, table: Table) -> Size:
-        memory_mb = table.number("memory_mb")
+        memory_mb = table.number("memory_mb", most=_MOST)
         size = Size(
             name=name,
             args=table.strings("args"),
-            reference_s=table.number("reference_s", positive=True),
+            reference_s=table.number("reference_s", positive=True, most=_MOST),
             memory_bytes=None if memory_mb is None else round(memory_mb * _MB),
-            disk_bytes=round((table.number("disk_mb") or 0) * _MB),
+            disk_bytes=round((table.number("disk_mb", most=_MOST) or 0) * _MB),
             inputs=tuple(self.input(t) for t in table.tables("inputs")),
             expected=_expected(table),
         )
@@ -332,11 +337,8 @@ def _local_name(table: Table, key: str, name: str) -> str:
 
 
 def _read(path: Path) -> str:
-    problem = file_problem(path)
-    if problem:
-        raise InputError(f"suite: {problem}")
     try:
-        return path.read_bytes().decode()
+        return read_text(path)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}:{line}: not UTF-8 text, expected a suite in TOML") from None

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import inf
 from pathlib import Path
 
 from rater.errors import InputError
@@ -19,7 +18,13 @@ _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]\]?\s*(?:#.*)?$")
 _ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
-_QUOTES = re.compile(r'"""|\'\'\'')
+# What hides or nests line ends: strings (the long kinds first), comments, brackets.
+_SIGN = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"{3,5}'''
+    r"""|'{3}.*?'{3,5}"""
+    r"""|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]""",
+    re.DOTALL,
+)
 
 _HUGE = 10**18  # beyond this Python may refuse to print an integer of a TOML file
 
@@ -130,16 +135,17 @@ class Table:
         self._unexpected(name, " or ".join(f'"{choice}"' for choice in choices), value)
         return None
 
-    def number(self, name: str, *, positive: bool = False) -> float | None:
-        """Return the finite number at `name`, 0 or more (`positive`: above 0); None if absent."""
+    def number(self, name: str, *, positive: bool = False, most: float = 1e300) -> float | None:
+        """Return the number at `name`, from 0 (`positive`: above 0) to `most`; None if absent."""
         value = self._value(name)
         if value is None:
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            number = float(value) if abs(value) < 1e300 else inf  # a TOML integer has no limit
-            if number < inf and (number > 0 or (number == 0 and not positive)):
-                return number
         wanted = "a number above 0" if positive else "a number, 0 or more"
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if value > most:  # compared before converted: a TOML integer has no limit
+                wanted = f"a number of at most {most:g}"
+            elif value > 0 or (value == 0 and not positive):
+                return float(value)
         self._unexpected(name, wanted, value)
         return None
 
@@ -250,22 +256,26 @@ def key_lines(text: str) -> dict[Key, int]:
     """
     lines: dict[Key, int] = {}
     table: Key = ()
-    quotes = ""  # the kind that closes the multi-line string we are in
-    for number, line in enumerate(text.split("\n"), start=1):
-        if quotes:
-            quotes = "" if quotes in line else quotes
+    begin, first = 0, 1  # of the statement we are in: its first character, its line
+    number, depth = 1, 0  # line and open brackets here
+    for sign in _SIGN.finditer(text + "\n"):
+        number += sign[0].count("\n")
+        if sign[0] in ("[", "{"):
+            depth += 1
+        elif sign[0] in ("]", "}"):
+            depth -= 1
+        if sign[0] != "\n" or depth:
             continue
-        header, assignment = _HEADER.match(line), _ASSIGNMENT.match(line)
+        statement = text[begin : sign.start()]
+        header, assignment = _HEADER.match(statement), _ASSIGNMENT.match(statement)
         key: Key = ()
         if header:
             key = table = _parts(header[1])
         elif assignment:
             key = table + _parts(assignment[1])
         for length in range(1, len(key) + 1):
-            lines.setdefault(key[:length], number)
-        opening = _QUOTES.search(line)
-        if opening and line.count(opening[0]) % 2:
-            quotes = opening[0]
+            lines.setdefault(key[:length], first)
+        begin, first = sign.end(), number
     return lines
 
 

@@ -20,6 +20,8 @@ from rater.plan.suite import Benchmark, Size
 from rater.plan.tomltable import did_you_mean
 from rater.run.child import run_tool
 
+# Holds the hash of the program beside it; no benchmark can be called so.
+_STAMP = "sha256 of the program"
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def")
 # What -march=native may look at; frequencies and the like change from boot to boot.
 _CPU_FIELDS = {
@@ -143,7 +145,7 @@ def compile_program(
                 made = Path(scratch) / "made"
                 made.mkdir()
                 _compile(name, [*compiler.argv, *flags], [*map(str, sources), *libraries], made)
-                (made / "sha256").write_text(sha256_of(made / name))
+                (made / _STAMP).write_text(sha256_of(made / name))
                 digest = _put_in_place(made, final, name)
     executable = final / name
     if not os.access(executable, os.X_OK):
@@ -264,7 +266,7 @@ def _put_in_place(made: Path, final: Path, name: str) -> str:
             # What lies there is damaged. Set aside in one step: another rater may do the same.
             shutil.rmtree(_set_aside(final, made.parent), ignore_errors=True)
         else:
-            return (final / "sha256").read_text()
+            return (final / _STAMP).read_text()
     raise InputError(f"{final} is damaged and cannot be replaced: delete it")
 
 
@@ -281,7 +283,7 @@ def _intact(folder: Path, name: str) -> str | None:
     """Return the hash of a cached program that is as it was built, else None."""
     try:
         digest = sha256_of(folder / name)
-        return digest if (folder / "sha256").read_text() == digest else None
+        return digest if (folder / _STAMP).read_text() == digest else None
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import RaterError
 from rater.plan.suite import Benchmark, Size
-from rater.run.build import build
+from rater.run.build import build, cache_errors
 from rater.run.child import AloneEnded, run_alone
 from rater.run.output import check_output
-from rater.run.prepare import make_run_dir, ready_inputs, run_dir_name
+from rater.run.prepare import ReadyInput, make_run_dir, ready_inputs, run_dir_name
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
 
@@ -49,12 +52,34 @@ def try_build(benchmark: Benchmark, tune: str, cache: Path) -> Trial:
     return Trial(benchmark.name, None, str(built.executable))
 
 
+@contextmanager
+def trial_folder(cache: Path) -> Iterator[Path]:
+    """Make the folder for the run directories of some trials; it stays when one of them does.
+
+    Its name is new every time: what an earlier process left is never in the way.
+    """
+    with cache_errors(cache):
+        (cache / "work").mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="check-", dir=cache / "work"))
+    try:
+        yield work
+    finally:
+        with suppress(OSError):  # not empty: a trial failed
+            work.rmdir()
+
+
 def try_run(
-    benchmark: Benchmark, tune: str, size_name: str | None, cache: Path, timeout_s: float
+    benchmark: Benchmark,
+    tune: str,
+    size_name: str | None,
+    *,
+    cache: Path,
+    work: Path,
+    timeout_s: float,
 ) -> Trial:
     """Build and run one copy alone, not bound, and compare its output.
 
-    The run directory is removed when all is well and kept otherwise.
+    Its run directory below `work` is removed when all is well and kept otherwise.
     """
     trial = Trial(benchmark.name, None)
     size = pick_size(benchmark, size_name)
@@ -64,23 +89,22 @@ def try_run(
     try:
         built = build(benchmark, tune, cache)
         trial = replace(trial, executable=str(built.executable), size=size.name)
-        return _run(benchmark, trial, size, built.argv(size), cache=cache, timeout_s=timeout_s)
+        inputs = ready_inputs(benchmark, size, cache)
+        return _run(trial, size, built.argv(size), inputs, work=work, timeout_s=timeout_s)
     except RaterError as error:
         return replace(trial, error=str(error))
 
 
 def _run(
-    benchmark: Benchmark,
     trial: Trial,
     size: Size,
     argv: tuple[str, ...],
+    inputs: Sequence[ReadyInput],
     *,
-    cache: Path,
+    work: Path,
     timeout_s: float,
 ) -> Trial:
-    inputs = ready_inputs(benchmark, size, cache)
-    work = cache / "work" / f"check-{os.getpid()}"
-    run_dir = make_run_dir(work, run_dir_name(benchmark.name, 1, 0), inputs)
+    run_dir = make_run_dir(work, run_dir_name(trial.benchmark, 1, 0), inputs)
     environment = os.environ | {
         "RATER_COPY": "0",
         "RATER_CPUS": "",
@@ -92,6 +116,9 @@ def _run(
     except OSError as error:
         run_dir.remove()
         return replace(trial, error=f"cannot be started: {error.strerror}")
+    except BaseException:  # interrupted: nothing was found out that its files could explain
+        run_dir.remove()
+        raise
     wrong = _failure(ended, timeout_s)
     if wrong is None:
         difference = check_output(run_dir.path, run_dir.stdout, size.expected)
@@ -108,8 +135,6 @@ def _run(
     if wrong is None:
         trouble = run_dir.remove()
         remarks += [trouble] if trouble else []
-        if not any(work.iterdir()):
-            work.rmdir()
     return replace(
         trial,
         error=wrong,
@@ -125,5 +150,12 @@ def _failure(ended: AloneEnded, timeout_s: float) -> str | None:
     if ended.timed_out:
         return f"was not done after {timeout_s:g} s (--timeout)"
     if ended.signal is not None:
-        return f"was killed by {signal.Signals(ended.signal).name}"
+        return f"was killed by {_signal_name(ended.signal)}"
     return f"ended with exit code {ended.exit_code}" if ended.exit_code else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
