@@ -223,7 +223,9 @@ JOIN run ON run.id = copy.run_id;
 -- Every benchmark and iteration: bracket, ratio = copies x reference / bracket, and the score lost
 -- to slow copies = 1 - median / bracket (staggered: 1 - median / slowest). No ratio and no score
 -- lost where a copy failed, is missing, or was not checked because rater died first; nothing for
--- rotated order, which has no bracket per benchmark. Imported without start times, the slowest copy stands for the bracket.
+-- rotated order, which has no bracket per benchmark. The bracket of a phase that rater did not live
+-- to close comes from its copies when all of the plan are there; imported without start times, the
+-- slowest copy stands for it.
 -- One window function a level, over the run's number, and no GROUP BY: SQLite then carries a
 -- `WHERE run_id = 7` from outside down to the table, and reads no other run.
 CREATE VIEW bracket_result AS
@@ -274,6 +276,16 @@ judged AS (
     END AS valid,
     coalesce(
       (bracket.finish_ns - bracket.start_ns) / 1e9,
+      -- never closed, as rater was killed, but every copy is there
+      (SELECT
+         iif(
+           count(copy.finish_ns - copy.start_ns)
+             >= iif(run.source = 'run', run.copies, listed_copies),
+           (max(copy.finish_ns) - min(copy.start_ns)) / 1e9,
+           NULL
+         )
+       FROM copy
+       WHERE copy.run_id = typical.run_id AND copy.phase = typical.phase),
       iif(run.source = 'import' AND good_copies = listed_copies, slowest_s, NULL)
     ) AS bracket_s
   FROM typical
@@ -317,9 +329,11 @@ FROM (
 ) AS grouped
 WINDOW cell AS (PARTITION BY grouped.run_id, grouped.benchmark, grouped.tune, grouped.iteration);
 
--- One line a run.
+-- One line a run. (The note stands inside so that the database itself shows it: `.schema`.)
 CREATE VIEW run_summary AS
 SELECT
+  -- status 'running' also means killed: SQL cannot see whether rater's process is still alive
+  -- (run.pid, pid_start, boot_id); `rater list` looks, and says which it is.
   run.id AS run_id, run.uuid, run.source, run.status, run.started_at, host.hostname,
   host.cpu_model, run.mode, run.suite, run.size, run.tune, run.copies, run.iterations, run.layout,
   (SELECT count(*) FROM benchmark WHERE benchmark.run_id = run.id) AS benchmarks,

@@ -1,26 +1,16 @@
-"""The observations document: read with every mistake named, written so that it comes back."""
+"""The observations document: read, with every mistake named."""
 
 import copy
-import io
 import json
-import time
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rater.analysis.score import summarise
 from rater.errors import InputError
-from rater.record import CopyStatus, MachinePU, RunEnded, RunStatus, StoredRun, Validity
-from rater.store.export import full_document, observations_document, write_csv, write_document
+from rater.record import CopyStatus, MachinePU, RunStatus, StoredRun
 from rater.store.observations import read_observations
-from rater.store.store import Store, open_store
-from tests.example_events import ended, over, phase, run_of
-from tests.example_runs import copy_row, stored
-from tests.test_store_runs import HOST, PUS
 
-CASES = Path(__file__).resolve().parents[2] / "shared" / "divot-cases" / "cases"
 DOCUMENT: dict[str, Any] = {
     "rater": 1,
     "run": {
@@ -51,12 +41,6 @@ DOCUMENT: dict[str, Any] = {
         for number in (0, 1)
     ],
 }
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "rater.db") as opened:
-        yield opened
 
 
 def read(document: object) -> StoredRun:
@@ -171,7 +155,7 @@ def test_a_rotated_run_is_one_phase_of_queues_in_the_order_of_their_starts(mode:
 def test_the_stagger_is_read_or_else_seen_in_the_starts() -> None:
     rows = [{"copy": n, "start_s": n * 0.25} for n in range(3)]
     assert read(observed(*rows, mode="staggered", copies=3)).head.stagger_ms == 250.0
-    assert read(observed(*rows, mode="staggered", stagger_ms=7)).head.stagger_ms == 7.0
+    assert read(observed(*rows, mode="staggered", copies=3, stagger_ms=7)).head.stagger_ms == 7.0
     assert read(observed(*rows, copies=3)).head.stagger_ms == 0.0
 
 
@@ -179,6 +163,80 @@ def test_discarded_iterations_are_told_by_counted() -> None:
     run = read(observed({"iteration": 0, "counted": False}, {"iteration": 1}))
     assert (run.head.iterations, run.head.discard) == (2, 1)
     assert [bracket.counted for bracket in run.brackets] == [False, True]
+
+
+def test_a_time_of_zero_is_taken_as_a_log_of_whole_seconds_has_it() -> None:
+    run = read(observed({"elapsed_s": 0, "status": "ok"}, {"copy": 1, "elapsed_s": 1e-12}))
+    assert [copy.elapsed_ns for copy in run.copies] == [0, 0]
+    (benchmark,) = summarise(run).benchmarks
+    assert (benchmark.ratio, benchmark.per_hour) == (None, None)
+
+
+def test_copies_that_nobody_observed_are_noted() -> None:
+    assert read(observed({}, {"copy": 1})).notes == ()
+    nine: list[dict[str, Any]] = [{"copy": copy} for copy in (0, 1, 2, 8)]
+    assert read(observed(*nine, copies=9)).notes == ("9 copies, only 4 have observations",)
+    assert read(observed({})).notes == ("2 copies, only 1 has observations",)
+
+
+@pytest.mark.parametrize("mode", ["homogeneous", "staggered", "rotated"])
+def test_a_run_without_any_copy_is_one_that_was_interrupted(mode: str) -> None:
+    run = read(observed(mode=mode))
+    assert (run.copies, run.brackets, run.notes) == ((), (), ("2 copies, none has observations",))
+    assert (run.head.status, run.head.reason) == (
+        RunStatus.INTERRUPTED,
+        "the document has no observations",
+    )
+    assert summarise(run).benchmarks == ()
+
+
+def test_a_step_is_the_place_in_the_queue_and_tells_runs_of_one_benchmark_apart() -> None:
+    rows: list[dict[str, Any]] = [
+        {"step": 2, "start_s": None},
+        {"step": 0},
+        {"step": 1, "benchmark": "a"},
+    ]
+    run = read(observed(*rows, mode="rotated", increment=2))
+    assert [(copy.step, copy.benchmark) for copy in run.copies] == [(0, "b"), (1, "a"), (2, "b")]
+    assert run.head.increment == 2
+
+
+def test_without_steps_runs_of_one_benchmark_are_told_apart_by_their_starts() -> None:
+    rows: list[dict[str, Any]] = [
+        {"start_s": 3.0},
+        {"start_s": 0.0},
+        {"start_s": 1.5, "benchmark": "a"},
+    ]
+    run = read(observed(*rows, mode="rotated"))
+    assert [(copy.step, copy.benchmark, copy.start_ns) for copy in run.copies] == [
+        (0, "b", 0),
+        (1, "a", 1_500_000_000),
+        (2, "b", 3_000_000_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"start_s": 1.0}, {"start_s": 1.0}], r"\[1\].copy: .*observations\[0\] is of the same"),
+        ([{"start_s": 1.0}, {"start_s": None}], r"\[1\].copy: .*, or a step or start_s to tell"),
+        ([{}, {"start_s": 1.0}], r"\[1\].copy: .*observations\[0\] is of the same one"),
+        ([{"step": 1}, {"step": 1, "benchmark": "a"}], r"\[1\].step: .*\[0\] has the same one"),
+        ([{"step": 1}, {"start_s": 1.0}], r"\[1\].step: expected a step in every .*found nothing"),
+        ([{}, {"copy": 1, "step": 0}], r"\[1\].step: expected a step in every .*, found 0"),
+        ([{"step": -1}], r"\[0\].step: expected a whole number from 0"),
+    ],
+)
+def test_runs_of_a_copy_that_cannot_be_told_apart_are_refused(
+    rows: list[dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        read(observed(*rows, mode="rotated"))
+
+
+def test_in_homogeneous_order_a_copy_runs_a_benchmark_once_whatever_its_start() -> None:
+    with pytest.raises(InputError, match=r"observations\[0\] is of the same one"):
+        read(observed({"start_s": 0.0, "step": 0}, {"start_s": 1.0, "step": 1}))
 
 
 @pytest.mark.parametrize(
@@ -213,13 +271,14 @@ _SECONDS = "a number of seconds from 0 to 1000000000"
         ("run.copies", 0, "run.copies: expected a whole number from 1"),
         ("run.copies", True, "run.copies: expected a whole number from 1 .*found true"),
         ("run.started_at", "yesterday", "run.started_at: expected null or a time"),
+        ("run.increment", -1, "run.increment: expected a whole number from 0"),
         ("run.stagger_ms", -1, "run.stagger_ms: expected a number of milliseconds"),
         ("topology", [], "topology: expected an object, found a list of 0"),
         ("topology.nodes", {"x": [0]}, "topology.nodes: expected numbers as keys"),
         ("topology.nodes", {"0": 0}, "topology.nodes.0: expected a list of whole numbers"),
         ("topology.nodes", {"0": [0], "1": [0]}, r"topology.nodes.1: .* \(CPU 0 is in 0\)"),
         ("observations", {}, "observations: expected a list, found an object of 0"),
-        ("observations", [], "observations: expected at least one observation"),
+        ("observations", None, "observations: expected a list, found null"),
         ("observations", [1], r"observations\[0\]: expected an object, found 1"),
         ("observations.3.elapsed_s", -1, rf"observations\[3\].elapsed_s: expected {_SECONDS}"),
         ("observations.3.elapsed_s", "1", r'observations\[3\].elapsed_s: .*found "1"'),
@@ -229,8 +288,6 @@ _SECONDS = "a number of seconds from 0 to 1000000000"
         ("observations.3.elapsed_s", 10**400, r"\[3\].elapsed_s: .*whole number of many digits"),
         ("observations.3.elapsed_s", float("nan"), r"\[3\].elapsed_s: .*found NaN"),
         ("observations.3.elapsed_s", float("inf"), r"\[3\].elapsed_s: .*found Infinity"),
-        ("observations.3.elapsed_s", 0, r"\[3\].elapsed_s: expected more than 0 seconds"),
-        ("observations.3.elapsed_s", 1e-12, r"\[3\].elapsed_s: expected more than 0 seconds"),
         ("observations.1.start_s", -0.5, rf"observations\[1\].start_s: expected {_SECONDS}"),
         ("observations.1.cpu_s", float("nan"), r"observations\[1\].cpu_s: expected a number"),
         ("observations.1.cpu", -1, r"observations\[1\].cpu: expected null or a whole number"),
@@ -238,6 +295,7 @@ _SECONDS = "a number of seconds from 0 to 1000000000"
         ("observations.1.node", False, r"observations\[1\].node: .*found false"),
         ("observations.1.package", "0", r'observations\[1\].package: .*found "0"'),
         ("observations.1.core", 65536, r"observations\[1\].core: .*from 0 to 65535"),
+        ("observations.3.copy", 2, r"\[3\].copy: .* from 0 to 1 \(run.copies is 2\), found 2"),
         ("observations.1.copy", None, r"observations\[1\].copy: expected a whole number"),
         ("observations.1.iteration", 2**63, r"observations\[1\].iteration: expected a whole"),
         ("observations.1.benchmark", None, r"observations\[1\].benchmark: expected a text"),
@@ -284,140 +342,3 @@ def test_what_is_no_document_is_refused(data: bytes, says: str) -> None:
 def test_a_byte_order_mark_is_no_mistake() -> None:
     data = b"\xef\xbb\xbf" + json.dumps(DOCUMENT).encode()
     assert read_observations(data, "f.json").head.uuid == "made-by-hand"
-
-
-# -- storing, and back ----------------------------------------------------------------------------
-
-
-def test_a_document_comes_back_as_it_was(store: Store) -> None:
-    number, added = store.add(read(DOCUMENT))
-    assert added
-    assert observations_document(store.load(number)) == DOCUMENT
-
-
-def test_what_is_optional_comes_back_where_it_was_said(store: Store) -> None:
-    document = observed(
-        {"cpu": 1, "core": None, "node": 1, "package": None, "start_s": None, "status": "ok"},
-        {"copy": 1, "cpu": None, "core": 2, "node": None, "package": 3, "start_s": 0.000000001}
-        | {"tune": "peak", "mem_nodes": [0, 2], "cpu_s": 0.7, "status": "wrong-output"},
-        {"copy": 2, "cpu": 1, "core": 1, "node": 1, "package": 1, "start_s": 0.1}
-        | {"counted": False, "iteration": 7},
-        host="h",
-        started_at=None,
-        stagger_ms=0.25,
-        mode="staggered",
-    )
-    number, _ = store.add(read(document))
-    back = observations_document(store.load(number))
-    assert back["observations"] == document["observations"]
-    assert back["run"] == document["run"]
-
-
-def test_the_stored_run_is_the_one_that_was_read(store: Store) -> None:
-    run = read(DOCUMENT)
-    number, _ = store.add(run)
-    back = store.load(number)
-    assert back.head.elapsed_s == 1802.7
-    assert replace(back, head=replace(back.head, run=0, elapsed_s=None)) == run
-
-
-def test_the_same_uuid_is_stored_once(store: Store) -> None:
-    assert store.add(read(DOCUMENT)) == (1, True)
-    assert store.add(read(observed({}))) == (2, True)
-    assert store.add(read(changed("run.host", "another"))) == (1, False)
-    assert [head.hostname for head in store.runs()] == ["box", None]
-
-
-def test_last_is_the_run_stored_last_whenever_it_started(store: Store) -> None:
-    store.add(read(observed({}, started_at="2030-01-01T00:00:00Z")))
-    store.add(read(DOCUMENT))
-    assert (store.find("last"), store.find("last~1")) == (2, 1)
-
-
-def test_a_run_of_our_own_can_go_to_another_database(store: Store, tmp_path: Path) -> None:
-    number = store.begin(run_of(2), HOST, (), PUS)
-    failed = replace(ended(1, 3.0), status=CopyStatus.FAILED, user_ns=10**9)
-    for event in (phase(), ended(0, 2.0), failed, over(0.0, 3.0)):
-        store.append(number, event)
-    store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
-    document = observations_document(store.load(number))
-    first, second = document["observations"]
-    assert (first["status"], first["tune"], first["cpu_s"]) == ("ok", "base", 0.0)
-    assert (second["status"], second["elapsed_s"], second["cpu_s"]) == ("failed", 3.0, 1.0)
-    assert document["topology"]["nodes"] == {"0": [0, 1]}
-    with open_store(tmp_path / "other.db") as other:
-        there, _ = other.add(read(document))
-        again = other.load(there)
-    assert observations_document(again) == document
-    assert again.head.status is RunStatus.FAILED
-    assert again.copies[0].validity is Validity.NOT_CHECKED
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason=f"the shared cases are not at {CASES}")
-def test_the_shared_cases_come_back(store: Store) -> None:
-    paths = [CASES / "paper-table4-run2-only.json", CASES / "paper-fig1.json"]
-    for path in paths:
-        number, _ = store.add(read_observations(path.read_bytes(), str(path)))
-        back = observations_document(store.load(number))
-        given = json.loads(path.read_text())
-        assert back["observations"] == given["observations"]
-        assert back["run"] == given["run"]
-
-
-def test_many_observations_are_read_in_a_time_one_waits_for(store: Store) -> None:
-    rows = [
-        {"benchmark": f"b{n % 10}", "iteration": n // 1000 % 2, "copy": n, "cpu": n % 64}
-        for n in range(20_000)
-    ]
-    before_s = time.process_time()
-    number, _ = store.add(read(observed(*rows)))
-    # 20 000 in about 0.4 s of CPU here, so 100 000 in about 2 s; the bound is for slow machines.
-    assert time.process_time() - before_s < 4
-    assert len(store.load(number).copies) == 20_000
-
-
-# -- other formats --------------------------------------------------------------------------------
-
-
-def test_csv_has_a_line_for_each_copy_and_units_in_its_heading() -> None:
-    rows = [copy_row(0, 1.25), copy_row(1, 0.000000007, note='a "b", c', mem_nodes=(0, 1, 4))]
-    out = io.StringIO()
-    write_csv(stored(rows), out)
-    heading, first, second = out.getvalue().splitlines()
-    assert heading == (
-        "run,uuid,benchmark,tune,iteration,copy,step,phase,counted,cpu,core,llc,node,package,"
-        "mem_nodes,planned_start_s,start_s,elapsed_s,cpu_s,user_s,system_s,gate_cpu_s,"
-        "max_rss_bytes,minor_faults,major_faults,voluntary_switches,involuntary_switches,status,"
-        "exit_code,signal,validity,validity_detail,note"
-    )
-    assert first == (
-        "7,u-7,a,base,1,0,0,0,1,0,0,0,0,0,,0.000000000,0.000000000,1.250000000,0.000000001,"
-        "0.000000001,0.000000000,0.000000000,,0,0,0,0,ok,0,,valid,,"
-    )
-    assert ',"0-1,4",' in second
-    assert ",0.000000007," in second
-    assert second.endswith('valid,,"a ""b"", c"')
-
-
-def test_the_full_document_has_every_row(store: Store) -> None:
-    number, _ = store.add(read(DOCUMENT))
-    out = io.StringIO()
-    write_document(full_document(store.load(number)), out)
-    document = json.loads(out.getvalue())
-    assert document["run"]["uuid"] == "made-by-hand"
-    assert document["host"]["hostname"] == "box"
-    assert [len(document[key]) for key in ("copies", "brackets", "pus", "placements")] == [
-        4,
-        2,
-        4,
-        0,
-    ]
-    assert document["copies"][0]["elapsed_ns"] == 801_200_000_000
-
-
-def test_a_document_is_written_with_an_observation_a_line() -> None:
-    out = io.StringIO()
-    write_document({"rater": 1, "none": [], "observations": [{"a": 1}, {"a": 2}]}, out)
-    assert out.getvalue() == (
-        '{\n"rater": 1,\n"none": [],\n"observations": [\n{"a": 1},\n{"a": 2}\n]\n}\n'
-    )

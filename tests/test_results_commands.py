@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -46,12 +47,18 @@ def document(tmp_path: Path) -> Path:
 
 
 def make_run(
-    database: Path, *, uuid: str = "0a1b", finished: bool = True, owner: Owner | None = None
+    database: Path,
+    *,
+    uuid: str = "0a1b",
+    finished: bool = True,
+    owner: Owner | None = None,
+    tags: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Two copies of one benchmark with a reference of 10 s: 3 s and 4 s."""
     run = replace(
         run_of(2),
         uuid=uuid,
+        tags=tags,
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
     with open_store(database) as store:
@@ -207,6 +214,66 @@ def test_a_mistake_in_a_document_leaves_the_database_as_it_was(
     assert len(parsed(rater("list", "--json")[1])) == 1
 
 
+def test_dev_stdin_is_standard_input(rater: Rater, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.dumps(DOCUMENT).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert rater("import", "/dev/stdin")[0] == 0
+    monkeypatch.setattr("sys.stdin", None)  # `rater import - <&-`
+    status, _, err = rater("import", "-")
+    assert status == 2
+    assert "standard input is closed" in err
+
+
+def test_a_pipe_that_the_shell_has_opened_is_read(rater: Rater) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, json.dumps(observed({}, {"copy": 1})).encode())
+    os.close(write_end)
+    status, out, _ = rater("import", f"/dev/fd/{read_end}")  # `rater import <(command)`
+    os.close(read_end)
+    assert (status, out) == (0, "run 1: 2 observations of u imported\n")
+
+
+def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        status, out, err = rater("import", path)
+        assert (status, out) == (2, "")
+        assert f"{path}: not a regular file; expected a file, or - for standard input" in err
+
+
+def test_a_document_beyond_the_limit_is_refused(
+    document: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.commands.results._MOST_BYTES", 100)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b" " * 101)))
+    for file in (document, "-"):
+        status, out, err = rater("import", file)
+        assert (status, out) == (2, "")
+        assert f"{file}: more than 100 bytes" in err
+
+
+def test_an_imported_run_says_how_many_of_its_copies_were_observed(
+    tmp_path: Path, rater: Rater
+) -> None:
+    path = tmp_path / "few.json"
+    path.write_text(json.dumps(observed({}, copies=9)))
+    assert rater("import", path)[0] == 0
+    assert "9 copies, only 1 has observations" in rater("show")[1]
+
+
+@pytest.mark.parametrize("mode", ["homogeneous", "rotated"])
+def test_a_run_without_copies_or_without_time_can_be_shown(
+    tmp_path: Path, rater: Rater, mode: str
+) -> None:
+    path = tmp_path / "empty.json"
+    for uuid, rows in (("none", []), ("zero", [{"elapsed_s": 0, "status": "ok", "start_s": 0}])):
+        path.write_text(json.dumps(observed(*rows, uuid=uuid, mode=mode)))
+        assert rater("import", path)[0] == 0
+        assert rater("show")[0] == 0
+        assert parsed(rater("show", "--json")[1])["uuid"] == uuid
+        assert rater("list")[0] == 0
+
+
 @pytest.mark.parametrize("name", ["missing.json", "."])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, rater: Rater, name: str) -> None:
     status, _, err = rater("import", tmp_path / name)
@@ -246,6 +313,30 @@ def test_runs_are_removed_as_they_were_named_before_the_first_went(
     assert (status, out) == (0, "run 3 removed\nrun 2 removed\n")
     assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
     assert parsed(rater("rm", "1", "--json")[1]) == {"removed": [1]}
+
+
+def test_a_number_removed_twice_takes_no_other_run_along(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="2a000000-0000-0000-0000-000000000000")
+    make_run(database, uuid="b")
+    assert rater("rm", "2")[0] == 0
+    status, out, err = rater("rm", "2")
+    assert (status, out) == (2, "")
+    assert "'2': no such run" in err
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
+
+
+def test_all_runs_with_a_tag_are_removed_and_one_is_shown_only_alone(
+    database: Path, rater: Rater
+) -> None:
+    for uuid, tag in (("a", "old"), ("b", "new"), ("c", "old")):
+        make_run(database, uuid=uuid, tags=(("bios", tag),))
+    for command in ("show", "export"):
+        status, out, err = rater(command, "tag:bios=old")
+        assert (status, out) == (2, "")
+        assert "tag:bios=old: 2 runs have this tag, and one is wanted: 3 (c), 1 (a)" in err
+    assert parsed(rater("show", "tag:bios=new", "--json")[1])["uuid"] == "b"
+    assert rater("rm", "tag:bios=old", "1")[:2] == (0, "run 1 removed\nrun 3 removed\n")
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [2]
 
 
 def test_a_run_that_still_runs_is_not_removed(database: Path, rater: Rater) -> None:

@@ -1,4 +1,4 @@
-"""Runs: what is appended comes back, survives what kills rater, and can be named and removed."""
+"""Runs: what is appended comes back, and survives what kills rater."""
 
 import os
 import resource
@@ -343,68 +343,3 @@ def test_a_zombie_does_not_live() -> None:
     assert not is_alive(owner)
     with suppress(ChildProcessError):
         os.waitpid(child, 0)
-
-
-# -- naming and removing --------------------------------------------------------------------------
-
-
-def test_a_run_is_found_by_number_by_the_start_of_its_uuid_and_from_the_last(store: Store) -> None:
-    for uuid in ("aabb", "aacc", "bbbb", "aa"):
-        begin(store, with_uuid(uuid), GONE)
-    named = ("2", "0002", "aac", "b", "last", "last~0", "last~1", "last~3", "aa")
-    assert [store.find(name) for name in named] == [2, 2, 2, 3, 4, 4, 3, 1, 4]
-
-
-def test_a_number_is_a_run_before_it_is_the_start_of_a_uuid(store: Store) -> None:
-    begin(store, with_uuid("2000"), GONE)
-    begin(store, with_uuid("9999"), GONE)
-    assert [store.find(name) for name in ("2", "20", "99")] == [2, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        ("aa", r"the uuids of 2 runs begin so: 2 \(aacc\), 1 \(aabb\)"),
-        ("7", "no such run in .*up to 2.*rater list"),
-        ("zz", "no such run"),
-        ("", "no such run"),
-        ("last~2", "only 2 runs are stored"),
-        ("last~", "no such run"),
-        ("9" * 30, "no such run"),
-        ("٢", "no such run"),
-        ("%", "no such run"),
-    ],
-)
-def test_a_name_that_means_no_run_or_several_is_refused(store: Store, spec: str, says: str) -> None:
-    for uuid in ("aabb", "aacc"):
-        begin(store, with_uuid(uuid), GONE)
-    with pytest.raises(InputError, match=says):
-        store.find(spec)
-
-
-def test_an_empty_database_says_how_a_run_is_made(store: Store) -> None:
-    with pytest.raises(InputError, match="no runs stored yet; `rater run` makes one"):
-        store.find("last")
-
-
-def test_a_removed_run_takes_all_its_rows_along_and_its_number_does_not_come_back(
-    store: Store,
-) -> None:
-    for uuid in ("a", "b"):
-        number = begin(store, replace(with_uuid(uuid), tags=(("k", "v"),), warnings=("w",)), GONE)
-        for event in (phase(), ended(0, 1.0), over(0.0, 1.0), Noted("n")):
-            store.append(number, event)
-    store.remove(2)
-    assert [head.run for head in store.runs()] == [1]
-    assert len(store.load(1).copies) == 1
-    store.remove(1)
-    tables = rows(store, "SELECT name FROM pragma_table_list WHERE type = 'table'")
-    for (table,) in tables:
-        if not str(table).startswith("sqlite_"):
-            assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)], table
-    assert begin(store, with_uuid("c")) == 3
-
-
-def test_a_run_that_went_away_meanwhile_is_told(store: Store) -> None:
-    with pytest.raises(InputError, match="no run 5 any more"):
-        store.load(5)

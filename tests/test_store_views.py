@@ -1,5 +1,6 @@
 """What a person can ask the database without our code gives what our code says."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ from rater.resources import folder
 from rater.store.observations import read_observations
 from rater.store.store import Store, open_store
 from tests.example_events import ended, over, phase, run_of
+from tests.test_observations import observed
 from tests.test_store_runs import GONE, HOST, PUS
 
 QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
@@ -94,6 +96,30 @@ def test_bracket_result_says_what_the_analysis_says(
     assert row["median_copy_s"] == pytest.approx(iteration.median_copy_s)
     assert row["score_lost"] == pytest.approx(iteration.score_lost)
     assert row["slowest_copy"] == iteration.slowest.copy
+
+
+@pytest.mark.parametrize(
+    ("finishes_s", "bracket_s"), [([2.0, 4.0], 3.5), ([2.0], None)], ids=["all", "one missing"]
+)
+def test_a_bracket_that_was_never_closed_is_that_of_its_copies_when_all_are_there(
+    store: Store, finishes_s: list[float], bracket_s: float | None
+) -> None:
+    number = store.begin(run_of(2), HOST, (), PUS, GONE)
+    store.append(number, phase())
+    for copy, finish_s in enumerate(finishes_s):
+        store.append(number, ended(copy, finish_s, start_s=0.5 + copy))
+    row = result(store, number)
+    (benchmark,) = summarise(store.load(number)).benchmarks
+    assert row["bracket_s"] == benchmark.iterations[0].bracket_s == bracket_s
+    assert (row["ratio"], row["score_lost"]) == (None, None)  # nobody checked the outputs
+
+
+def test_a_bracket_of_zero_seconds_has_no_ratio(store: Store) -> None:
+    document = observed({"elapsed_s": 0, "start_s": 5.0}, copies=1)
+    number, _ = store.add(read_observations(json.dumps(document).encode(), "i.json"))
+    row = result(store, number)
+    assert (row["bracket_s"], row["ratio"], row["copies_per_hour"]) == (0.0, None, None)
+    assert row["score_lost"] is None
 
 
 @pytest.mark.parametrize(
@@ -200,6 +226,18 @@ def test_a_setting_that_changed_since_the_run_before_is_found(store: Store) -> N
     assert query(store, "changed_settings") == []
     add_run(store, [1.0, 1.0], uuid="b")
     assert query(store, "changed_settings") == [("governor", "of a", "of b")]
+
+
+def test_readings_that_differ_between_any_two_runs_are_no_changed_settings(store: Store) -> None:
+    for uuid, free in (("a", "1"), ("b", "2")):
+        readings = [("load.1min", free), ("memory.free_bytes", free), ("loaded", free)]
+        store.begin(replace(run_of(1), uuid=uuid), HOST, readings, PUS, GONE)
+    assert query(store, "changed_settings") == [("loaded", "1", "2")]
+
+
+def test_the_database_itself_says_what_running_may_mean(store: Store) -> None:
+    (row,) = ask(store, "SELECT sql FROM sqlite_schema WHERE name = 'run_summary'")
+    assert "'running' also means killed" in str(row["sql"])
 
 
 def query(store: Store, name: str) -> list[tuple[object, ...]]:

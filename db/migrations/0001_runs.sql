@@ -242,6 +242,15 @@ judged AS (
     END AS valid,
     coalesce(
       (bracket.finish_ns - bracket.start_ns) / 1e9,
+      (SELECT
+         iif(
+           count(copy.finish_ns - copy.start_ns)
+             >= iif(run.source = 'run', run.copies, listed_copies),
+           (max(copy.finish_ns) - min(copy.start_ns)) / 1e9,
+           NULL
+         )
+       FROM copy
+       WHERE copy.run_id = typical.run_id AND copy.phase = typical.phase),
       iif(run.source = 'import' AND good_copies = listed_copies, slowest_s, NULL)
     ) AS bracket_s
   FROM typical
@@ -286,6 +295,8 @@ WINDOW cell AS (PARTITION BY grouped.run_id, grouped.benchmark, grouped.tune, gr
 
 CREATE VIEW run_summary AS
 SELECT
+  -- status 'running' also means killed: SQL cannot see whether rater's process is still alive
+  -- (run.pid, pid_start, boot_id); `rater list` looks, and says which it is.
   run.id AS run_id, run.uuid, run.source, run.status, run.started_at, host.hostname,
   host.cpu_model, run.mode, run.suite, run.size, run.tune, run.copies, run.iterations, run.layout,
   (SELECT count(*) FROM benchmark WHERE benchmark.run_id = run.id) AS benchmarks,

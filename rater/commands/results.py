@@ -6,14 +6,19 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from rater.commands.common import add_common, print_json
 
 if TYPE_CHECKING:
     from rater.store.store import Store
 
-_RUN_HELP = "a number, the start of a uuid, last, or last~1"
+_RUN_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (where one run has that tag)"
+_RUNS_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (all runs with that tag)"
+_STDIN = ("-", "/dev/stdin")
+_PASSED = "/dev/fd/"  # what a shell makes of <(command): a pipe that is open already
+_MOST_BYTES = 10**9  # a document of five million copy runs
+_PIECE_BYTES = 1 << 20
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -44,7 +49,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     importing.set_defaults(run=_import)
 
     remove = subparsers.add_parser("rm", help="remove runs from the database")
-    remove.add_argument("which", metavar="RUN", nargs="+", help=_RUN_HELP)
+    remove.add_argument("which", metavar="RUN", nargs="+", help=_RUNS_HELP)
     remove.set_defaults(run=_remove)
 
     for parser in (listing, show, export, importing, remove):
@@ -118,7 +123,7 @@ def _import(args: argparse.Namespace) -> int:
     from rater.store.observations import read_observations
     from rater.store.store import open_store
 
-    name = "standard input" if args.file == "-" else args.file
+    name = "standard input" if args.file in _STDIN else args.file
     stored = read_observations(_bytes_of(args.file), name)
     with open_store(default_path(args.db)) as store:
         number, added = store.add(stored)
@@ -145,13 +150,14 @@ def _remove(args: argparse.Namespace) -> int:
 
     with _existing(args) as store:
         # All are found before the first goes: `last last~1` means two runs as they stand now.
-        numbers = list(dict.fromkeys(store.find(which) for which in args.which))
-        for number in numbers:
-            identity = store.load(number).head.uuid
-            store.remove(number)
-            # What its failed copies left goes with it; a uuid from a document is no path.
-            if _UUID.fullmatch(identity):
-                shutil.rmtree(cache_root() / "work" / identity, ignore_errors=True)
+        numbers = list(dict.fromkeys(n for which in args.which for n in store.find_all(which)))
+        identities = {head.run: head.uuid for head in store.runs()}
+        store.remove(*numbers)
+    for number in numbers:
+        # What its failed copies left goes with it; a uuid from a document is no path.
+        identity = identities.get(number, "")
+        if _UUID.fullmatch(identity):
+            shutil.rmtree(cache_root() / "work" / identity, ignore_errors=True)
     if args.json:
         print_json({"removed": numbers})
     else:
@@ -175,11 +181,38 @@ def _existing(args: argparse.Namespace) -> Store:
 
 
 def _bytes_of(file: str) -> bytes:
+    """Return what is in a file or comes from standard input, at most `_MOST_BYTES`."""
     from rater.errors import InputError
 
+    path = Path(file)
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        if file in _STDIN:
+            if sys.stdin is None:  # closed: `rater import - <&-`
+                raise InputError(f"{file}: standard input is closed; expected a document there")
+            return _limited(sys.stdin.buffer, file)
+        if path.exists() and not (path.is_file() or path.is_dir() or file.startswith(_PASSED)):
+            # Opening a FIFO waits for a writer, and a device may never end.
+            raise InputError(
+                f"{file}: not a regular file; expected a file, or - for standard input"
+            )
+        with path.open("rb") as opened:
+            return _limited(opened, file)
     except OSError as error:
         raise InputError(
             f"{file}: cannot be read ({error.strerror}); expected a file, or - for stdin"
         ) from error
+
+
+def _limited(stream: BinaryIO, file: str) -> bytes:
+    """Read a stream to its end, in pieces: a read of the limit at once would ask for its memory."""
+    from rater.errors import InputError
+
+    data = bytearray()
+    while piece := stream.read(_PIECE_BYTES):
+        data += piece
+        if len(data) > _MOST_BYTES:
+            raise InputError(
+                f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
+                "about 200 bytes for each copy run"
+            )
+    return bytes(data)

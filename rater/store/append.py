@@ -145,6 +145,7 @@ def insert_imported(connection: sqlite3.Connection, stored: StoredRun) -> int:
     _pus(connection, number, stored.pus)
     connection.executemany(_BRACKET, ((number, *_bracket_fields(it)) for it in stored.brackets))
     connection.executemany(_COPY, (_copy_row(number, it) for it in stored.copies))
+    connection.executemany(_NOTE, ((number, "note", text) for text in stored.notes))
     return number
 
 

@@ -25,15 +25,18 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     }
     if head.stagger_ms:
         run["stagger_ms"] = head.stagger_ms
+    rotated = head.order == "rotated"
+    if rotated:
+        run["increment"] = head.increment
     return {
         "rater": VERSION,
         "run": run,
         "topology": {key: _shared(stored.pus, name) for key, name in SHARED_BY_PU.items()},
-        "observations": [_observation(copy, head.source) for copy in stored.copies],
+        "observations": [_observation(copy, head.source, rotated) for copy in stored.copies],
     }
 
 
-def _observation(copy: StoredCopy, source: str) -> dict[str, Any]:
+def _observation(copy: StoredCopy, source: str, rotated: bool) -> dict[str, Any]:
     values: dict[str, Any] = {
         "benchmark": copy.benchmark,
         "iteration": copy.iteration,
@@ -45,6 +48,8 @@ def _observation(copy: StoredCopy, source: str) -> dict[str, Any]:
         "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
         "elapsed_s": copy.elapsed_s,
     }
+    if rotated:  # else a queue has one step, and it says nothing
+        values["step"] = copy.step
     if copy.tune is not None:
         values["tune"] = copy.tune
     if copy.mem_nodes:
@@ -130,7 +135,11 @@ def _seconds(name: str) -> Callable[[StoredCopy], str]:
 
     def cell(copy: StoredCopy) -> str:
         value: int | None = getattr(copy, name)
-        return "" if value is None else f"{value // 10**9}.{value % 10**9:09d}"
+        if value is None:
+            return ""
+        # Of the absolute value: a remainder is never negative, so -5618 ns would be -1.999994382.
+        seconds, rest = divmod(abs(value), 10**9)
+        return f"{'-' if value < 0 else ''}{seconds}.{rest:09d}"
 
     return cell
 

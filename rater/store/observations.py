@@ -1,16 +1,16 @@
 """The observations document, the neutral form of per-copy times from any runner, read; pure.
 
-Beside the keys of the contract, `run.stagger_ms` and an observation's `counted`
-(false: a discarded iteration) are read where they stand. Others are left alone.
+Beside the keys of the contract, `run.stagger_ms`, `run.increment` and an
+observation's `counted` (false: a discarded iteration) and, in rotated order,
+`step` (position in the copy's queue, from 0) are read where they stand. Others
+are left alone.
 `rater.store.export` writes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from rater.record import (
     BenchmarkUsed,
@@ -22,9 +22,9 @@ from rater.record import (
     StoredBracket,
     StoredCopy,
     StoredRun,
-    Validity,
 )
 from rater.store.document import JsonObject, parse_json
+from rater.store.observed import read_homogeneous, read_rotated
 
 VERSION = 1
 _ORDERS = {
@@ -34,16 +34,7 @@ _ORDERS = {
     "rotated": "rotated",
     "heterogeneous": "rotated",
 }
-_STATUSES = {str(status): status for status in CopyStatus}
 SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
-
-
-class _Cell(NamedTuple):
-    """What makes one bracket where all copies run one benchmark."""
-
-    tune: str | None
-    benchmark: str
-    iteration: int
 
 
 def read_observations(data: bytes, file: str) -> StoredRun:
@@ -58,9 +49,11 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     run = root.object("run")
     rotated = run.choice("mode", _ORDERS) == "rotated"
     pus = _pus(root.object_or_none("topology"))
-    rows = _rows(root, rotated)
+    copies = run.whole("copies", least=1)
+    items = root.objects("observations")  # none at all is a run that ended before its first copy
+    rows = read_rotated(items, copies) if rotated else read_homogeneous(items, copies)
     brackets = _brackets(rows, rotated)
-    head = _head(run, rows, brackets)
+    head = _head(run, copies, rows, brackets)
     return StoredRun(
         head=head,
         host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
@@ -74,14 +67,27 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         warnings=(),
-        notes=(),
+        notes=_what_is_missing(copies, rows),
     )
 
 
+def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]:
+    """Return a note where not every copy was observed: the results are of fewer then."""
+    observed = len({row.copy for row in rows})
+    if observed == copies:
+        return ()
+    have = (
+        "none has" if not observed else "only 1 has" if observed == 1 else f"only {observed} have"
+    )
+    return (f"{copies} {'copy' if copies == 1 else 'copies'}, {have} observations",)
+
+
 def _head(
-    run: JsonObject, rows: Sequence[StoredCopy], brackets: Sequence[StoredBracket]
+    run: JsonObject,
+    copies: int,
+    rows: Sequence[StoredCopy],
+    brackets: Sequence[StoredBracket],
 ) -> RunHead:
-    copies = run.whole("copies", least=1)
     mode = run.text("mode")
     status, reason = _how_it_ended(rows)
     iterations = {row.iteration: row.counted for row in rows}
@@ -100,7 +106,7 @@ def _head(
         iterations=len(iterations),
         discard=sum(not counted for counted in iterations.values()),
         stagger_ms=_stagger_ms(run, mode, brackets, copies),
-        increment=1,
+        increment=run.whole("increment") if run.has("increment") else 1,
         suite=None,
         size=None,
         tune=None,
@@ -116,6 +122,8 @@ def _head(
 
 
 def _how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+    if not rows:
+        return RunStatus.INTERRUPTED, "the document has no observations"
     failed = sum(row.status not in (CopyStatus.OK, CopyStatus.INTERRUPTED) for row in rows)
     stopped = sum(row.status is CopyStatus.INTERRUPTED for row in rows)
     if failed:
@@ -143,8 +151,10 @@ def _stagger_ms(
     """Return the stagger as given, else as the starts of a staggered run show it."""
     if run.has("stagger_ms"):
         return run.number("stagger_ms", "milliseconds")
+    if mode != "staggered" or copies < 2 or not brackets:
+        return 0.0
     first = brackets[0]
-    if mode != "staggered" or copies < 2 or first.start_ns is None or first.last_start_ns is None:
+    if first.start_ns is None or first.last_start_ns is None:
         return 0.0
     return (first.last_start_ns - first.start_ns) / (copies - 1) / 1e6
 
@@ -170,86 +180,6 @@ def _pus(topology: JsonObject | None) -> tuple[MachinePU, ...]:
         MachinePU(cpu, place.get("core"), None, place.get("node"), place.get("package"))
         for cpu, place in sorted(places.items())
     )
-
-
-def _rows(root: JsonObject, rotated: bool) -> list[StoredCopy]:
-    """Return the copies: a phase for each benchmark, iteration and tune, rotated one for all."""
-    items = root.objects("observations")
-    if not items:
-        root.wrong("observations", "at least one observation")
-    phases: dict[_Cell, int] = {}
-    first_at: dict[tuple[_Cell, int], int] = {}
-    rows: list[StoredCopy] = []
-    for position, item in enumerate(items):
-        cell = _Cell(item.text_or_none("tune"), item.text("benchmark"), item.whole("iteration"))
-        phase = 0 if rotated else phases.setdefault(cell, len(phases))
-        row = _row(item, cell, phase)
-        first = first_at.setdefault((cell, row.copy), position)
-        if first != position:
-            item.wrong(
-                "copy",
-                f"one observation of each copy of {cell.benchmark} in iteration {cell.iteration} "
-                f"(observations[{first}] is of the same one)",
-            )
-        rows.append(row)
-    return _in_queues(rows) if rotated else rows
-
-
-def _row(item: JsonObject, cell: _Cell, phase: int) -> StoredCopy:
-    start_ns = item.nanoseconds_or_none("start_s")
-    elapsed_ns = item.nanoseconds("elapsed_s")
-    said = item.has("status")
-    status = item.choice("status", _STATUSES) if said else CopyStatus.OK
-    if elapsed_ns == 0 and status is CopyStatus.OK:
-        item.wrong("elapsed_s", "more than 0 seconds of a copy that ended well")
-    return StoredCopy(
-        phase=phase,
-        benchmark=cell.benchmark,
-        tune=cell.tune,
-        iteration=cell.iteration,
-        copy=item.whole("copy"),
-        step=0,
-        counted=item.flag("counted", default=True),
-        cpu=item.place("cpu"),
-        core=item.place("core"),
-        llc=None,
-        node=item.place("node"),
-        package=item.place("package"),
-        mem_nodes=tuple(sorted(set(item.places("mem_nodes")))),
-        planned_start_ns=None,
-        start_ns=start_ns,
-        finish_ns=None if start_ns is None else start_ns + elapsed_ns,
-        elapsed_ns=elapsed_ns,
-        status=status,
-        exit_code=None,
-        signal=None,
-        # Whether the document said how the copy ended: `ok` there is all the checking we know of.
-        validity=Validity.NOT_CHECKED if said else Validity.UNCHECKED,
-        validity_detail=None,
-        cpu_ns=item.nanoseconds_or_none("cpu_s"),
-        user_ns=None,
-        system_ns=None,
-        gate_cpu_ns=None,
-        max_rss_bytes=None,
-        minor_faults=None,
-        major_faults=None,
-        voluntary_switches=None,
-        involuntary_switches=None,
-        pid=None,
-        note=None,
-        run_dir=None,
-    )
-
-
-def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
-    """Number each copy's benchmarks in the order it ran them (else in the document's)."""
-    queues: dict[int, list[StoredCopy]] = {}
-    for row in rows:
-        queues.setdefault(row.copy, []).append(row)
-    for queue in queues.values():
-        if all(row.start_ns is not None for row in queue):
-            queue.sort(key=lambda row: row.start_ns or 0)
-    return [replace(row, step=n) for queue in queues.values() for n, row in enumerate(queue)]
 
 
 def _brackets(rows: Sequence[StoredCopy], rotated: bool) -> tuple[StoredBracket, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -24,12 +23,9 @@ from rater.record import (
 )
 from rater.store.append import Context, append_event, context_of, insert_imported, insert_run
 from rater.store.database import connect, translated
+from rater.store.find import find_all, find_one
 from rater.store.owner import Owner, this_process
 from rater.store.read import load_run, owner_of, run_heads
-
-_LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
-_MOST_NAMED = 5
 
 
 def open_store(path: Path) -> Store:
@@ -124,17 +120,22 @@ class Store:
                 return known[0], False
             return insert_imported(self._connection, stored), True
 
-    def remove(self, run_id: int) -> None:
-        """Remove a run with everything that hangs on it; raises `InputError` while it runs."""
+    def remove(self, *run_ids: int) -> None:
+        """Remove runs with everything that hangs on them, all or none.
+
+        Raises `InputError` while one of them still runs.
+        """
         with self._transaction("removing a run"):
-            heads = run_heads(self._connection, run_id)
-            if heads and heads[0].status is RunStatus.RUNNING:
-                owner = owner_of(self._connection, run_id)
-                pid = f" (rater's process {owner.pid})" if owner else ""
-                raise InputError(f"run {run_id} is still running{pid}; end it first")
-            self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
+            for run_id in run_ids:
+                heads = run_heads(self._connection, run_id)
+                if heads and heads[0].status is RunStatus.RUNNING:
+                    owner = owner_of(self._connection, run_id)
+                    pid = f" (rater's process {owner.pid})" if owner else ""
+                    raise InputError(f"run {run_id} is still running{pid}; end it first")
+                self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
             self._connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
-        self._contexts.pop(run_id, None)
+        for run_id in run_ids:
+            self._contexts.pop(run_id, None)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -149,40 +150,19 @@ class Store:
             return load_run(self._connection, run_id)
 
     def find(self, spec: str) -> int:
-        """Return the number of the run that RUN means: `7`, a uuid's start, `last`, `last~1`.
+        """Return the number of the one run that RUN means.
 
-        `last` is the run stored most recently, whenever it started. Raises
-        `InputError` when nothing, or more than one run, is meant.
+        RUN is a number, a uuid's start, `last`, `last~1` or `tag:K=V`; `last` is the
+        run stored most recently, whenever it started. Raises `InputError` when
+        nothing, or more than one run, is meant.
         """
         with self._reading():
-            return self._find(spec)
+            return find_one(self._connection, self.path, spec)
 
-    def _find(self, spec: str) -> int:
-        known: list[tuple[int, str]] = self._connection.execute(
-            "SELECT id, uuid FROM run ORDER BY id DESC"
-        ).fetchall()
-        if not known:
-            raise InputError(f"{self.path}: no runs stored yet; `rater run` makes one")
-        last = _LAST.fullmatch(spec)
-        if last:
-            back = int(last[1] or 0)
-            if back >= len(known):
-                raise InputError(f"{spec}: only {len(known)} runs are stored in {self.path}")
-            return known[back][0]
-        if _NUMBER.fullmatch(spec) and any(number == int(spec) for number, _ in known):
-            return int(spec)
-        meant = [(number, uuid) for number, uuid in known if spec and uuid.startswith(spec)]
-        exact = [number for number, uuid in meant if uuid == spec]
-        if exact or len(meant) == 1:
-            return exact[0] if exact else meant[0][0]
-        if meant:
-            named = ", ".join(f"{number} ({uuid})" for number, uuid in meant[:_MOST_NAMED])
-            more = f" and {len(meant) - _MOST_NAMED} more" if len(meant) > _MOST_NAMED else ""
-            raise InputError(f"{spec}: the uuids of {len(meant)} runs begin so: {named}{more}")
-        raise InputError(
-            f"{spec!r}: no such run in {self.path}; RUN is a number up to {known[0][0]}, the start "
-            "of a uuid, `last` or `last~1`, and `rater list` shows them"
-        )
+    def find_all(self, spec: str) -> tuple[int, ...]:
+        """Return the same where several runs are allowed: `tag:K=V` means all that have the tag."""
+        with self._reading():
+            return find_all(self._connection, self.path, spec)
 
     # -- inside ---------------------------------------------------------------------------------
 

@@ -1,0 +1,104 @@
+"""Which runs RUN means: `7`, the start of a uuid, `last`, `last~1`, `tag:K=V`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.record import storable
+
+type _Known = tuple[int, str]  # number and uuid of a run
+
+_LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
+_DIGITS = re.compile(r"[0-9]+", re.ASCII)
+# From here on digits may be the start of a uuid as well. Shorter ones never are: after `rater rm 7`
+# another `rater rm 7` would remove whichever run has a uuid that happens to begin with 7.
+_DIGITS_OF_A_UUID = 8
+_MOST_DIGITS = 18  # SQLite's numbers end at 2^63 - 1
+_TAG = "tag:"
+_MOST_NAMED = 5
+
+
+def find_one(connection: sqlite3.Connection, path: Path, spec: str) -> int:
+    """Return the number of the one run that `spec` means.
+
+    Raises `InputError` when nothing, or more than one run, is meant; `path` is
+    what it calls the database.
+    """
+    found = find_all(connection, path, spec)
+    if len(found) == 1:
+        return found[0]
+    uuids = dict(_known(connection))
+    named = _named([(number, uuids[number]) for number in reversed(found)])
+    raise InputError(
+        f"{spec}: {len(found)} runs have this tag, and one is wanted: {named}; "
+        "take the number of one of them"
+    )
+
+
+def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
+    """Return the numbers of the runs that `spec` means, ascending; several only for `tag:K=V`.
+
+    Raises `InputError` when nothing, or otherwise more than one run, is meant.
+    """
+    known = _known(connection)
+    if not known:
+        raise InputError(f"{path}: no runs stored yet; `rater run` makes one")
+    if spec.startswith(_TAG):
+        return _with_tag(connection, path, spec)
+    last = _LAST.fullmatch(spec)
+    if last:
+        back = int(last[1] or 0)
+        if back >= len(known):
+            raise InputError(f"{spec}: only {len(known)} runs are stored in {path}")
+        return (known[back][0],)
+    return (_by_number_or_uuid(known, path, spec),)
+
+
+def _known(connection: sqlite3.Connection) -> list[_Known]:
+    """Return all runs, the last one first."""
+    return connection.execute("SELECT id, uuid FROM run ORDER BY id DESC").fetchall()
+
+
+def _by_number_or_uuid(known: Sequence[_Known], path: Path, spec: str) -> int:
+    only_digits = _DIGITS.fullmatch(spec) is not None
+    if only_digits and len(spec) <= _MOST_DIGITS:
+        number = int(spec)
+        if any(number == one for one, _ in known):
+            return number
+    may_be_uuid = spec and not (only_digits and len(spec) < _DIGITS_OF_A_UUID)
+    meant = [(number, uuid) for number, uuid in known if may_be_uuid and uuid.startswith(spec)]
+    exact = [number for number, uuid in meant if uuid == spec]
+    if exact or len(meant) == 1:
+        return exact[0] if exact else meant[0][0]
+    if meant:
+        raise InputError(f"{spec}: the uuids of {len(meant)} runs begin so: {_named(meant)}")
+    raise InputError(
+        f"{spec!r}: no such run in {path}; RUN is a number up to {known[0][0]}, the start of a "
+        f"uuid (where that is all digits, {_DIGITS_OF_A_UUID} or more), `last`, `last~1` or "
+        "`tag:K=V`, and `rater list` shows them"
+    )
+
+
+def _with_tag(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
+    name, equals, value = storable(spec).removeprefix(_TAG).partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"{spec!r}: expected tag:KEY=VALUE, as `rater run --tag` was given it")
+    rows = connection.execute(
+        "SELECT run_id FROM tag WHERE name = ? AND value = ? ORDER BY run_id", (name.strip(), value)
+    )
+    found = tuple(number for (number,) in rows)
+    if not found:
+        raise InputError(
+            f"{spec!r}: no run in {path} has this tag; `rater list --json` shows the tags"
+        )
+    return found
+
+
+def _named(runs: Sequence[_Known]) -> str:
+    named = ", ".join(f"{number} ({uuid})" for number, uuid in runs[:_MOST_NAMED])
+    more = f" and {len(runs) - _MOST_NAMED} more" if len(runs) > _MOST_NAMED else ""
+    return f"{named}{more}"
