@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Everything behind the first `--` is a command to rate, taken as it stands.
     """
     _fill_standard_descriptors()
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # Inherited from a careless parent: children would vanish without a status.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = list(sys.argv[1:] if argv is None else argv)
     command: list[str] | None = None
     if "--" in words:

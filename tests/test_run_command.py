@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,65 @@ def test_ctrl_z_stops_and_continues_the_copies_and_marks_the_run(tmp_path: Path)
     process.send_signal(signal.SIGCONT)
     assert process.wait(timeout=20) == 0
     assert "suspended (Ctrl-Z)" in rows("SELECT text FROM note")[0][0]
+
+
+def test_the_time_of_a_pause_does_not_count_for_the_time_limit(tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/pid; sleep 0.5"
+    words = ("--copies", "1", "--timeout", "1.5", "--", "sh", "-c", script)
+    process = subprocess.Popen([*QUIET, *words])
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTSTP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    time.sleep(1.6)  # longer than the limit: the length of the pause is what is tested
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=20) == 0
+
+
+def test_an_ignored_sigchld_does_not_matter() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'rater', 'run', '--quiet', '--', 'true'])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_variable_without_a_name_does_not_matter() -> None:
+    words = " ".join([*QUIET, "--", "true"])
+    assert subprocess.run(["env", "=x", "sh", "-c", words], check=False).returncode == 0
+
+
+def test_the_memory_of_every_mix_of_a_rotated_run_is_estimated(own_suite: Path) -> None:
+    # One copy: it begins with `right` and comes to `near`, which does not fit.
+    first, second = OWN_SUITE.split("[benchmarks.near]")
+    second = second.replace("memory_mb = 1", "memory_mb = 900000000")
+    own_suite.write_text(f"{first}[benchmarks.near]{second}")
+    words = ("--size", "test", "--copies", "1", "--mode", "rotated", "--dry-run")
+    assert "would be refused: memory" in " ".join(
+        rater("run", str(own_suite), *words).stdout.split()
+    )
+
+
+def test_a_compiler_dies_with_a_killed_rater(tmp_path: Path) -> None:
+    slow = tmp_path / "slowcc"
+    slow.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*) echo slow 1; exit;; esac\n'
+        f"sleep 300 & echo $! > {tmp_path}/pid; wait\n"
+    )
+    slow.chmod(0o755)
+    words = ["mini/lu", "--size", "test", "--copies", "1"]
+    process = subprocess.Popen([*QUIET, *words], env=os.environ | {"CC": str(slow)})
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    begin = time.monotonic()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        stat = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() - begin < 2
+            time.sleep(0.01)
 
 
 def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:

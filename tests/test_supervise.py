@@ -293,13 +293,14 @@ def test_an_open_file_limit_is_raised_for_rater_and_given_back_to_the_copies(
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (96, hard))
     try:
-        plan = make_plan(["limit"], 64, mode="staggered", stagger_ms=1)
+        plan = make_plan(["limit"], 64, mode="staggered", stagger_ms=1, iterations=2)
         rig = Rig(tmp_path, keep=True)
         seen = rig.run({"limit": "ulimit -Sn; sleep 0.3"}, copies=64, plan=plan)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert seen.outcome.status is RunStatus.COMPLETE
     assert (rig.work / "limit.i1.c0063" / "stdout").read_text() == "96\n"
+    assert (rig.work / "limit.i2.c0063" / "stdout").read_text() == "96\n"
 
 
 def test_a_gate_whose_supervisor_died_does_not_start_the_program(tmp_path: Path) -> None:

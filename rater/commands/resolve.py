@@ -120,19 +120,19 @@ def needs_of(resolved: Resolved, work: Path, inputs: Sequence[tuple[ReadyInput, 
             input_bytes=copied,
         )
     if plan.order is Order.ROTATED:
-        # The mix of the start, which the order keeps as long as copies go on at one speed.
+        # The mixes that the order goes through as long as copies keep step; the first one
+        # stands for the run directories of all.
         ring = len(plan.benchmarks)
-        each, more = divmod(plan.copies, ring)
-        phases = [
-            [
-                replace(
-                    loads[name],
-                    copies=each + (1 if position < more else 0),
-                    runs=plan.copies * plan.iterations,
-                )
-                for position, name in enumerate(plan.benchmarks)
-            ]
-        ]
+        phases = []
+        for shift in range(ring if plan.increment else 1):
+            mix = Counter((copy + shift * plan.increment) % ring for copy in range(plan.copies))
+            runs = plan.copies * plan.iterations if shift == 0 else 0
+            phases.append(
+                [
+                    replace(loads[name], copies=mix[position], runs=runs)
+                    for position, name in enumerate(plan.benchmarks)
+                ]
+            )
     else:
         phases = [[loads[phase.benchmark or ""]] for phase in plan.phases]
     return estimate(phases, available(work), keep=resolved.request.keep)

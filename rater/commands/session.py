@@ -28,6 +28,7 @@ from rater.record import BenchmarkUsed, Event, MachinePU, PlacedCopy, Run, RunSt
 if TYPE_CHECKING:
     from rater.commands.sinks import Recorder
     from rater.run.build import Built
+    from rater.run.guard import Guard
     from rater.run.prepare import ReadyInput
     from rater.run.supervise import Outcome
     from rater.run.workplace import Program
@@ -61,6 +62,7 @@ class Session:
     def _locked(self, identity: str, stack: ExitStack) -> int:
         from rater.run.build import build
         from rater.run.facts import host_facts, settings_snapshot
+        from rater.run.guard import MARKER, guard
         from rater.run.prepare import links_work, ready_inputs
         from rater.store.database import default_path
         from rater.store.store import open_store
@@ -69,6 +71,10 @@ class Session:
         for warning in resolved.warnings:
             self._say(f"warning: {warning}")
         store = stack.enter_context(open_store(default_path(self.args.db)))
+        # From here on nothing that is started, compilers included, outlives this process.
+        os.environ[MARKER] = identity
+        stack.callback(os.environ.pop, MARKER, None)
+        keeper = stack.enter_context(guard(identity, resolved.plan.copies))
         built = [build(w.benchmark, request.tune, self.cache) for w in resolved.workloads]
         inputs = [ready_inputs(w.benchmark, w.size, self.cache) for w in resolved.workloads]
         work = self.cache / "work" / identity
@@ -94,7 +100,7 @@ class Session:
             (*settings_snapshot(), ("rater.supervisor_priority", _priority())),
             _machine_pus(resolved),
         )
-        outcome, recorder = self._supervise(identity, number, store, work, programs)
+        outcome, recorder = self._supervise(keeper, number, store, work, programs)
         return self._finish(store, number, outcome, recorder)
 
     def _program(self, workload: Workload, built: Built, inputs: tuple[ReadyInput, ...]) -> Program:
@@ -172,20 +178,24 @@ class Session:
             print(f"rater: {text}", file=sys.stderr)
 
     def _supervise(
-        self, identity: str, number: int, store: Store, work: Path, programs: dict[str, Program]
+        self, keeper: Guard, number: int, store: Store, work: Path, programs: dict[str, Program]
     ) -> tuple[Outcome, Recorder]:
         """Run everything; the database and the screen get events on threads of their own."""
         import trio
 
         from rater.commands.sinks import Recorder, Screen
-        from rater.run.guard import guard
         from rater.run.job import Job
         from rater.run.supervise import Supervisor
         from rater.run.workplace import RunFolders
 
         resolved, request = self.resolved, self.resolved.request
         folders = RunFolders(
-            work, identity, programs, resolved.placements, request.environment, keep=request.keep
+            work,
+            self._run.uuid,
+            programs,
+            resolved.placements,
+            request.environment,
+            keep=request.keep,
         )
         screen = Screen(self._view()) if self._shows_progress() else None
         job = Job(
@@ -206,26 +216,25 @@ class Session:
         # while copies are timed.
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER_OBJECTS)
-        with guard(identity, resolved.plan.copies) as keeper:
 
-            def fail(reason: str) -> None:
-                supervisor.fail(reason)
+        def fail(reason: str) -> None:
+            supervisor.fail(reason)
 
-            recorder = Recorder(partial(store.append, number), fail)
-            sinks = (recorder, screen) if screen else (recorder,)
+        recorder = Recorder(partial(store.append, number), fail)
+        sinks = (recorder, screen) if screen else (recorder,)
 
-            def emit(event: Event) -> None:
-                for sink in sinks:
-                    sink.put(event)
-
-            supervisor = Supervisor(job, keeper, emit)
+        def emit(event: Event) -> None:
             for sink in sinks:
-                sink.start()
-            try:
-                outcome = trio.run(supervisor.run)
-            finally:
-                for sink in reversed(sinks):
-                    sink.close()
+                sink.put(event)
+
+        supervisor = Supervisor(job, keeper, emit)
+        for sink in sinks:
+            sink.start()
+        try:
+            outcome = trio.run(supervisor.run)
+        finally:
+            for sink in reversed(sinks):
+                sink.close()
         return outcome, recorder
 
     def _shows_progress(self) -> bool:

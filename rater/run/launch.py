@@ -297,9 +297,15 @@ def open_gate(child: Child) -> None:
     child.close_gate()
 
 
+_raised_from: tuple[int, int] | None = None  # (our limit, the user's)
+
+
 def _raise_nofile(copies: int, own_gates: bool) -> int:
     """Raise our soft limit of open files to what the copies need; return the original one."""
+    global _raised_from  # noqa: PLW0603 - a limit of this process, raised phase by phase
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Raised before by us, for an earlier phase: the user's own limit is the one before that.
+    original = _raised_from[1] if _raised_from and _raised_from[0] == soft else soft
     needed = copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise InputError(
@@ -308,4 +314,5 @@ def _raise_nofile(copies: int, own_gates: bool) -> int:
         )
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    return soft
+        _raised_from = (needed, original)
+    return original

@@ -331,6 +331,11 @@ class PhaseRun:
             else:
                 self._stopper.ask_to_end(child)
 
+    def resume(self, pause_s: float) -> None:
+        """Let stopped copies go on; the pause does not count for their time limit."""
+        self._stopper.pause(pause_s)
+        self.signal_all(signal.SIGCONT)
+
     def signal_all(self, number: int) -> None:
         """Send a signal to every living copy's group."""
         for child in self._alive.values():

@@ -116,6 +116,8 @@ def remove_run_dir(path: Path) -> str | None:
             shutil.rmtree(path)
     except OSError as error:
         return f"{path} could not be removed: {error.strerror} ({error.filename})"
+    except RecursionError:
+        return f"{path} could not be removed: folders nested too deeply; `rm -rf` can"
     return None
 
 

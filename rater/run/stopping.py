@@ -38,6 +38,11 @@ class Stopper:
         self._asked.append((time.monotonic() + self._job.grace_s, child))
         self._changed.set()
 
+    def pause(self, pause_s: float) -> None:
+        """Move the time limits on by the time that copies were stopped (Ctrl-Z)."""
+        self._deadlines = deque((due_s + pause_s, child) for due_s, child in self._deadlines)
+        self._changed.set()
+
     async def run(self) -> None:
         """Sleep until the next copy is due, until cancelled."""
         while True:

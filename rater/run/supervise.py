@@ -263,7 +263,7 @@ class Supervisor:
         os.kill(os.getpid(), signal.SIGSTOP)
         pause_s = (time.monotonic_ns() - begin_ns) / 1e9
         if self._phase is not None:
-            self._phase.signal_all(signal.SIGCONT)
+            self._phase.resume(pause_s)
         self._job.resume()
         self._emit(
             Noted(

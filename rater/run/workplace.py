@@ -49,7 +49,8 @@ class RunFolders:
         self.keeps = keep
         self._notices: list[str] = []
         self._noticed: set[str] = set()
-        base = dict(os.environb)
+        # A variable without a name can not be handed on by posix_spawn.
+        base = {name: value for name, value in os.environb.items() if name}
         base.update((name.encode(), os.fsencode(value)) for name, value in added)
         base[MARKER.encode()] = uuid.encode()
         base[b"RATER_RUN_DIR"] = os.fsencode(os.getcwd())  # of copies that work where we are
