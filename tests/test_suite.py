@@ -71,7 +71,7 @@ def test_a_suite_is_read_whole_in_its_declared_order() -> None:
     )
     assert triad.flags == {"base": ("-O1",), "peak": ("-O3",)}
     size = triad.sizes["test"]
-    assert (size.args, size.reference_s, size.memory_bytes, size.disk_bytes) == (
+    assert (size.commands[0].args, size.reference_s, size.memory_bytes, size.disk_bytes) == (
         ("100", "50"),
         0.5,
         12_000_000,

@@ -13,7 +13,7 @@ from rater.errors import InputError
 from rater.plan.layout import load_layout
 from rater.plan.place import MemoryPolicy, Placement, default_memory, place, resolve_copies
 from rater.plan.schedule import Order, Plan, make_plan, resolve_mode, rotation_warnings
-from rater.plan.suite import Benchmark, Size, Suite, load_suite, select, split_selection
+from rater.plan.suite import Benchmark, Command, Size, Suite, load_suite, select, split_selection
 from rater.plan.tomltable import did_you_mean
 from rater.plan.topology import Topology
 from rater.record import storable
@@ -139,7 +139,17 @@ def needs_of(resolved: Resolved, work: Path, inputs: Sequence[tuple[ReadyInput, 
 
 
 def _command_workload(request: Request) -> Workload:
-    size = Size("command", (), None, None, 0, (), ())
+    size = Size(
+        name="command",
+        commands=(Command((), (), None, None, None),),
+        environment=(),
+        reference_s=None,
+        memory_bytes=None,
+        total_memory_bytes=None,
+        disk_bytes=0,
+        inputs=(),
+        expected=(),
+    )
     benchmark = Benchmark(
         name=_name_of(request.command[0]),
         category=None,

@@ -28,9 +28,35 @@ class Expected:
     """
 
     file: str  # "stdout" or a path relative to the run directory
-    text: str
+    text: str  # "" where `sha256` is what is expected
     absolute_tolerance: float
     relative_tolerance: float
+    sha256: str | None = None  # of the whole file, in lower-case hexadecimal
+    ignore: str | None = None  # lines of the output that this regex is found in are not compared
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a benchmark reports of itself, read from what a copy wrote."""
+
+    name: str
+    pattern: str  # a regex (re.MULTILINE) with one group, the number; the last match counts
+    unit: str
+    better: str | None  # "higher", "lower" or None: neither
+    combine: str  # over copies: "sum" or "mean"
+    file: str  # "stdout", "stderr" or a path relative to the run directory
+    scale: float  # the value is the number found x scale
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One of the commands that a copy runs in order."""
+
+    program: tuple[str, ...]  # words before `args`; empty: the benchmark's own program
+    args: tuple[str, ...]
+    stdin: str | None  # a file of the run directory; None: empty
+    stdout: str | None  # the same; None: the copy's own standard output
+    stderr: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +73,9 @@ class InputFile:
 
     name: str
     path: Path | None  # a file of the suite, or
-    generator: Generator | None  # a file made once
+    generator: Generator | None  # a file made once, or
+    made: str | None = None  # a file that the suite's set-up left in its folder
+    private: bool = False  # each copy gets its own, which it may write into
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +83,11 @@ class Size:
     """One workload of a benchmark."""
 
     name: str
-    args: tuple[str, ...]
+    commands: tuple[Command, ...]  # at least one, run in order
+    environment: tuple[tuple[str, str], ...]  # of the size; wins over the benchmark's
     reference_s: float | None
     memory_bytes: int | None  # resident memory per copy at its peak, None when not stated
+    total_memory_bytes: int | None  # of all copies together, for programs that divide it
     disk_bytes: int  # written into the run directory by one copy, besides linked inputs
     inputs: tuple[InputFile, ...]
     expected: tuple[Expected, ...]
@@ -75,6 +105,10 @@ class Benchmark:
     flags: dict[str, tuple[str, ...]]  # compiler flags by tune
     command: tuple[str, ...]  # used when there are no sources; a program with "/" is absolute
     sizes: dict[str, Size]
+    environment: tuple[tuple[str, str], ...] = ()  # wins over the suite's
+    threads: int = 1  # CPUs that one copy uses
+    setup: tuple[str, ...] = ()  # before each run of a copy, in its run directory, not timed
+    metrics: tuple[Metric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +120,9 @@ class Suite:
     path: Path
     reference_machine: str | None
     benchmarks: tuple[Benchmark, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    setup: tuple[str, ...] = ()  # once per run of rater, before the first phase, not timed
+    leave_out: tuple[str, ...] = ()  # of "missing", "unfit": what does not stop the others
 
 
 def suite_names() -> list[str]:
@@ -249,9 +286,11 @@ class _Reader:
         memory_mb = table.number("memory_mb", most=_MOST)
         size = Size(
             name=name,
-            args=table.strings("args"),
+            commands=(Command((), table.strings("args"), None, None, None),),
+            environment=(),
             reference_s=table.number("reference_s", positive=True, most=_MOST),
             memory_bytes=None if memory_mb is None else round(memory_mb * _MB),
+            total_memory_bytes=None,
             disk_bytes=round((table.number("disk_mb", most=_MOST) or 0) * _MB),
             inputs=tuple(self.input(t) for t in table.tables("inputs")),
             expected=_expected(table),

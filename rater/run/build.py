@@ -60,7 +60,7 @@ class Built:
 
     def argv(self, size: Size) -> tuple[str, ...]:
         """Return the whole command line of one size."""
-        return (str(self.executable), *self.arguments, *size.args)
+        return (str(self.executable), *self.arguments, *size.commands[0].args)
 
 
 def cache_root(environment: Mapping[str, str] = os.environ) -> Path:

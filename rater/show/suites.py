@@ -135,7 +135,7 @@ def size_names(suite: Suite) -> list[str]:
 def _size_json(size: Size) -> dict[str, object]:
     return {
         "name": size.name,
-        "args": list(size.args),
+        "args": list(size.commands[0].args),
         "reference_s": size.reference_s,
         "memory_bytes": size.memory_bytes,
         "disk_bytes": size.disk_bytes,
