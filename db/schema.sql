@@ -62,7 +62,14 @@ CREATE TABLE run (
   rater_version TEXT,
   pid           INTEGER,           -- rater's own process: pid, start in clock ticks after boot
   pid_start     INTEGER,           -- (/proc/PID/stat field 22) and boot say whether it still lives
-  boot_id       TEXT
+  boot_id       TEXT,
+  warmup_s      REAL,              -- steady mode: first release to the window, and the window in
+  window_s      REAL,              -- which completions count
+  directory     TEXT,              -- where rater was called
+  request       TEXT,              -- what was asked for, as JSON: what `rater rerun` asks for again
+  suite_path    TEXT,
+  suite_sha256  TEXT,              -- of the suite file's text
+  resumed       INTEGER NOT NULL DEFAULT 0  -- how many times `rater run --resume` took it up
 ) STRICT;
 
 CREATE INDEX run_host ON run (host_id);
@@ -125,7 +132,22 @@ CREATE TABLE benchmark (
   binary_sha256 TEXT,
   compiler      TEXT,
   flags         TEXT,
+  inputs_sha256 TEXT,                        -- of the names and contents of its input files
+  threads       INTEGER NOT NULL DEFAULT 1,  -- CPUs that one copy uses
   PRIMARY KEY (run_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- A number that a benchmark reports of itself, as the suite declares it.
+CREATE TABLE metric (
+  run_id    INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  benchmark TEXT NOT NULL,
+  name      TEXT NOT NULL,
+  position  INTEGER NOT NULL,                        -- in the suite's order, from 0
+  unit      TEXT NOT NULL,
+  better    TEXT CHECK (better IN ('higher', 'lower')),  -- NULL: neither
+  combine   TEXT NOT NULL CHECK (combine IN ('sum', 'mean')),  -- over copies
+  PRIMARY KEY (run_id, benchmark, name),
+  FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
 -- Where each copy was planned to run. Not known of imported runs.
@@ -157,6 +179,10 @@ CREATE TABLE bracket (
   last_start_ns   INTEGER,           -- release of the last copy
   first_finish_ns INTEGER,           -- end of the first copy that had nothing left to do
   complete        INTEGER NOT NULL CHECK (complete IN (0, 1)),  -- every copy ran to its end
+  torn            INTEGER NOT NULL DEFAULT 0 CHECK (torn IN (0, 1)),  -- interrupted, and run again as
+                                     -- a whole (`--resume`) as another phase
+  window_start_ns  INTEGER,          -- steady mode: the window in which completions count
+  window_finish_ns INTEGER,
   PRIMARY KEY (run_id, phase),
   FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
@@ -207,7 +233,20 @@ CREATE TABLE copy (
   CHECK (start_ns IS NULL OR finish_ns - start_ns = elapsed_ns)
 ) STRICT, WITHOUT ROWID;
 
--- Every copy run with its time in seconds and its place.
+-- What one copy run reported of itself.
+CREATE TABLE copy_metric (
+  run_id INTEGER NOT NULL,
+  phase  INTEGER NOT NULL,
+  copy   INTEGER NOT NULL,
+  step   INTEGER NOT NULL,
+  name   TEXT NOT NULL,
+  value  REAL NOT NULL,
+  PRIMARY KEY (run_id, phase, copy, step, name),
+  FOREIGN KEY (run_id, phase, copy, step) REFERENCES copy (run_id, phase, copy, step)
+    ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- Every copy run with its time in seconds and its place; torn attempts left out.
 CREATE VIEW copy_time AS
 SELECT
   copy.run_id, copy.benchmark, coalesce(copy.tune, run.tune) AS tune, copy.iteration, copy.copy,
@@ -218,12 +257,14 @@ SELECT
   copy.cpu_ns / 1e9 AS cpu_s,
   copy.max_rss_bytes / 1048576.0 AS max_rss_mib
 FROM copy
-JOIN run ON run.id = copy.run_id;
+JOIN run ON run.id = copy.run_id
+JOIN bracket ON bracket.run_id = copy.run_id AND bracket.phase = copy.phase
+WHERE NOT bracket.torn;
 
 -- Every benchmark and iteration: bracket, ratio = copies x reference / bracket, and the score lost
 -- to slow copies = 1 - median / bracket (staggered: 1 - median / slowest). No ratio and no score
 -- lost where a copy failed, is missing, or was not checked because rater died first; nothing for
--- rotated order, which has no bracket per benchmark. The bracket of a phase that rater did not live
+-- rotated order and steady mode, which have no bracket per benchmark, and for torn attempts. The bracket of a phase that rater did not live
 -- to close comes from its copies when all of the plan are there; imported without start times, the
 -- slowest copy stands for it.
 -- One window function a level, over the run's number, and no GROUP BY: SQLite then carries a
@@ -291,7 +332,7 @@ judged AS (
   FROM typical
   JOIN bracket ON bracket.run_id = typical.run_id AND bracket.phase = typical.phase
   JOIN run ON run.id = typical.run_id
-  WHERE bracket.benchmark IS NOT NULL
+  WHERE bracket.benchmark IS NOT NULL AND NOT bracket.torn AND bracket.window_start_ns IS NULL
     AND place = max(good_copies, 1)  -- the row of the slowest good copy
 )
 SELECT
@@ -311,6 +352,64 @@ SELECT
   END AS score_lost
 FROM judged
 JOIN benchmark ON benchmark.run_id = judged.run_id AND benchmark.name = judged.benchmark;
+
+-- Steady mode: every phase and benchmark with the completions inside the window. `completions`
+-- counts a run that crosses an edge of the window by its share inside, `whole` leaves it out.
+CREATE VIEW steady_rate AS
+WITH inside AS (
+  SELECT
+    copy.run_id, copy.phase, copy.benchmark, coalesce(copy.tune, run.tune) AS tune,
+    bracket.iteration, bracket.counted, copy.copy, copy.elapsed_ns,
+    (bracket.window_finish_ns - bracket.window_start_ns) / 1e9 AS window_s,
+    max(
+      0,
+      min(copy.finish_ns, bracket.window_finish_ns) - max(copy.start_ns, bracket.window_start_ns)
+    ) AS inside_ns,
+    copy.start_ns >= bracket.window_start_ns AND copy.finish_ns <= bracket.window_finish_ns AS whole
+  FROM copy
+  JOIN bracket ON bracket.run_id = copy.run_id AND bracket.phase = copy.phase
+  JOIN run ON run.id = copy.run_id
+  WHERE bracket.window_finish_ns IS NOT NULL AND NOT bracket.torn
+    AND copy.status = 'ok' AND copy.validity <> 'invalid'
+)
+SELECT
+  inside.run_id, inside.phase, inside.benchmark, inside.tune, iteration, counted, window_s,
+  sum(inside_ns * 1.0 / elapsed_ns) AS completions,
+  sum(whole) AS whole,
+  sum(inside_ns * 1.0 / elapsed_ns) / window_s * 3600 AS per_hour,
+  sum(inside_ns * 1.0 / elapsed_ns) / window_s * benchmark.reference_s AS ratio
+FROM inside
+JOIN benchmark ON benchmark.run_id = inside.run_id AND benchmark.name = inside.benchmark
+GROUP BY inside.run_id, inside.phase, inside.benchmark, inside.tune;
+
+-- Every metric of every phase and lgroup, and over all copies (node_all = 1): sum or mean of what
+-- the copies that ended well reported, as the suite says.
+CREATE VIEW metric_result AS
+WITH reported AS (
+  SELECT
+    copy.run_id, copy.phase, copy.benchmark, bracket.iteration, copy.counted, copy.node,
+    metric.name, metric.unit, metric.better, metric.combine, copy_metric.value
+  FROM copy_metric
+  JOIN copy USING (run_id, phase, copy, step)
+  JOIN bracket ON bracket.run_id = copy.run_id AND bracket.phase = copy.phase
+  JOIN metric
+    ON metric.run_id = copy.run_id AND metric.benchmark = copy.benchmark
+    AND metric.name = copy_metric.name
+  WHERE NOT bracket.torn AND copy.status = 'ok' AND copy.validity <> 'invalid'
+)
+SELECT
+  run_id, phase, benchmark, iteration, counted, name, unit, better, combine, 1 AS node_all,
+  NULL AS node, count(*) AS copies,
+  iif(combine = 'sum', sum(value), avg(value)) AS value, min(value) AS lowest, max(value) AS highest
+FROM reported
+GROUP BY run_id, phase, benchmark, name
+UNION ALL
+SELECT
+  run_id, phase, benchmark, iteration, counted, name, unit, better, combine, 0,
+  node, count(*),
+  iif(combine = 'sum', sum(value), avg(value)), min(value), max(value)
+FROM reported
+GROUP BY run_id, phase, benchmark, name, node;
 
 -- Every benchmark, iteration and lgroup: how its copies that ended well compare with all of them.
 CREATE VIEW lgroup_time AS

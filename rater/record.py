@@ -8,7 +8,7 @@ output is judged after its phase (`OutputChecked`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -52,6 +52,16 @@ class RunStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class MetricUsed:
+    """A number that a benchmark reports of itself, as the suite declares it."""
+
+    name: str
+    unit: str
+    better: str | None  # "higher", "lower" or None: neither
+    combine: str  # over copies: "sum" or "mean"
+
+
+@dataclass(frozen=True, slots=True)
 class BenchmarkUsed:
     """One benchmark as this run used it."""
 
@@ -62,6 +72,9 @@ class BenchmarkUsed:
     binary_sha256: str | None  # of the executable, None when it could not be read
     compiler: str | None  # version line of the compiler, None for a plain command
     flags: str | None
+    inputs_sha256: str | None = None  # of the names and contents of its input files, if any
+    threads: int = 1  # CPUs that one copy uses
+    metrics: tuple[MetricUsed, ...] = ()  # in the order of the suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ class Run:
 
     uuid: str
     started_at: str  # UTC, ISO 8601 with "Z"
-    mode: str  # homogeneous, rotated, staggered
+    mode: str  # homogeneous, rotated, staggered, steady
     order: str  # homogeneous or rotated: who runs what
     copies: int
     iterations: int
@@ -106,6 +119,12 @@ class Run:
     benchmarks: tuple[BenchmarkUsed, ...] = ()
     placements: tuple[PlacedCopy, ...] = ()
     warnings: tuple[str, ...] = ()
+    warmup_s: float | None = None  # steady mode: from the first release to the window
+    window_s: float | None = None  # steady mode: in which completions count
+    directory: str | None = None  # where rater was called
+    request: str | None = None  # what the user asked for, as JSON: enough to ask for it again
+    suite_path: str | None = None
+    suite_sha256: str | None = None  # of the suite file's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +137,8 @@ class PhaseStarted:
     counted: bool  # False for discarded iterations
     total_phases: int
     expected_s: float | None  # a guess for the progress display only
+    # Steady mode, from the phase's first release: when completions begin to count, and cease to.
+    window_ns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +200,7 @@ class OutputChecked:
     validity: Validity
     detail: str | None  # the first difference, in words
     run_dir: str | None = None  # where its files are, kept because the output is wrong
+    metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +216,8 @@ class PhaseEnded:
     last_start_ns: int  # release of the last copy to start its first step
     first_finish_ns: int  # finish of the first copy to end its last step
     complete: bool  # every copy of the plan ran to its end, well or not
+    window_start_ns: int | None = None  # steady mode: the window in which completions count
+    window_finish_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +298,13 @@ class RunHead:
     rater_version: str | None
     benchmarks: tuple[str, ...]  # names in ring order
     tags: tuple[tuple[str, str], ...]
+    warmup_s: float | None = None  # steady mode: from the first release to the window
+    window_s: float | None = None  # steady mode: in which completions count
+    directory: str | None = None  # where rater was called
+    request: str | None = None  # what the user asked for, as JSON; None: imported, older rater
+    suite_path: str | None = None
+    suite_sha256: str | None = None
+    resumed: int = 0  # how many times the run was taken up again
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +326,9 @@ class StoredBracket:
     last_start_ns: int | None
     first_finish_ns: int | None
     complete: bool  # every copy of the plan ran to its end, well or not
+    torn: bool = False  # an attempt that was interrupted; the phase was run again as a whole
+    window_start_ns: int | None = None  # steady mode: the window in which completions count
+    window_finish_ns: int | None = None
 
     @property
     def bracket_s(self) -> float | None:
@@ -342,6 +376,7 @@ class StoredCopy:
     pid: int | None
     note: str | None
     run_dir: str | None
+    metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
 
     @property
     def elapsed_s(self) -> float:
@@ -369,3 +404,14 @@ class StoredRun:
     copies: tuple[StoredCopy, ...]  # by phase, copy, step
     warnings: tuple[str, ...]  # given before the first phase
     notes: tuple[str, ...]  # made since, in order
+
+    def without_torn(self) -> StoredRun:
+        """Return the run without attempts at phases that were run again: what results are of."""
+        torn = {bracket.phase for bracket in self.brackets if bracket.torn}
+        if not torn:
+            return self
+        return replace(
+            self,
+            brackets=tuple(it for it in self.brackets if it.phase not in torn),
+            copies=tuple(it for it in self.copies if it.phase not in torn),
+        )

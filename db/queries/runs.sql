@@ -6,7 +6,8 @@ SELECT
    WHERE bracket.run_id = run.id) AS elapsed_s,
   host.hostname, run.mode, run.run_order, run.copies, run.iterations, run.discard,
   run.stagger_ms, run.increment, run.suite, run.size, run.tune, run.layout, run.memory,
-  run.timeout_s, run.wrap, run.command_line, run.rater_version,
+  run.timeout_s, run.wrap, run.command_line, run.rater_version, run.warmup_s, run.window_s,
+  run.directory, run.request, run.suite_path, run.suite_sha256, run.resumed,
   run.pid, run.pid_start, run.boot_id
 FROM run
 JOIN host ON host.id = run.host_id

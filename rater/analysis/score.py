@@ -88,6 +88,7 @@ class Summary:
 
 def summarise(run: StoredRun) -> Summary:
     """Return the results of a run, whatever of it there is (killed and interrupted ones too)."""
+    run = run.without_torn()
     rotated = run.head.order == "rotated"
     benchmarks = () if rotated else _benchmarks(run)
     return Summary(

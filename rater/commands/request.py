@@ -15,6 +15,7 @@ DEFAULT_SIZE = "train"
 DEFAULT_TUNE = "base"
 DEFAULT_GRACE_S = 5.0
 DEFAULT_OUTPUT_LIMIT = "1G"
+DEFAULT_UNTIL_IDLE_S = 300.0
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
 _SCALE = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -29,6 +30,9 @@ class Request:
     copies: str
     mode: str | None
     stagger_ms: float | None
+    order: str | None
+    warmup_s: float | None
+    window_s: float | None
     increment: int
     iterations: int
     discard: int
@@ -42,6 +46,8 @@ class Request:
     environment: tuple[tuple[str, str], ...]
     wrap: tuple[str, ...]
     prepare: str | None
+    cooldown_s: float
+    until_idle_s: float | None  # longest time to wait; None: do not
     output_limit_bytes: int
     oversubscribe: bool
     run_dirs: bool
@@ -67,8 +73,19 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODE",
         help="homogeneous (default): all run one benchmark, barrier, next; rotated (or "
         "heterogeneous): copy n starts at benchmark n, no barrier; staggered: homogeneous "
-        "with --stagger between starts",
+        "with --stagger between starts; steady: copies repeat without barrier, completions "
+        "inside --window count",
     )
+    what.add_argument(
+        "--warmup",
+        type=float,
+        metavar="S",
+        help="steady: seconds before the window; default a tenth of it",
+    )
+    what.add_argument(
+        "--window", type=float, metavar="S", help="steady: seconds in which completions count"
+    )
+    what.add_argument("--order", metavar="ORDER", help="steady: homogeneous (default) or rotated")
     what.add_argument(
         "--stagger",
         type=float,
@@ -76,7 +93,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="milliseconds between the starts of consecutive copies",
     )
     what.add_argument(
-        "--increment", type=int, metavar="K", help="step on the ring (rotated); default 1"
+        "--increment", type=int, metavar="K", help="step on the ring (rotated order); default 1"
     )
     what.add_argument("--iterations", type=int, default=1, metavar="N", help="default 1")
     what.add_argument(
@@ -112,6 +129,16 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--env", action="append", default=[], metavar="K=V", help="for every copy")
     how.add_argument("--wrap", metavar="PREFIX", help="e.g. 'perf stat -o out', before every copy")
     how.add_argument("--prepare", metavar="CMD", help="shell command before each phase, not timed")
+    how.add_argument("--cooldown", type=float, default=0.0, metavar="S", help="rest between phases")
+    how.add_argument(
+        "--until-idle",
+        type=float,
+        nargs="?",
+        const=DEFAULT_UNTIL_IDLE_S,
+        metavar="MAX_S",
+        help="between phases, wait until load, temperature and frequency are back as before the "
+        f"first, at most MAX_S; default {DEFAULT_UNTIL_IDLE_S:g}",
+    )
     how.add_argument(
         "--output-limit",
         default=DEFAULT_OUTPUT_LIMIT,
@@ -144,6 +171,9 @@ def request_from(args: argparse.Namespace) -> Request:
         copies=args.copies,
         mode=args.mode,
         stagger_ms=args.stagger,
+        order=args.order,
+        warmup_s=_seconds("--warmup", args.warmup, least=0.0),
+        window_s=_seconds("--window", args.window, least=0.001),
         increment=1 if args.increment is None else args.increment,
         iterations=args.iterations,
         discard=args.discard,
@@ -157,6 +187,8 @@ def request_from(args: argparse.Namespace) -> Request:
         environment=tuple(_variable(text) for text in args.env),
         wrap=wrap,
         prepare=args.prepare,
+        cooldown_s=_seconds("--cooldown", args.cooldown, least=0.0) or 0.0,
+        until_idle_s=_seconds("--until-idle", args.until_idle, least=0.001),
         output_limit_bytes=_bytes("--output-limit", args.output_limit),
         oversubscribe=args.oversubscribe,
         run_dirs=args.run_dirs,
@@ -171,7 +203,8 @@ def _check_belonging(args: argparse.Namespace) -> None:
     for option, value in (("--size", args.size), ("--tune", args.tune)):
         if args.command is not None and value is not None:
             raise InputError(f"{option} {value} is for suites, a command has none: leave it out")
-    if args.increment is not None and args.mode not in ("rotated", "heterogeneous"):
+    rotated = ("rotated", "heterogeneous")
+    if args.increment is not None and args.mode not in rotated and args.order not in rotated:
         raise InputError(
             f"--increment {args.increment} is the step of rotated order: add --mode rotated, "
             "or leave it out"

@@ -12,7 +12,14 @@ from rater.commands.request import Request
 from rater.errors import InputError
 from rater.plan.layout import load_layout
 from rater.plan.place import MemoryPolicy, Placement, default_memory, place, resolve_copies
-from rater.plan.schedule import Order, Plan, make_plan, resolve_mode, rotation_warnings
+from rater.plan.schedule import (
+    Order,
+    Plan,
+    make_plan,
+    resolve_mode,
+    resolve_window,
+    rotation_warnings,
+)
 from rater.plan.suite import Benchmark, Command, Size, Suite, load_suite, select, split_selection
 from rater.plan.tomltable import did_you_mean
 from rater.plan.topology import Topology
@@ -52,7 +59,7 @@ class Resolved:
 
 def resolve(request: Request, topology: Topology) -> Resolved:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
-    mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms)
+    mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
     suites, workloads = (
         (None, (_command_workload(request),)) if request.command else _suite_workloads(request)
     )
@@ -60,6 +67,8 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     layout = load_layout(request.layout)
     memory = default_memory(layout) if request.memory is None else _memory(request.memory)
     placed = place(topology, layout, copies, memory)
+    last_start_s = stagger_ms * (copies - 1) / 1e3
+    window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
     plan = make_plan(
         [workload.benchmark.name for workload in workloads],
         copies,
@@ -69,6 +78,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         discard=request.discard,
         stagger_ms=stagger_ms,
         increment=request.increment,
+        window=window,
     )
     refusals = []
     if copies > len(topology.pus) and not request.oversubscribe:
@@ -93,6 +103,9 @@ def resolve(request: Request, topology: Topology) -> Resolved:
 def expected_total_s(resolved: Resolved) -> float | None:
     """Guess how long all phases take; None when a reference time is missing."""
     plan, expected = resolved.plan, resolved.expected_s
+    if plan.window is not None:
+        longest_s = max(expected.values(), default=0.0)  # runs that cross the window's end
+        return len(plan.phases) * (plan.window.end_ns / 1e9 + longest_s)
     if any(name not in expected for name in plan.benchmarks):
         return None
     stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9

@@ -40,6 +40,19 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Steady mode: when completions count, from the phase's first release."""
+
+    warmup_ns: int
+    length_ns: int
+
+    @property
+    def end_ns(self) -> int:
+        """When it closes, from the phase's first release."""
+        return self.warmup_ns + self.length_ns
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """Copies that are released together (or staggered) and waited for together."""
 
@@ -48,6 +61,9 @@ class Phase:
     iteration: int | None
     counted: bool
     queues: tuple[Queue, ...]
+    # Steady mode: queues are one round, repeated until every run that began before the window
+    # closed has ended.
+    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +79,22 @@ class Plan:
     stagger_ns: int
     increment: int
     phases: tuple[Phase, ...]
+    window: Window | None = None  # of every phase, steady mode
 
     def counted(self, iteration: int) -> bool:
         """Tell whether an iteration (from 1) counts in the result."""
         return iteration > self.discard
 
 
-def resolve_mode(mode: str | None, stagger_ms: float | None) -> tuple[str, Order, float]:
+def resolve_mode(
+    mode: str | None, stagger_ms: float | None, order: str | None = None
+) -> tuple[str, Order, float]:
     """Turn the user's shorthand into (name of the mode, order, stagger in ms).
 
     `--stagger` alone means `staggered`; `staggered` without it is an error;
-    `rotated` may have one. `heterogeneous` is accepted for `rotated`.
+    `rotated` and `steady` may have one. `heterogeneous` is accepted for `rotated`.
+    `--order` belongs to `steady`, whose default is homogeneous; elsewhere it may
+    only say what the mode says.
     """
     if stagger_ms is not None and not 0 <= stagger_ms <= _LONGEST_STAGGER_MS:
         raise InputError(
@@ -95,12 +116,49 @@ def resolve_mode(mode: str | None, stagger_ms: float | None) -> tuple[str, Order
             "--mode homogeneous releases all copies at once: leave out --stagger, "
             "or use --mode staggered"
         )
-    if name not in ("homogeneous", "staggered", "rotated"):
+    if name not in ("homogeneous", "staggered", "rotated", "steady"):
         raise InputError(
-            f"--mode {mode}: expected homogeneous, rotated (or heterogeneous) or staggered"
+            f"--mode {mode}: expected homogeneous, rotated (or heterogeneous), staggered or steady"
         )
-    order = Order.ROTATED if name == "rotated" else Order.HOMOGENEOUS
-    return name, order, stagger_ms or 0.0
+    wanted = "rotated" if order == "heterogeneous" else order
+    if wanted not in (None, *Order):
+        raise InputError(f"--order {order}: expected homogeneous or rotated")
+    meant = Order.ROTATED if name == "rotated" else Order.HOMOGENEOUS
+    if name == "steady" and wanted is not None:
+        meant = Order(wanted)
+    elif wanted is not None and wanted != meant:
+        raise InputError(
+            f"--order {order} goes with --mode steady; --mode {name} says the order itself"
+        )
+    return name, meant, stagger_ms or 0.0
+
+
+def resolve_window(
+    mode: str, warmup_s: float | None, window_s: float | None, stagger_s: float = 0.0
+) -> Window | None:
+    """Return the window of steady mode, None in every other.
+
+    Without `--warmup` a tenth of the window, and at least until the last copy has
+    started (`stagger_s` after the first). Raises `InputError`.
+    """
+    if mode != "steady":
+        for option, value in (("--warmup", warmup_s), ("--window", window_s)):
+            if value is not None:
+                raise InputError(f"{option} {value:g} belongs to --mode steady: add it")
+        return None
+    if window_s is None:
+        raise InputError(
+            "--mode steady needs --window S, the seconds in which completions count; at least ten "
+            "times as long as one run of the longest benchmark"
+        )
+    if warmup_s is None:
+        warmup_s = max(window_s / 10, stagger_s)
+    elif warmup_s < stagger_s:
+        raise InputError(
+            f"--warmup {warmup_s:g}: the last copy starts {stagger_s:g} s after the first "
+            "(--stagger), and the window must not open before: raise --warmup"
+        )
+    return Window(round(warmup_s * 1e9), round(window_s * 1e9))
 
 
 def ring_steps(copy: int, length: int, increment: int) -> tuple[int, ...]:
@@ -124,8 +182,12 @@ def make_plan(
     discard: int = 0,
     stagger_ms: float = 0.0,
     increment: int = 1,
+    window: Window | None = None,
 ) -> Plan:
     """Lay out every phase. Homogeneous order is iteration by iteration, as SPEC's tools do.
+
+    With a window (steady mode) an iteration of rotated order is a phase, and its
+    queues are one round, to be repeated.
 
     Raises `InputError` for counts that make no run.
     """
@@ -145,8 +207,30 @@ def make_plan(
             f"{runs} copy runs, expected at most {_MOST_RUNS}: take fewer --iterations"
         )
     stagger_ns = round(stagger_ms * 1e6)
-    if order is Order.ROTATED:
-        phases: tuple[Phase, ...] = (
+    if order is Order.ROTATED and window is not None:
+        phases: tuple[Phase, ...] = tuple(
+            Phase(
+                number=iteration - 1,
+                benchmark=None,
+                iteration=iteration,
+                counted=iteration > discard,
+                queues=tuple(
+                    Queue(
+                        copy=copy,
+                        steps=tuple(
+                            Step(benchmarks[position], iteration)
+                            for position in ring_steps(copy, len(benchmarks), increment)
+                        ),
+                        offset_ns=copy * stagger_ns,
+                    )
+                    for copy in range(copies)
+                ),
+                window=window,
+            )
+            for iteration in range(1, iterations + 1)
+        )
+    elif order is Order.ROTATED:
+        phases = (
             Phase(
                 number=0,
                 benchmark=None,
@@ -177,12 +261,22 @@ def make_plan(
                     Queue(copy, (Step(benchmark, iteration),), copy * stagger_ns)
                     for copy in range(copies)
                 ),
+                window=window,
             )
             for iteration in range(1, iterations + 1)
             for position, benchmark in enumerate(benchmarks)
         )
     return Plan(
-        mode, order, tuple(benchmarks), copies, iterations, discard, stagger_ns, increment, phases
+        mode=mode,
+        order=order,
+        benchmarks=tuple(benchmarks),
+        copies=copies,
+        iterations=iterations,
+        discard=discard,
+        stagger_ns=stagger_ns,
+        increment=increment,
+        phases=phases,
+        window=window,
     )
 
 

@@ -47,9 +47,10 @@ _HOST_COLUMNS = (
 )
 _REQUEST_COLUMNS = (
     "copies iterations discard stagger_ms increment suite size tune layout memory timeout_s wrap "
-    "command_line rater_version"
+    "command_line rater_version warmup_s window_s directory request suite_path suite_sha256"
 )
-_BENCHMARK_COLUMNS = "name category reference_s binary_sha256 compiler flags"
+_BENCHMARK_COLUMNS = "name category reference_s binary_sha256 compiler flags inputs_sha256 threads"
+_METRIC_COLUMNS = "name unit better combine"
 _PLACE_COLUMNS = "cpu core llc node package"
 _BRACKET_COLUMNS = (
     "phase benchmark tune iteration counted start_ns finish_ns last_start_ns first_finish_ns "
@@ -65,6 +66,7 @@ _COPY_COLUMNS = (
 _host_fields = attrgetter(*_HOST_COLUMNS.split())
 _request_fields = attrgetter("mode", "order", *_REQUEST_COLUMNS.split())
 _benchmark_fields = attrgetter(*_BENCHMARK_COLUMNS.split())
+_metric_fields = attrgetter(*_METRIC_COLUMNS.split())
 _place_fields = attrgetter(*_PLACE_COLUMNS.split())
 _bracket_fields = attrgetter(*_BRACKET_COLUMNS.split())
 _copy_fields = attrgetter(*_COPY_COLUMNS.split())
@@ -79,6 +81,8 @@ _RUN = _insert(
     f"{_REQUEST_COLUMNS}",
 )
 _BENCHMARK = _insert("benchmark", f"run_id position command {_BENCHMARK_COLUMNS}")
+_METRIC = _insert("metric", f"run_id benchmark position {_METRIC_COLUMNS}")
+_COPY_METRIC = _insert("copy_metric", "run_id phase copy step name value", replace=True)
 _PLACEMENT = _insert("placement", f"run_id copy cpus memory_policy memory_nodes {_PLACE_COLUMNS}")
 _PU = _insert("pu", f"run_id {_PLACE_COLUMNS}")
 _NOTE = _insert("note", "run_id kind text")
@@ -86,7 +90,7 @@ _BRACKET = _insert("bracket", f"run_id {_BRACKET_COLUMNS}")
 _COPY = _insert("copy", f"run_id {_COPY_COLUMNS} mem_nodes")
 _END_BRACKET = (
     "UPDATE bracket SET start_ns = ?, finish_ns = ?, last_start_ns = ?, first_finish_ns = ?, "
-    "complete = ? WHERE run_id = ? AND phase = ?"
+    "complete = ?, window_start_ns = ?, window_finish_ns = ? WHERE run_id = ? AND phase = ?"
 )
 _CHECKED = (
     "UPDATE copy SET validity = ?, validity_detail = ?, run_dir = coalesce(?, run_dir), "
@@ -170,12 +174,17 @@ def append_event(
             key = (run_id, event.phase, event.copy, event.step)
             found = (event.validity, event.detail, event.run_dir)
             connection.execute(_CHECKED, (*found, wrong, *key))
+            connection.executemany(
+                _COPY_METRIC,
+                ((*key, name, value) for name, value in event.metrics),
+            )
         case PhaseStarted():
             what = (event.phase, event.benchmark, None, event.iteration, event.counted)
             connection.execute(_BRACKET, (run_id, *what, None, None, None, None, False))
         case PhaseEnded():
             times = (event.start_ns, event.finish_ns, event.last_start_ns, event.first_finish_ns)
-            connection.execute(_END_BRACKET, (*times, event.complete, run_id, event.phase))
+            window = (event.window_start_ns, event.window_finish_ns)
+            connection.execute(_END_BRACKET, (*times, event.complete, *window, run_id, event.phase))
         case Noted():
             connection.execute(_NOTE, (run_id, "note", event.text))
         case RunEnded():
@@ -203,14 +212,21 @@ def _pairs(
     connection.executemany(statement, ((run_id, name, value) for name, value in pairs))
 
 
-def _benchmarks(
-    connection: sqlite3.Connection, run_id: int, benchmarks: Iterable[BenchmarkUsed]
-) -> None:
+def _benchmarks(connection: sqlite3.Connection, run_id: int, used: Iterable[BenchmarkUsed]) -> None:
+    benchmarks = tuple(used)
     connection.executemany(
         _BENCHMARK,
         (
             (run_id, position, it.command or None, *_benchmark_fields(it))
             for position, it in enumerate(benchmarks)
+        ),
+    )
+    connection.executemany(
+        _METRIC,
+        (
+            (run_id, it.name, position, *_metric_fields(metric))
+            for it in benchmarks
+            for position, metric in enumerate(it.metrics)
         ),
     )
 

@@ -15,6 +15,7 @@ from rater.store.observations import SHARED_BY_PU, VERSION
 
 def observations_document(stored: StoredRun) -> dict[str, Any]:
     """Return the observations document of a run; `read_observations` takes it back."""
+    stored = stored.without_torn()
     head = stored.head
     run: dict[str, Any] = {
         "uuid": head.uuid,
@@ -90,11 +91,19 @@ def write_document(document: dict[str, Any], out: TextIO) -> None:
 
 def write_csv(stored: StoredRun, out: TextIO) -> None:
     """Write one line per copy run under a heading that has the units."""
+    stored = stored.without_torn()
+    metrics = dict.fromkeys(
+        (metric.name, metric.unit) for used in stored.benchmarks for metric in used.metrics
+    )
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", "uuid", *_CSV])
+    writer.writerow(["run", "uuid", *_CSV, *(f"{name} ({unit})" for name, unit in metrics)])
     head = (stored.head.run, stored.head.uuid)
+    units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
     for copy in stored.copies:
-        writer.writerow([*head, *(value(copy) for value in _CSV.values())])
+        # One benchmark's metric may have the name of another's in another unit.
+        own = {(name, units[copy.benchmark].get(name)): value for name, value in copy.metrics}
+        cells = [value(copy) for value in _CSV.values()]
+        writer.writerow([*head, *cells, *(own.get(metric) for metric in metrics)])
 
 
 def head_document(head: RunHead) -> dict[str, Any]:
@@ -115,11 +124,14 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
         "host": _flat(stored.host),
         "settings": dict(stored.settings),
         "environment": dict(stored.environment),
-        "benchmarks": [_flat(row) for row in stored.benchmarks],
+        "benchmarks": [
+            _flat(row) | {"metrics": [_flat(metric) for metric in row.metrics]}
+            for row in stored.benchmarks
+        ],
         "placements": [_flat(row) for row in stored.placements],
         "pus": [_flat(row) for row in stored.pus],
         "brackets": [_flat(row) for row in stored.brackets],
-        "copies": [_flat(row) for row in stored.copies],
+        "copies": [_flat(row) | {"metrics": dict(row.metrics)} for row in stored.copies],
         "warnings": list(stored.warnings),
         "notes": list(stored.notes),
     }

@@ -14,6 +14,7 @@ from rater.record import (
     CopyStatus,
     Host,
     MachinePU,
+    MetricUsed,
     PlacedCopy,
     RunHead,
     RunStatus,
@@ -63,6 +64,12 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         return connection.execute(statement, key).fetchall()
 
     notes = rows("kind, text", "note", "id")
+    declared: defaultdict[str, list[MetricUsed]] = defaultdict(list)
+    for benchmark, *metric in rows(
+        "benchmark, name, unit, better, combine", "metric", "benchmark, position"
+    ):
+        declared[benchmark].append(MetricUsed(*metric))
+    reported = _reported(connection, run_id)
     return StoredRun(
         head=heads[0],
         host=Host(
@@ -76,10 +83,10 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         settings=tuple(rows("name, value", "setting", "name")),
         environment=tuple(rows("name, value", "environment", "name")),
         benchmarks=tuple(
-            BenchmarkUsed(*row)
+            BenchmarkUsed(*(*row, tuple(declared[row[0]])))
             for row in rows(
                 "name, category, coalesce(command, ''), reference_s, binary_sha256, compiler, "
-                "flags",
+                "flags, inputs_sha256, threads",
                 "benchmark",
                 "position",
             )
@@ -96,7 +103,9 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         brackets=tuple(
             _bracket(row) for row in connection.execute(named("brackets"), {"run": run_id})
         ),
-        copies=tuple(_copy(row) for row in connection.execute(named("copies"), {"run": run_id})),
+        copies=tuple(
+            _copy(row, reported) for row in connection.execute(named("copies"), {"run": run_id})
+        ),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
     )
@@ -119,6 +128,7 @@ def _lists(
     return found
 
 
+_LATER = 10  # columns of `runs.sql` from warmup_s on
 _KILLED = "rater was killed or the machine went down; what had finished is here"
 
 
@@ -129,7 +139,8 @@ def _head(row: _Row, names: tuple[str, ...], tags: tuple[_Row, ...]) -> RunHead:
         if owner is None or not is_alive(owner):
             status = RunStatus.KILLED
             row = (*row[:4], _KILLED, *row[5:])
-    values = [*row[:3], status, *row[4:-3], names, tags]
+    # Behind what every run has: what is asked of steady mode, rerun and resume; then the owner.
+    values = [*row[:3], status, *row[4:-_LATER], names, tags, *row[-_LATER:-3]]
     return RunHead(*values)
 
 
@@ -147,16 +158,31 @@ def _placed(row: _Row) -> PlacedCopy:
 def _bracket(row: _Row) -> StoredBracket:
     values = list(row)
     values[4] = bool(row[4])
-    values[-1] = bool(row[-1])
+    values[9] = bool(row[9])
+    values[10] = bool(row[10])
     return StoredBracket(*values)
 
 
-def _copy(row: _Row) -> StoredCopy:
+type _Reported = dict[tuple[int, int, int], tuple[tuple[str, float], ...]]
+
+
+def _reported(connection: sqlite3.Connection, run_id: int) -> _Reported:
+    """Return the metrics of every copy run by (phase, copy, step), in the suite's order."""
+    found: dict[tuple[int, int, int], tuple[tuple[str, float], ...]] = {}
+    rows = connection.execute(named("metrics"), {"run": run_id})
+    for phase, copy, step, name, value in rows:
+        key = (phase, copy, step)
+        found[key] = (*found.get(key, ()), (name, value))
+    return found
+
+
+def _copy(row: _Row, reported: _Reported) -> StoredCopy:
     values = list(row)
     values[6] = bool(row[6])
     values[12] = _node_list(row[12])
     values[17] = _STATUS[row[17]]
     values[20] = _VALIDITY[row[20]]
+    values.append(reported.get((row[0], row[4], row[5]), ()))
     return StoredCopy(*values)
 
 
