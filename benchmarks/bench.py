@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -37,6 +38,7 @@ class Bench:
         self.folder = folder
         self.stamp = self._compile("stamp")
         self.spawnloop = self._compile("spawnloop")
+        self.respawnloop = self._compile("respawnloop")
         self.environment = os.environ | {
             "RATER_DB": str(folder / "rater.db"),
             "RATER_LOCK": str(folder / "rater.lock"),
@@ -63,6 +65,11 @@ class Bench:
         document: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
         document["usage"] = json.loads(done.stderr.splitlines()[-1])
         return document
+
+    def query(self, sql: str) -> list[str]:
+        """The first column of what the database answers."""
+        with sqlite3.connect(self.environment["RATER_DB"]) as db:
+            return [row[0] for row in db.execute(sql)]
 
     def stamped(self, start: Callable[[dict[str, str]], tuple[float, float]]) -> Ran:
         """Call `start` (returns elapsed ms and CPU s) and read the stamps its copies left."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -60,8 +59,7 @@ def bracket_truth(bench: Bench) -> None:
 def stagger(bench: Bench) -> None:
     """64 copies 20 ms apart: planned against actual release."""
     document = bench.rater("--copies", "64", "--stagger", "20", "--json", "--", bench.stamp, "1")
-    rows = _query(
-        bench,
+    rows = bench.query(
         "SELECT abs(start_ns - planned_start_ns) / 1e6 FROM copy "
         f"WHERE run_id = {document['run']} ORDER BY 1",
     )
@@ -71,11 +69,6 @@ def stagger(bench: Bench) -> None:
         f"{late[int(len(late) * 0.95)]:.3f} ms (95th percentile), {late[-1]:.3f} ms (largest); "
         "goal: at most 1 ms at the 95th percentile"
     )
-
-
-def _query(bench: Bench, sql: str) -> list[str]:
-    with sqlite3.connect(bench.environment["RATER_DB"]) as db:
-        return [row[0] for row in db.execute(sql)]
 
 
 def startup(bench: Bench) -> None:

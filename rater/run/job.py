@@ -15,11 +15,27 @@ from rater.run.guard import Guard
 from rater.run.launch import CopySpec
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is known of a copy's output once somebody has looked."""
+
+    validity: Validity
+    detail: str | None = None  # the first difference, in words
+    metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
+
+
 class Workplace(Protocol):
     """Where copies run and how their output is judged; called in worker threads."""
 
     def specs(self, phase: Phase) -> dict[tuple[int, int], CopySpec]:
-        """Make the run directories; return what to start by (copy, position in its queue)."""
+        """Make the run directories; return what to start by (copy, position in its queue).
+
+        Of a phase with a window, whose queues have no end, only for each copy's first run.
+        """
+        ...
+
+    def spec(self, copy: int, position: int, step: Step) -> CopySpec:
+        """Make what a later run of a copy needs, of a phase with a window."""
         ...
 
     @property
@@ -31,8 +47,8 @@ class Workplace(Protocol):
         """Tell whether there is an output to compare with."""
         ...
 
-    def judge(self, step: Step, spec: CopySpec) -> tuple[Validity, str | None]:
-        """Compare a copy's output with what is expected."""
+    def judge(self, step: Step, spec: CopySpec) -> Judged:
+        """Compare a copy's output with what is expected, and read what it reports."""
         ...
 
     def clear(self, spec: CopySpec) -> None:
@@ -58,6 +74,7 @@ class Job:
     prepare_environment: Mapping[str, str] = field(default_factory=dict)
     output_limit_bytes: int = 1 << 30
     expected_s: Mapping[str, float] = field(default_factory=dict)  # by benchmark, one phase
+    elapsed_before_ns: int = 0  # time of the first release: beyond 0 where a run is taken up again
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 

@@ -92,6 +92,7 @@ class Child:
     start_ns: int | None = None  # None: still behind the gate
     announced: bool = False  # its CopyStarted was emitted
     gate_cpu_ns: int = 0
+    filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     notes: list[str] = field(default_factory=list)
 

@@ -7,16 +7,18 @@ import select
 import signal
 import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from rater.errors import RaterError
-from rater.plan.schedule import Phase, Queue, Step
-from rater.record import CopyEnded, CopyStarted, CopyStatus, PhaseEnded, PhaseStarted
+from rater.plan.schedule import Phase, Queue
+from rater.record import CopyStarted, CopyStatus, PhaseEnded, PhaseStarted
 from rater.run.disk import watch_disk
 from rater.run.ending import ended_event, how_it_ended
 from rater.run.job import RunState
+from rater.run.judging import Ended
 from rater.run.launch import (
     Child,
     CopySpec,
@@ -27,18 +29,10 @@ from rater.run.launch import (
     reap,
 )
 from rater.run.priority import urgent
+from rater.run.steady import WindowWatch
 from rater.run.stopping import Stopper
 
 _LINGER_S = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A copy that ended, with what is needed to judge its output."""
-
-    event: CopyEnded
-    step: Step
-    spec: CopySpec
 
 
 class PhaseRun:
@@ -54,7 +48,8 @@ class PhaseRun:
         self._specs = specs
         self._queues: dict[int, Queue] = {queue.copy: queue for queue in phase.queues}
         self._staggered = any(queue.offset_ns for queue in phase.queues)
-        queued = any(len(queue.steps) > 1 for queue in phase.queues)
+        self._window = WindowWatch(phase.window) if phase.window is not None else None
+        queued = self._window is not None or any(len(queue.steps) > 1 for queue in phase.queues)
         self._launcher = Launcher(job.placements, state.guard, self._staggered or queued)
         self._epoll = select.epoll()
         self._alive: dict[int, Child] = {}  # by pidfd
@@ -71,18 +66,20 @@ class PhaseRun:
 
     # -- from start to end ----------------------------------------------------------------------
 
-    async def run(self, head: PhaseStarted) -> list[Ended]:
-        """Run the phase to its end; return every copy's last events for judging."""
+    async def run(self, head: PhaseStarted) -> None:
+        """Run the phase to its end; `take_ended` has what is to be judged."""
         children, shared = await self._spawn_all()
         for child in children:
             self._adopt(child)
         try:
             if self._state.stop_flag.is_set():
-                return []
+                return
             self._state.emit(head)
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._stopper.run)
                 self._nursery.start_soon(watch_disk, self._job, self._alive)
+                if self._window is not None:
+                    self._nursery.start_soon(self._window.run, self._close_window)
                 if self._staggered:
                     token = trio.lowlevel.current_trio_token()
                     self._nursery.start_soon(
@@ -105,7 +102,11 @@ class PhaseRun:
             self._epoll.close()
             self._go_file.unlink(missing_ok=True)
         self._emit_end()
-        return self._ended
+
+    def take_ended(self) -> list[Ended]:
+        """Return what has ended since the last call."""
+        taken, self._ended = self._ended, []
+        return taken
 
     async def _spawn_all(self) -> tuple[list[Child], int | None]:
         """Spawn the first step of every queue; wait until all are ready at the gate."""
@@ -115,7 +116,7 @@ class PhaseRun:
         ]
         gate_read, gate_write = (None, None) if self._staggered else high_pipe()
         try:
-            children = await self._spawn(wanted, gate_read)
+            children = await self._spawn(lambda: wanted, gate_read)
         except BaseException:
             if gate_write is not None:
                 os.close(gate_write)
@@ -125,18 +126,20 @@ class PhaseRun:
                 os.close(gate_read)
         return children, gate_write
 
-    async def _spawn(self, wanted: list[Wanted], shared_gate: int | None) -> list[Child]:
+    async def _spawn(
+        self, wanted: Callable[[], list[Wanted]], shared_gate: int | None
+    ) -> list[Child]:
+        """Spawn what `wanted` returns, asked in a worker thread, behind gates."""
+
+        def spawn() -> list[Child]:
+            return self._launcher.spawn(
+                wanted(), shared_gate, ready_write, self._go_file, self._state.stop_flag.is_set
+            )
+
         ready_read, ready_write = high_pipe()
         try:
             try:
-                children = await trio.to_thread.run_sync(
-                    self._launcher.spawn,
-                    wanted,
-                    shared_gate,
-                    ready_write,
-                    self._go_file,
-                    self._state.stop_flag.is_set,
-                )
+                children = await trio.to_thread.run_sync(spawn)
             finally:
                 os.close(ready_write)
             with trio.CancelScope() as self._readying:
@@ -155,6 +158,8 @@ class PhaseRun:
     def _emit_end(self) -> None:
         if not self._starts or not self._finishes:
             return
+        window = self._window.bounds_ns(self._origin_ns) if self._window else None
+        complete = not self._interrupted and not self._state.stop_flag.is_set()
         self._state.emit(
             PhaseEnded(
                 phase=self._phase.number,
@@ -165,7 +170,9 @@ class PhaseRun:
                 finish_ns=max(self._finishes.values()),
                 last_start_ns=max(self._starts.values()),
                 first_finish_ns=min(self._finishes.values()),
-                complete=not self._interrupted and not self._state.stop_flag.is_set(),
+                complete=complete and (self._window is None or window is not None),
+                window_start_ns=window[0] if window else None,
+                window_finish_ns=window[1] if window else None,
             )
         )
 
@@ -203,17 +210,24 @@ class PhaseRun:
         now = time.monotonic_ns()
         self._set_origin(now)
         child.start_ns = now
+        child.filler = self._window is not None and self._window.is_past(now)
         open_gate(child)
 
     def _set_origin(self, now_ns: int) -> None:
         if self._state.origin_ns is None:
-            self._state.origin_ns = now_ns
+            self._state.origin_ns = now_ns - self._job.elapsed_before_ns
+        if self._window is not None:
+            self._window.begin(now_ns)
 
     def _started(self, child: Child) -> None:
         if child.announced:
             return
         child.announced = True
+        if child.filler:
+            return
         assert child.start_ns is not None
+        if self._window is not None:
+            self._window.counting += 1
         start = child.start_ns - self._origin_ns
         self._starts.setdefault(child.copy, start)
         self._stopper.watch(child)
@@ -236,22 +250,36 @@ class PhaseRun:
 
     async def _start_next(self, copy: int, position: int) -> None:
         """Start the next step of a copy's queue behind a gate of its own."""
-        step = self._queues[copy].steps[position]
-        wanted = [Wanted(copy, position, step, self._specs[copy, position])]
         try:
-            children = await self._spawn(wanted, None)
+            children = await self._spawn(partial(self._wanted, copy, position), None)
         except RaterError as error:
             self._state.stop(None, str(error))
             children = []
-        if not children or self._state.stop_flag.is_set():
+        closed = self._window is not None and self._window.closed
+        if not children or closed or self._state.stop_flag.is_set():
             for child in children:
                 self._launcher.discard(child)
+                self._ended.append(Ended(None, child.step, child.spec))
             self._queue_done()
             return
         child = children[0]
         self._adopt(child)
         self._release_own(child)
         self._started(child)
+
+    def _wanted(self, copy: int, position: int) -> list[Wanted]:
+        steps = self._queues[copy].steps
+        if self._window is None:
+            return [Wanted(copy, position, steps[position], self._specs[copy, position])]
+        step = steps[position % len(steps)]
+        return [Wanted(copy, position, step, self._job.workplace.spec(copy, position, step))]
+
+    def _close_window(self) -> None:
+        """Nothing that counts runs any more: end what only kept the load up."""
+        assert self._window is not None
+        self._window.closed = True
+        for child in self._alive.values():
+            child.signal_group(signal.SIGKILL)
 
     # -- reaping --------------------------------------------------------------------------------
 
@@ -290,6 +318,10 @@ class PhaseRun:
             self._queue_done()
             return
         self._started(child)
+        if child.filler:
+            self._ended.append(Ended(None, child.step, child.spec))
+            self._go_on(child, well=True)
+            return
         workplace = self._job.workplace
         event = ended_event(
             child,
@@ -305,9 +337,19 @@ class PhaseRun:
             self._interrupted += 1
         self._ended.append(Ended(event, child.step, child.spec))
         self._state.emit(event)
+        if self._window is not None and self._window.one_less(now_ns):
+            self._close_window()
+        self._go_on(child, well=event.status is CopyStatus.OK)
+
+    def _go_on(self, child: Child, *, well: bool) -> None:
+        """Start the copy's next step, if there is one."""
         following = child.position + 1
-        stopping = self._state.stop_flag.is_set()
-        if following < len(self._queues[child.copy].steps) and not stopping:
+        if self._window is not None:
+            # A copy that failed would only fail again, perhaps a thousand times a second.
+            more = well and not self._window.closed
+        else:
+            more = following < len(self._queues[child.copy].steps)
+        if more and not self._state.stop_flag.is_set():
             assert self._nursery is not None
             self._nursery.start_soon(self._start_next, child.copy, following)
         else:

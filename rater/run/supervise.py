@@ -21,19 +21,16 @@ import trio
 from rater.errors import RaterError, RunError
 from rater.plan.schedule import Phase
 from rater.record import (
-    CopyStatus,
     Event,
     Noted,
-    OutputChecked,
     PhaseStarted,
     RunEnded,
     RunStatus,
-    Validity,
-    storable,
 )
 from rater.run.guard import Guard
 from rater.run.job import Job, RunState
-from rater.run.phase import Ended, PhaseRun
+from rater.run.judging import Judge
+from rater.run.phase import PhaseRun
 from rater.run.priority import urgent
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
@@ -61,7 +58,8 @@ class Supervisor:
         self._emit = emit
         self._stopped_by: int | None = None
         self._failure: str | None = None
-        self._failed_copies = 0
+        self._judge = Judge(job.workplace, emit)
+        self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None
         self._prepare_scope: trio.CancelScope | None = None
         self._token: trio.lowlevel.TrioToken | None = None
@@ -84,6 +82,7 @@ class Supervisor:
 
     async def _run_phases(self) -> None:
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             await nursery.start(self._watch_signals)
             try:
                 for phase in self._job.plan.phases:
@@ -100,18 +99,18 @@ class Supervisor:
         if self._stopped_by is not None:
             name = signal.Signals(self._stopped_by).name
             return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self._stopped_by)
-        if self._failed_copies:
+        if self._judge.failed_copies:
             return Outcome(RunStatus.FAILED, self._failed_in_words(), None)
         return Outcome(RunStatus.COMPLETE, None, None)
 
     def _failed_in_words(self) -> str:
-        phases = self._job.plan.phases
-        total = sum(len(queue.steps) for phase in phases for queue in phase.queues)
-        if total == self._job.plan.copies:
-            return (
-                f"{self._failed_copies} {'copy' if self._failed_copies == 1 else 'copies'} failed"
-            )
-        return f"{self._failed_copies} of {total} copy runs failed"
+        plan, failed = self._job.plan, self._judge.failed_copies
+        if plan.window is not None:  # how many runs there are is the result, not the plan
+            return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
+        total = sum(len(queue.steps) for phase in plan.phases for queue in phase.queues)
+        if total == plan.copies:
+            return f"{failed} {'copy' if failed == 1 else 'copies'} failed"
+        return f"{failed} of {total} copy runs failed"
 
     async def _run_phase(self, phase: Phase) -> None:
         if self._job.prepare is not None:
@@ -120,9 +119,15 @@ class Supervisor:
         if self._state.stop_flag.is_set():
             return
         self._emit_notices()
-        self._phase = PhaseRun(self._state, phase, specs)
+        self._phase = running = PhaseRun(self._state, phase, specs)
+        over, done = trio.Event(), trio.Event()
+        if phase.window is not None:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._judge.judge_as_they_end, running.take_ended, over, done)
+        else:
+            done.set()
         try:
-            ended = await self._phase.run(
+            await running.run(
                 PhaseStarted(
                     phase=phase.number,
                     benchmark=phase.benchmark,
@@ -130,28 +135,17 @@ class Supervisor:
                     counted=phase.counted,
                     total_phases=len(self._job.plan.phases),
                     expected_s=self._expected_s(phase),
+                    window_ns=(phase.window.warmup_ns, phase.window.end_ns)
+                    if phase.window
+                    else None,
                 )
             )
         finally:
             self._phase = None
+            over.set()
         self._note_leftovers(phase)
-        for one, validity, detail in await trio.to_thread.run_sync(self._judge_all, ended):
-            event = one.event
-            if validity is not event.validity:
-                self._emit(
-                    OutputChecked(
-                        event.phase,
-                        event.benchmark,
-                        event.iteration,
-                        event.copy,
-                        event.step,
-                        validity,
-                        detail,
-                        storable(one.spec.files) if validity is Validity.INVALID else event.run_dir,
-                    )
-                )
-            if validity is Validity.INVALID or event.status is not CopyStatus.OK:
-                self._failed_copies += 1
+        await done.wait()
+        await self._judge.judge(running.take_ended())
         self._emit_notices()
 
     def _emit_notices(self) -> None:
@@ -159,25 +153,12 @@ class Supervisor:
             self._emit(Noted(notice))
 
     def _expected_s(self, phase: Phase) -> float | None:
+        if phase.window is not None:
+            return phase.window.end_ns / 1e9
         names = [step.benchmark for step in phase.queues[0].steps]
         if not all(name in self._job.expected_s for name in names):
             return None
         return sum(self._job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
-
-    def _judge_all(self, ended: list[Ended]) -> list[tuple[Ended, Validity, str | None]]:
-        """Judge outputs and clear what is not needed; in a worker thread, off the clock."""
-        verdicts = []
-        for one in ended:
-            validity, detail = one.event.validity, None
-            if one.event.status is CopyStatus.OK:
-                if validity is Validity.UNCHECKED:
-                    validity, detail = self._job.workplace.judge(one.step, one.spec)
-                if validity is not Validity.INVALID:
-                    self._job.workplace.clear(one.spec)
-            elif one.event.status is CopyStatus.INTERRUPTED:
-                self._job.workplace.clear(one.spec)
-            verdicts.append((one, validity, detail))
-        return verdicts
 
     def _note_leftovers(self, phase: Phase) -> None:
         for leftover in self._state.guard.kill_leftovers():

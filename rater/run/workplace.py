@@ -15,6 +15,7 @@ from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected
 from rater.record import Validity
 from rater.run.guard import MARKER
+from rater.run.job import Judged
 from rater.run.launch import CopySpec
 from rater.run.output import check_output
 from rater.run.prepare import ReadyInput, make_run_dir, remove_run_dir, run_dir_name
@@ -60,16 +61,22 @@ class RunFolders:
         """Make a run directory for every step of every copy of the phase."""
         made = {}
         for queue in phase.queues:
-            for position, step in enumerate(queue.steps):
+            # With a window queues have no end: what comes after the first run is made in its time.
+            steps = queue.steps[:1] if phase.window is not None else queue.steps
+            for position, step in enumerate(steps):
                 made[queue.copy, position] = self._spec(queue.copy, position, step)
         return made
+
+    def spec(self, copy: int, position: int, step: Step) -> CopySpec:
+        """Make what a later run of a copy needs, of a phase with a window."""
+        return self._spec(copy, position, step)
 
     def expects(self, benchmark: str) -> bool:
         """Tell whether a benchmark's copies are judged: output or shared inputs to look at."""
         program = self._programs[benchmark]
         return bool(program.expected or program.inputs)
 
-    def judge(self, step: Step, spec: CopySpec) -> tuple[Validity, str | None]:
+    def judge(self, step: Step, spec: CopySpec) -> Judged:
         """Compare a copy's output with what is expected, and see that shared inputs are whole."""
         program = self._programs[step.benchmark]
         for shared in program.inputs:
@@ -78,13 +85,13 @@ class RunFolders:
                     f"a copy of {program.name} wrote into its input {shared.name}, which all "
                     "copies share: the results since then are not trustworthy"
                 )
-                return Validity.INVALID, f"input {shared.name} was changed while copies ran"
+                return Judged(Validity.INVALID, f"input {shared.name} was changed while copies ran")
         if not program.expected:
-            return Validity.NOT_CHECKED, None
+            return Judged(Validity.NOT_CHECKED)
         difference = check_output(Path(spec.directory), Path(spec.stdout), program.expected)
         if difference is not None:
-            return Validity.INVALID, str(difference)
-        return Validity.VALID, None
+            return Judged(Validity.INVALID, str(difference))
+        return Judged(Validity.VALID)
 
     def clear(self, spec: CopySpec) -> None:
         """Remove a copy's output and run directory, unless all are to be kept."""
