@@ -228,6 +228,13 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class Resting:
+    """What is waited for between two phases, for the screen; not stored."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The run is over."""
 
@@ -235,7 +242,9 @@ class RunEnded:
     reason: str | None
 
 
-type Event = PhaseStarted | CopyStarted | CopyEnded | OutputChecked | PhaseEnded | Noted | RunEnded
+type Event = (
+    PhaseStarted | CopyStarted | CopyEnded | OutputChecked | PhaseEnded | Noted | Resting | RunEnded
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from rater.plan.schedule import Plan, make_plan
 from rater.plan.suite import Expected
 from rater.record import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.run.guard import guard
+from rater.run.idle import IdleWatch
 from rater.run.job import Job
 from rater.run.supervise import Outcome, Supervisor
 from rater.run.workplace import Program, RunFolders
@@ -61,6 +62,8 @@ class Rig:
     timeout_s: float | None = None
     grace_s: float = 5.0
     prepare: str | None = None
+    cooldown_s: float = 0.0
+    until_idle: IdleWatch | None = None
     output_limit_bytes: int = 1 << 30
     environment: Sequence[tuple[str, str]] = ()
     on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None
@@ -93,6 +96,8 @@ class Rig:
             timeout_s=self.timeout_s,
             grace_s=self.grace_s,
             prepare=self.prepare,
+            cooldown_s=self.cooldown_s,
+            until_idle=self.until_idle,
             output_limit_bytes=self.output_limit_bytes,
         )
         events: list[Event] = []

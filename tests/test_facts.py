@@ -1,9 +1,12 @@
 from dataclasses import replace
+from mmap import PAGESIZE
 from pathlib import Path
 
 import pytest
 
+from rater.plan.place import MemoryPolicy, Placement
 from rater.run import facts, machine
+from rater.run.memory import NodeMemory, memory_warnings, needs_by_node, node_memory
 
 XEON = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -168,6 +171,7 @@ def test_settings_are_the_kernels_own_words(proc: Path, sys_: Path) -> None:
         "hugepages.node0.2048kB.free": "12",
         "hugepages.node0.2048kB.total": "512",
         "hugepages.node10.1048576kB.total": "1",
+        "hugepages.total": "7",
         "kernel.cmdline": "quiet isolcpus=3",
         "kernel.numa_balancing": "1",
         "kernel.randomize_va_space": "2",
@@ -202,3 +206,169 @@ def test_this_host_can_be_told() -> None:
     assert host.memory_bytes is not None
     assert host.memory_bytes > 0
     assert dict(facts.settings_snapshot())["kernel.release"]
+
+
+# -- memory as a run finds it -------------------------------------------------------------------
+
+NODE = """Node {node} MemTotal:       16777216 kB
+Node {node} MemFree:        {free} kB
+Node {node} Dirty:              12 kB
+Node {node} Writeback:           0 kB
+Node {node} FilePages:      {files} kB
+Node {node} Shmem:            1024 kB
+Node {node} AnonHugePages:    4096 kB
+Node {node} HugePages_Total:     0
+Node {node} ShmemPmdMapped:      0 kB"""
+GB = 10**9
+
+
+def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
+    proc = write(
+        tmp_path / "proc",
+        {
+            "meminfo": "MemFree: 9 kB\nDirty: 3 kB\nWriteback: 1 kB\nAnonHugePages: 2048 kB\n"
+            "HugePages_Total:     4\nHugePages_Free:      3\nHugePages_Rsvd:      2\n"
+            "HugePages_Surp:      1\nHugepagesize:     2048 kB",
+            "buddyinfo": "Node 0, zone      DMA      1      0      1\n"
+            "Node 0, zone   Normal      9      9      9      5\n"
+            "Node 1, zone  Movable    100    100",
+        },
+    )
+    sys = write(
+        tmp_path / "sys",
+        {
+            "kernel/mm/transparent_hugepage/hpage_pmd_size": f"{4 * PAGESIZE}",
+            "devices/system/node/node0/meminfo": NODE.format(node=0, free=100, files=5000),
+            "devices/system/node/node1/meminfo": NODE.format(node=1, free=7, files=1024),
+        },
+    )
+    found = dict(facts.settings_snapshot(proc, sys))
+    del found["libc"]
+    assert found == {
+        "hugepages.free": "3",
+        "hugepages.reserved": "2",
+        "hugepages.surplus": "1",
+        "hugepages.total": "4",
+        "memory.anon_huge_bytes": str(2 << 20),
+        "memory.dirty_bytes": "3072",
+        "memory.free_bytes": "9216",
+        "memory.writeback_bytes": "1024",
+        "memory.node0.anon_huge_bytes": str(4 << 20),
+        "memory.node0.dirty_bytes": "12288",
+        "memory.node0.free_bytes": "102400",
+        "memory.node0.free_huge_order_bytes": str((1 + 9) * 4 * PAGESIZE + 5 * 8 * PAGESIZE),
+        "memory.node0.page_cache_bytes": "5120000",
+        "memory.node0.shmem_bytes": "1048576",
+        "memory.node0.writeback_bytes": "0",
+        "memory.node1.anon_huge_bytes": str(4 << 20),
+        "memory.node1.dirty_bytes": "12288",
+        "memory.node1.free_bytes": "7168",
+        "memory.node1.free_huge_order_bytes": "0",
+        "memory.node1.page_cache_bytes": "1048576",
+        "memory.node1.shmem_bytes": "1048576",
+        "memory.node1.writeback_bytes": "0",
+    }
+    assert node_memory(proc, sys) == {
+        0: NodeMemory(100 << 10, (5000 - 1024) << 10),
+        1: NodeMemory(7 << 10, 0),
+    }
+
+
+def test_a_single_lgroup_has_what_the_machine_has(tmp_path: Path) -> None:
+    proc = write(tmp_path / "proc", {"meminfo": "MemFree: 90 kB\nBuffers: 1 kB\nCached: 9 kB"})
+    sys = write(
+        tmp_path / "sys",
+        {"devices/system/node/node0/meminfo": NODE.format(node=0, free=5, files=5000)},
+    )
+    assert node_memory(proc, sys) == {0: NodeMemory(90 << 10, 10 << 10)}
+
+
+def test_an_lgroup_full_of_page_cache_is_warned_of_with_the_way_out() -> None:
+    memory = {0: NodeMemory(16 * GB, GB), 1: NodeMemory(3 * GB, 14 * GB)}
+    assert memory_warnings({0: 12 * GB, 1: 12 * GB, 7: GB}, memory) == (
+        "page cache fills lgroup 1 (its copies need 12.0 GB; 3.0 GB free, 14.0 GB page cache): "
+        "the kernel drops it while copies are timed or takes memory of another lgroup; "
+        "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it; what a set-up reads under "
+        "`numactl --interleave=all` spreads over all lgroups",
+    )
+    assert memory_warnings({0: 3 * GB}, {0: NodeMemory(GB, 4 * GB)}) == (
+        "page cache fills lgroup 0 (its copies need 3.0 GB; 1.0 GB free, 4.0 GB page cache): "
+        "the kernel drops it while copies are timed; "
+        "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it",
+    )
+    assert memory_warnings({0: 16 * GB, 1: 3 * GB}, memory) == ()
+
+
+def test_lgroups_too_small_for_their_copies_are_warned_of_together() -> None:
+    memory = {node: NodeMemory(50_000_000, 0) for node in range(6)}
+    [warning] = memory_warnings(dict.fromkeys(range(6), GB), memory)
+    told = "lgroup {} (its copies need 1.0 GB; 50.0 MB free, 0.0 MB page cache)"
+    assert warning == (
+        f"too little memory in {', '.join(told.format(node) for node in range(4))} and 2 more: the "
+        "rest comes from other lgroups, or with --mem bind from swap or not at all; fewer copies, "
+        "a smaller size or a layout that spreads them avoids it"
+    )
+
+
+def test_copies_need_memory_where_they_run_or_are_bound() -> None:
+    home = Placement(0, (0,), 0, 0, 0, 1, 0, MemoryPolicy.LOCAL, ())
+    placements = (
+        home,
+        replace(home, copy=1, policy=MemoryPolicy.BIND, memory_nodes=(2, 3)),
+        replace(home, copy=2, node=None),
+    )
+    assert needs_by_node(placements, {0: 100, 1: 60, 2: 7}) == {1: 100, 2: 30, 3: 30}
+
+
+# -- what copies inherit ------------------------------------------------------------------------
+
+
+def test_variables_that_may_change_speed_are_told_and_no_others() -> None:
+    environ = {
+        "PATH": "/usr/bin",
+        "LD_PRELOAD": "/lib/libjemalloc.so",
+        "OMP_NUM_THREADS": "4",
+        "MALLOC_ARENA_MAX": "1",
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+        "PYTHONHASHSEED": "0",
+        "LC_ALL": "C",
+        "LANG": "",
+        "GOGC": "off",
+        "CFLAGS": "-O3 \udcff",
+        "HOME": "/root",
+        "PATHS": "x",
+        "API_TOKEN": "secret",
+        "MY_OMP_THING": "x",
+    }
+    assert facts.environment_snapshot(environ) == (
+        ("env.CFLAGS", "-O3 \\xff"),
+        ("env.GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+        ("env.GOGC", "off"),
+        ("env.LC_ALL", "C"),
+        ("env.LD_PRELOAD", "/lib/libjemalloc.so"),
+        ("env.MALLOC_ARENA_MAX", "1"),
+        ("env.OMP_NUM_THREADS", "4"),
+        ("env.PATH", "/usr/bin"),
+        ("env.PYTHONHASHSEED", "0"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("load.1min", True),
+        ("memory.free_bytes", True),
+        ("memory.node0.page_cache_bytes", True),
+        ("rater.supervisor_priority", True),
+        ("hugepages.free", True),
+        ("hugepages.surplus", True),
+        ("hugepages.node0.2048kB.free", True),
+        ("hugepages.node0.2048kB.total", False),
+        ("hugepages.total", False),
+        ("cpu.governor", False),
+        ("env.PATH", False),
+        ("kernel.release", False),
+    ],
+)
+def test_readings_are_told_from_settings(name: str, answer: bool) -> None:
+    assert facts.volatile(name) is answer

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from rater.plan.schedule import Order, make_plan
-from rater.record import CopyStatus, Event, PhaseStarted, RunStatus, Validity
+from rater.record import CopyStatus, Event, PhaseStarted, Resting, RunStatus, Validity
 from rater.run import launch
+from rater.run.idle import IdleWatch
 from rater.run.supervise import Supervisor
 from tests.rig import Rig
 
@@ -321,3 +322,34 @@ def test_a_gate_whose_supervisor_died_does_not_start_the_program(tmp_path: Path)
     )
     assert done.returncode == launch.NOT_RELEASED
     assert not (tmp_path / "started").exists()
+
+
+# -- between phases -------------------------------------------------------------------------------
+
+
+def test_a_cooldown_lies_between_phases_and_not_before_the_first(tmp_path: Path) -> None:
+    seen = Rig(tmp_path, cooldown_s=0.2).run({"a": "true", "b": "true"}, 1)
+    first, second = seen.brackets
+    assert first.start_ns == 0
+    assert second.start_ns - first.finish_ns >= 200_000_000
+    assert [e.text for e in seen.events if isinstance(e, Resting)] == ["cooling down for 0.2 s"]
+
+
+def test_a_stop_ends_a_cooldown_at_once(tmp_path: Path) -> None:
+    def stop(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, Resting):
+            supervisor.stop(signal.SIGINT, None)
+
+    seen = Rig(tmp_path, cooldown_s=3600, on_event=stop).run({"a": "true", "b": "true"}, 1)
+    assert seen.outcome.status is RunStatus.INTERRUPTED
+    assert [bracket.benchmark for bracket in seen.brackets] == ["a"]
+
+
+def test_a_machine_that_does_not_come_to_rest_is_waited_for_within_bounds(tmp_path: Path) -> None:
+    # Each copy warms the machine up by 20 degrees, which never go away.
+    degrees = iter(range(40, 4000, 20))
+    watch = IdleWatch({0}, max_s=0.6, temperatures=lambda: {"cpu": float(next(degrees))})
+    seen = Rig(tmp_path, until_idle=watch).run({"a": "true", "b": "true"}, 1)
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert "--until-idle" in seen.notes
+    assert "cpu" in seen.notes

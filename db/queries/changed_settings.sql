@@ -1,5 +1,5 @@
 -- Which settings of the machine differ from the run before on the same machine?
--- Without load.* (load average) and memory.* (free, cached): readings that differ between any two.
+-- Without load.*, memory.*, rater.* and free huge pages: readings that differ between any two.
 -- The last stored run, or :run (.parameter set :run 7).
 WITH
 now AS (
@@ -30,6 +30,8 @@ side_by_side AS (
 SELECT name, before, now
 FROM side_by_side
 WHERE before IS NOT now
-  AND name NOT GLOB 'load.*' AND name NOT GLOB 'memory.*'
+  AND name NOT GLOB 'load.*' AND name NOT GLOB 'memory.*' AND name NOT GLOB 'rater.*'
+  AND name NOT GLOB 'hugepages.*free' AND name NOT GLOB 'hugepages.*reserved'
+  AND name NOT GLOB 'hugepages.*surplus'
   AND (SELECT id FROM before) IS NOT NULL
 ORDER BY name;

@@ -11,16 +11,31 @@ import hmac
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rater.plan import cpuset
 from rater.plan.topology import Topology
-from rater.record import Host
+from rater.record import Host, storable
+from rater.run.memory import memory_readings
+from rater.run.sysfiles import listed, meminfo, read_text
 
 _PROC, _SYS, _ETC = Path("/proc"), Path("/sys"), Path("/etc")
 _CPUINFO_BYTES = 1 << 16  # the first CPUs tell; all 384 of a large machine take milliseconds
 _SELECTED = re.compile(r"\[([^\]]+)\]")
+
+# What copies inherit and what may change their speed: loader and C library, allocators, numbers of
+# threads, run-time systems and their collectors, locale (sorting, matching), defaults that programs
+# read as if they were options, and which programs and compilers are found.
+_INHERITED = re.compile(
+    r"(LD|LC|MALLOC|MIMALLOC|TCMALLOC|HUGETLB|OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|TBB)_\w+|PYTHON\w+|"
+    r"(RAYON|NUMEXPR)_NUM_THREADS|TOKIO_WORKER_THREADS|UV_THREADPOOL_SIZE|GLIBC_TUNABLES|"
+    r"GO(MAXPROCS|GC|MEMLIMIT|DEBUG)|(JAVA_TOOL|JDK_JAVA|NODE)_OPTIONS|PERL5OPT|RUBYOPT|"
+    r"OPENSSL_(CONF|ia32cap|armcap)|XZ_(DEFAULTS|OPT)|GZIP|BZIP2|ZSTD_(CLEVEL|NBTHREADS)|"
+    r"LANG|LANGUAGE|POSIXLY_CORRECT|PATH|CC|CXX|FC|(C|CXX|F|CPP|LD)FLAGS"
+)
+_READINGS = ("load.", "memory.", "rater.")
+_HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")
 
 
 def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Path = _ETC) -> Host:
@@ -35,7 +50,7 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
     cpu = _cpuinfo(proc)
     vendor = _joined(cpu, "vendor_id", "CPU implementer")
     model = _joined(cpu, "model name", "cpu", "Processor") or _arm_parts(cpu)
-    microcode = _joined(cpu, "microcode") or _read(
+    microcode = _joined(cpu, "microcode") or read_text(
         sys / "devices/system/cpu/cpu0/microcode/version"
     )
     architecture = platform.machine()
@@ -48,11 +63,11 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
         microcode or "",
         _structure(topology),
     )
-    memory = _meminfo(proc).get("MemTotal")
-    dmi = (_read(sys / "class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
+    memory = meminfo(proc / "meminfo").get("MemTotal")
+    dmi = (read_text(sys / "class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
     return Host(
         fingerprint=hashlib.sha256("\n".join(identity).encode()).hexdigest(),
-        hostname=_read(proc / "sys/kernel/hostname") or platform.node(),
+        hostname=read_text(proc / "sys/kernel/hostname") or platform.node(),
         machine_id_hash=_machine_id(etc),
         product=" ".join(text for text in dmi if text) or None,
         vendor=vendor,
@@ -72,21 +87,43 @@ def settings_snapshot(proc: Path = _PROC, sys: Path = _SYS) -> tuple[tuple[str, 
 
     Values are the kernel's own words; of a choice such as `always [madvise] never`
     the chosen one. `memory.*` are bytes, `load.*` numbers of tasks, `hugepages.*`
-    numbers of pages.
+    numbers of pages. Some are readings that no two runs share: see `volatile`.
     """
     found = dict(_settings(proc, sys))
     return tuple(sorted((name, value) for name, value in found.items() if value))
 
 
+def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the variables copies inherit that may change their speed, as `env.NAME`, sorted.
+
+    Empty ones are left out; values are Unicode that a database takes.
+    """
+    return tuple(
+        sorted(
+            (storable(f"env.{name}"), storable(value))
+            for name, value in environ.items()
+            if value and _INHERITED.fullmatch(name)
+        )
+    )
+
+
+def volatile(name: str) -> bool:
+    """Tell whether a setting is a reading that differs between any two runs of one machine."""
+    family, _, last = name.rpartition(".")
+    if family.partition(".")[0] == "hugepages":
+        return last in _HUGE_PAGES_IN_USE
+    return name.startswith(_READINGS)
+
+
 def _settings(proc: Path, sys: Path) -> Iterator[tuple[str, str | None]]:
     kernel, vm, cpus = proc / "sys/kernel", proc / "sys/vm", sys / "devices/system/cpu"
-    yield "kernel.release", _read(kernel / "osrelease")
-    yield "kernel.version", _read(kernel / "version")
-    yield "kernel.cmdline", _read(proc / "cmdline")
-    yield "kernel.numa_balancing", _read(kernel / "numa_balancing")
-    yield "kernel.randomize_va_space", _read(kernel / "randomize_va_space")
+    yield "kernel.release", read_text(kernel / "osrelease")
+    yield "kernel.version", read_text(kernel / "version")
+    yield "kernel.cmdline", read_text(proc / "cmdline")
+    yield "kernel.numa_balancing", read_text(kernel / "numa_balancing")
+    yield "kernel.randomize_va_space", read_text(kernel / "randomize_va_space")
     for name in ("swappiness", "zone_reclaim_mode", "overcommit_memory"):
-        yield f"vm.{name}", _read(vm / name)
+        yield f"vm.{name}", read_text(vm / name)
     for name, file in (
         ("cpu.governor", "scaling_governor"),
         ("cpu.driver", "scaling_driver"),
@@ -94,28 +131,21 @@ def _settings(proc: Path, sys: Path) -> Iterator[tuple[str, str | None]]:
         ("cpu.max_khz", "scaling_max_freq"),
     ):
         yield name, _of_policies(cpus / "cpufreq", file)
-    yield "cpu.boost", _read(cpus / "cpufreq/boost")
-    yield "cpu.no_turbo", _read(cpus / "intel_pstate/no_turbo")
-    yield "cpu.smt.control", _read(cpus / "smt/control")
-    yield "cpu.smt.active", _read(cpus / "smt/active")
-    yield "cpu.isolated", _read(cpus / "isolated")
-    yield "cpu.offline", _read(cpus / "offline")
-    for path in _listed(cpus / "vulnerabilities"):
-        yield f"mitigation.{path.name}", _read(path)
+    yield "cpu.boost", read_text(cpus / "cpufreq/boost")
+    yield "cpu.no_turbo", read_text(cpus / "intel_pstate/no_turbo")
+    yield "cpu.smt.control", read_text(cpus / "smt/control")
+    yield "cpu.smt.active", read_text(cpus / "smt/active")
+    yield "cpu.isolated", read_text(cpus / "isolated")
+    yield "cpu.offline", read_text(cpus / "offline")
+    for path in listed(cpus / "vulnerabilities"):
+        yield f"mitigation.{path.name}", read_text(path)
     yield from _huge_pages(sys)
     clock = sys / "devices/system/clocksource/clocksource0/current_clocksource"
-    yield "clocksource", _read(clock)
-    load = (_read(proc / "loadavg") or "").split()
+    yield "clocksource", read_text(clock)
+    load = (read_text(proc / "loadavg") or "").split()
     for name, text in zip(("1min", "5min", "15min"), load, strict=False):
         yield f"load.{name}", text
-    memory = _meminfo(proc)
-    for name, key in (
-        ("free", "MemFree"),
-        ("available", "MemAvailable"),
-        ("cached", "Cached"),
-        ("swap_free", "SwapFree"),
-    ):
-        yield f"memory.{name}_bytes", str(memory[key]) if key in memory else None
+    yield from memory_readings(proc, sys)
     yield "libc", _libc()
 
 
@@ -123,22 +153,22 @@ def _huge_pages(sys: Path) -> Iterator[tuple[str, str | None]]:
     transparent = sys / "kernel/mm/transparent_hugepage"
     for name in ("enabled", "defrag", "shmem_enabled"):
         yield f"thp.{name}", _selected(transparent / name)
-    yield "thp.khugepaged_defrag", _read(transparent / "khugepaged/defrag")
-    for path in _listed(transparent, "hugepages-*kB"):
+    yield "thp.khugepaged_defrag", read_text(transparent / "khugepaged/defrag")
+    for path in listed(transparent, "hugepages-*kB"):
         size = path.name.removeprefix("hugepages-")
         yield f"thp.{size}.enabled", _selected(path / "enabled")
-    for node in _listed(sys / "devices/system/node", "node[0-9]*"):
-        for path in _listed(node / "hugepages", "hugepages-*kB"):
+    for node in listed(sys / "devices/system/node", "node[0-9]*"):
+        for path in listed(node / "hugepages", "hugepages-*kB"):
             size = path.name.removeprefix("hugepages-")
             for name, file in (("total", "nr_hugepages"), ("free", "free_hugepages")):
-                yield f"hugepages.{node.name}.{size}.{name}", _read(path / file)
+                yield f"hugepages.{node.name}.{size}.{name}", read_text(path / file)
 
 
 def _of_policies(cpufreq: Path, file: str) -> str | None:
     """Return a value of all CPUs, or `performance (CPUs 0-3), powersave (CPUs 4-7)`."""
     cpus: dict[str, set[int]] = {}
-    for policy in _listed(cpufreq, "policy[0-9]*"):
-        value = _read(policy / file)
+    for policy in listed(cpufreq, "policy[0-9]*"):
+        value = read_text(policy / file)
         if value:
             cpus.setdefault(value, set()).update(_policy_cpus(policy))
     if len(cpus) < 2:
@@ -147,7 +177,7 @@ def _of_policies(cpufreq: Path, file: str) -> str | None:
 
 
 def _policy_cpus(policy: Path) -> set[int]:
-    text = _read(policy / "affected_cpus") or policy.name.removeprefix("policy")
+    text = read_text(policy / "affected_cpus") or policy.name.removeprefix("policy")
     return {int(word) for word in text.split() if word.isdecimal()}
 
 
@@ -195,20 +225,9 @@ def _arm_parts(cpuinfo: dict[str, list[str]]) -> str | None:
     return f"ARM part {parts} variant {_joined(cpuinfo, 'CPU variant') or '?'}"
 
 
-def _meminfo(proc: Path) -> dict[str, int]:
-    """Return the entries of /proc/meminfo that have a unit, in bytes."""
-    found: dict[str, int] = {}
-    for line in (_read(proc / "meminfo") or "").splitlines():
-        key, _, value = line.partition(":")
-        number, _, unit = value.strip().partition(" ")
-        if unit == "kB" and number.isdecimal():
-            found[key] = int(number) * 1024
-    return found
-
-
 def _machine_id(etc: Path) -> str | None:
     """machine-id(5) asks that the id itself be kept and a keyed hash be shown."""
-    text = _read(etc / "machine-id")
+    text = read_text(etc / "machine-id")
     if not text or text == "uninitialized":
         return None
     return hmac.new(text.encode(), b"rater", hashlib.sha256).hexdigest()[:32]
@@ -222,17 +241,6 @@ def _libc() -> str | None:
 
 
 def _selected(path: Path) -> str | None:
-    text = _read(path)
+    text = read_text(path)
     found = _SELECTED.search(text or "")
     return found[1] if found else text
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip() or None
-    except OSError:
-        return None
-
-
-def _listed(folder: Path, pattern: str = "*") -> list[Path]:
-    return sorted(folder.glob(pattern))

@@ -12,6 +12,7 @@ from rater.plan.place import Placement
 from rater.plan.schedule import Phase, Plan, Step
 from rater.record import Event, Validity
 from rater.run.guard import Guard
+from rater.run.idle import IdleWatch
 from rater.run.launch import CopySpec
 
 
@@ -71,10 +72,14 @@ class Job:
     timeout_s: float | None = None
     grace_s: float = 5.0
     prepare: str | None = None  # shell command before each phase
+    cooldown_s: float = 0.0  # rest between phases
+    until_idle: IdleWatch | None = None  # between phases, wait until the machine is as before
     prepare_environment: Mapping[str, str] = field(default_factory=dict)
     output_limit_bytes: int = 1 << 30
     expected_s: Mapping[str, float] = field(default_factory=dict)  # by benchmark, one phase
     elapsed_before_ns: int = 0  # time of the first release: beyond 0 where a run is taken up again
+    runs_before: int = 0  # copy runs of the phases that such a run has behind it,
+    failed_before: int = 0  # and those of them that failed
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 

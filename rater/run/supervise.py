@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,10 +24,12 @@ from rater.record import (
     Event,
     Noted,
     PhaseStarted,
+    Resting,
     RunEnded,
     RunStatus,
 )
 from rater.run.guard import Guard
+from rater.run.idle import rest, waited_note
 from rater.run.job import Job, RunState
 from rater.run.judging import Judge
 from rater.run.phase import PhaseRun
@@ -58,10 +60,10 @@ class Supervisor:
         self._emit = emit
         self._stopped_by: int | None = None
         self._failure: str | None = None
-        self._judge = Judge(job.workplace, emit)
+        self._judge = Judge(job.workplace, emit, job.failed_before)
         self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None
-        self._prepare_scope: trio.CancelScope | None = None
+        self._waiting: trio.CancelScope | None = None
         self._token: trio.lowlevel.TrioToken | None = None
 
     # -- the run ------------------------------------------------------------------------------
@@ -85,13 +87,46 @@ class Supervisor:
             self._nursery = nursery
             await nursery.start(self._watch_signals)
             try:
-                for phase in self._job.plan.phases:
+                await self._look_around()
+                for position, phase in enumerate(self._job.plan.phases):
+                    if position:
+                        await self._rest()
                     if self._state.stop_flag.is_set():
                         break
                     await self._run_phase(phase)
             except RaterError as error:
                 self._failure = self._failure or str(error)
             nursery.cancel_scope.cancel()
+
+    async def _look_around(self) -> None:
+        """Learn how idle, cool and fast the machine is before the first phase."""
+        if self._job.until_idle is not None and len(self._job.plan.phases) > 1:
+            with self._stoppable():
+                for remark in await self._job.until_idle.take_baseline():
+                    self._emit(Noted(remark))
+
+    async def _rest(self) -> None:
+        """Wait between two phases as the user asked."""
+        if self._job.cooldown_s:
+            self._emit(Resting(f"cooling down for {self._job.cooldown_s:g} s"))
+        with self._stoppable():
+            waited = await rest(
+                self._job.cooldown_s,
+                self._job.until_idle,
+                tell=lambda text: self._emit(Resting(text)),
+            )
+            note = waited_note(waited)
+            if note:
+                self._emit(Noted(note))
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let `stop` end what is awaited inside at once."""
+        with trio.CancelScope() as self._waiting:
+            if self._state.stop_flag.is_set():
+                self._waiting.cancel()
+            yield
+        self._waiting = None
 
     def _outcome(self) -> Outcome:
         if self._failure is not None:
@@ -107,7 +142,8 @@ class Supervisor:
         plan, failed = self._job.plan, self._judge.failed_copies
         if plan.window is not None:  # how many runs there are is the result, not the plan
             return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
-        total = sum(len(queue.steps) for phase in plan.phases for queue in phase.queues)
+        ahead = sum(len(queue.steps) for phase in plan.phases for queue in phase.queues)
+        total = self._job.runs_before + ahead
         if total == plan.copies:
             return f"{failed} {'copy' if failed == 1 else 'copies'} failed"
         return f"{failed} of {total} copy runs failed"
@@ -181,7 +217,7 @@ class Supervisor:
             kill_group(process)
             await trio.lowlevel.checkpoint()
 
-        with trio.CancelScope() as self._prepare_scope:
+        with self._stoppable():
             done = await trio.run_process(
                 command,
                 shell=True,
@@ -197,7 +233,6 @@ class Supervisor:
                     f"--prepare {command!r} ended with status {done.returncode}: no copy was "
                     "started after it; mend the command or leave it out"
                 )
-        self._prepare_scope = None
 
     # -- stopping -----------------------------------------------------------------------------
 
@@ -219,8 +254,8 @@ class Supervisor:
                 self._phase.signal_all(signal.SIGKILL)
             else:
                 self._phase.begin_stop()
-        if self._prepare_scope is not None:
-            self._prepare_scope.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -21,6 +21,7 @@ from rater.record import (
     PhaseEnded,
     PhaseStarted,
     PlacedCopy,
+    Resting,
     Run,
     RunEnded,
     RunStatus,
@@ -167,6 +168,8 @@ def append_event(
     match event:
         case CopyEnded():
             connection.execute(_COPY, _ended_row(run_id, event, context))
+        case Resting():
+            pass  # for the screen only
         case CopyStarted():
             pass  # its end brings the start along; a row for both would double the writes
         case OutputChecked():

@@ -1,0 +1,185 @@
+"""Memory as a run finds it: per lgroup what is free, page cache, or free in huge blocks.
+
+Page cache is the usual reason why one lgroup of equals is slow: what a set-up read
+or wrote fills the node it ran on, and copies there get remote memory, or small
+pages where their neighbours get huge ones.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.plan.place import Placement
+from rater.run.sysfiles import listed, meminfo, read_number, read_text
+
+_PROC, _SYS = Path("/proc"), Path("/sys")
+_BUDDY = re.compile(r"^Node +(\d+), +zone +\S+ +([\d ]+)$", re.MULTILINE)
+_MACHINE = (
+    ("free", "MemFree"),
+    ("available", "MemAvailable"),
+    ("cached", "Cached"),
+    ("swap_free", "SwapFree"),
+    ("dirty", "Dirty"),
+    ("writeback", "Writeback"),
+    ("anon_huge", "AnonHugePages"),
+)
+_NODE = (
+    ("free", "MemFree"),
+    ("page_cache", "FilePages"),
+    ("shmem", "Shmem"),
+    ("anon_huge", "AnonHugePages"),
+    ("dirty", "Dirty"),
+    ("writeback", "Writeback"),
+)
+# Of the default huge page size; sizes and nodes one by one are in /sys (see `facts`).
+_HUGE = (
+    ("total", "HugePages_Total"),
+    ("free", "HugePages_Free"),
+    ("reserved", "HugePages_Rsvd"),
+    ("surplus", "HugePages_Surp"),
+)
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """What one lgroup has for the copies of a run."""
+
+    free_bytes: int
+    droppable_bytes: int  # page cache that can be dropped: file pages without shared memory
+
+
+def memory_readings(proc: Path = _PROC, sys: Path = _SYS) -> Iterator[tuple[str, str]]:
+    """Yield the state of memory as settings: `memory.*` in bytes, `hugepages.*` in pages.
+
+    `memory.nodeN.free_huge_order_bytes` is what lies free in blocks of at least one
+    transparent huge page: so much of them is to be had without compaction.
+    """
+    machine = meminfo(proc / "meminfo")
+    yield from _named("memory", "_bytes", _MACHINE, machine)
+    yield from _named("hugepages", "", _HUGE, machine)
+    for path in listed(sys / "devices/system/node", "node[0-9]*"):
+        yield from _named(f"memory.{path.name}", "_bytes", _NODE, meminfo(path / "meminfo"))
+    transparent = sys / "kernel/mm/transparent_hugepage/hpage_pmd_size"
+    huge_bytes = read_number(transparent) or machine.get("Hugepagesize")
+    if huge_bytes:
+        for node, free_bytes in _free_in_blocks(proc, huge_bytes).items():
+            yield f"memory.node{node}.free_huge_order_bytes", str(free_bytes)
+
+
+def node_memory(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, NodeMemory]:
+    """Return the memory of each lgroup by OS number; empty where the kernel knows no nodes.
+
+    A single lgroup has what the machine has: under some hypervisors its own file
+    leaves out the memory that is plugged in when it is wanted.
+    """
+    paths = listed(sys / "devices/system/node", "node[0-9]*")
+    found = {}
+    for path in paths:
+        entries = meminfo(path / "meminfo")
+        if len(paths) == 1:
+            machine = meminfo(proc / "meminfo")
+            if {"MemFree", "Cached"} <= machine.keys():
+                files = machine["Cached"] + machine.get("Buffers", 0)
+                entries = machine | {"FilePages": files}
+        number = path.name.removeprefix("node")
+        if number.isdecimal() and {"MemFree", "FilePages"} <= entries.keys():
+            droppable = entries["FilePages"] - entries.get("Shmem", 0)
+            found[int(number)] = NodeMemory(entries["MemFree"], max(0, droppable))
+    return found
+
+
+def needs_by_node(
+    placements: Sequence[Placement], bytes_by_copy: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the bytes that copies want of each lgroup by OS number (pure).
+
+    A copy bound to several nodes wants an equal part of each; one that is not
+    bound to a CPU wants nothing of any lgroup in particular.
+    """
+    needs: dict[int, int] = {}
+    for placement in placements:
+        home = () if placement.node is None else (placement.node,)
+        nodes = placement.memory_nodes or home
+        for node in nodes:
+            part = bytes_by_copy.get(placement.copy, 0) // len(nodes)
+            needs[node] = needs.get(node, 0) + part
+    return needs
+
+
+def memory_warnings(
+    needs_bytes: Mapping[int, int], memory: Mapping[int, NodeMemory]
+) -> tuple[str, ...]:
+    """Say which lgroups have less free than their copies need, and the way out (pure).
+
+    `needs_bytes` is by lgroup; those without a reading in `memory` are passed over.
+    """
+    cached: list[str] = []
+    short: list[str] = []
+    for node in sorted(needs_bytes.keys() & memory.keys()):
+        need, has = needs_bytes[node], memory[node]
+        if need <= has.free_bytes:
+            continue
+        told = (
+            f"lgroup {node} (its copies need {_gb(need)}; {_gb(has.free_bytes)} free, "
+            f"{_gb(has.droppable_bytes)} page cache)"
+        )
+        (cached if need <= has.free_bytes + has.droppable_bytes else short).append(told)
+    warnings = []
+    several = len(memory) > 1
+    if cached:
+        remote = " or takes memory of another lgroup" if several else ""
+        spread = (
+            "; what a set-up reads under `numactl --interleave=all` spreads over all lgroups"
+            if several
+            else ""
+        )
+        warnings.append(
+            f"page cache fills {_some(cached)}: the kernel drops it while copies are timed"
+            f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it{spread}"
+        )
+    if short:
+        otherwise = (
+            "the rest comes from other lgroups, or with --mem bind from swap or not at all; fewer "
+            "copies, a smaller size or a layout that spreads them avoids it"
+            if several
+            else "the rest comes from swap or not at all; fewer copies or a smaller size avoid it"
+        )
+        warnings.append(f"too little memory in {_some(short)}: {otherwise}")
+    return tuple(warnings)
+
+
+def _named(
+    prefix: str, unit: str, names: Sequence[tuple[str, str]], entries: Mapping[str, int]
+) -> Iterator[tuple[str, str]]:
+    for name, key in names:
+        if key in entries:
+            yield f"{prefix}.{name}{unit}", str(entries[key])
+
+
+def _free_in_blocks(proc: Path, least_bytes: int) -> dict[int, int]:
+    """Return the free bytes by node in blocks of at least `least_bytes`, from buddyinfo.
+
+    Column k counts free blocks of 2^k pages (proc(5)).
+    """
+    found: dict[int, int] = {}
+    for node, columns in _BUDDY.findall(read_text(proc / "buddyinfo") or ""):
+        blocks = ((mmap.PAGESIZE << order, int(n)) for order, n in enumerate(columns.split()))
+        free_bytes = sum(size * count for size, count in blocks if size >= least_bytes)
+        found[int(node)] = found.get(int(node), 0) + free_bytes
+    return found
+
+
+def _some(told: Sequence[str]) -> str:
+    more = len(told) - _MOST_NAMED
+    if more > 0:
+        return f"{', '.join(told[:_MOST_NAMED])} and {more} more"
+    return ", ".join(told)
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
