@@ -1,15 +1,17 @@
 import importlib.util
 import json
 import random
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from rater.errors import InputError
 from rater.plan import cpuset
-from rater.plan.topology import Topology
+from rater.plan.topology import Cache, CpuKind, Details, Topology
 from rater.plan.topology_xml import parse_xml
 
 type Answer = tuple[list[object], list[object], tuple[list[int], list[list[float]]] | None]
@@ -107,6 +109,47 @@ def test_a_small_machine_is_read_whole() -> None:
     assert topology.distance(7, 3) is None
     assert not topology.is_this_system
     assert topology.source == "small.xml"
+
+
+def test_details_are_what_people_ask_for() -> None:
+    text = SMALL.replace(
+        'name="Architecture"',
+        'name="DMISysVendor" value="Maker  Inc. "/>\n'
+        '<info name="DMIProductName" value="Box 3"/><info name="Architecture"',
+        1,
+    )
+    text = text.replace('complete_cpuset="', "").replace(
+        '"Machine" os_index="0"', '"Machine" os_index="0" complete_cpuset="0xff"'
+    )
+    text = text.replace('"L3Cache" cpuset="0x33"', '"L3Cache" cache_size="33554432" cpuset="0x33"')
+    text = text.replace(
+        '<object type="L2Cache"',
+        '<info name="CPUModel" value="Fast   CPU "/><object type="L2Cache" cache_type="1"',
+    ).replace('allowed_cpuset="0x3f"', 'allowed_cpuset="0x1f"')
+    details = parse_xml(text, "x").details
+    assert details == Details(
+        cpu_models=("Fast CPU",),
+        product="Maker Inc. Box 3",
+        architecture="x86_64",
+        has_cores=True,
+        caches=(Cache(3, "unified", 33554432, 0, 4), Cache(2, "data", 0, 4, 2)),
+        groups=(),
+        kinds=(
+            CpuKind((0, 1, 4, 5), (("FrequencyMaxMHz", "5000"),)),
+            CpuKind((2, 3), (("FrequencyMaxMHz", "3000"),)),
+        ),
+        offline=(6, 7),
+        forbidden=(5,),
+    )
+
+
+def test_names_that_nobody_gave_are_not_shown() -> None:
+    for maker, name in (("To be filled by O.E.M.", "...."), ("None", " "), ("", "Default string")):
+        infos = f'<info name="DMISysVendor" value="{maker}"/>'
+        infos += f'<info name="DMIProductName" value="{name}"/>'
+        assert parse_xml(machine(infos + node(0, [0]) + pus(0)), "x").details.product is None
+    infos = '<info name="DMISysVendor" value="HP"/><info name="DMIProductName" value="HP Z8"/>'
+    assert parse_xml(machine(infos + node(0, [0]) + pus(0)), "x").details.product == "HP Z8"
 
 
 def test_bytes_and_text_read_the_same() -> None:
@@ -336,6 +379,53 @@ def test_endless_nesting_is_refused() -> None:
         parse_xml(machine('<object type="Group">' * 100_000), "f")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (machine("<a/>" * 500_000), "f:2: more than 400000 elements"),
+        (machine('<object type="X"/>' * 130_000), "f:2: more than 120000 objects"),
+        (f"<topology {'a="" ' * 1_000_001}/>", "f:1: more than 1000000 attributes"),
+        (machine(node(0, [0]) + pus(0), after="<distances2/>" * 1001), "more than 1000, expected"),
+        (machine(node(0, [0]) + pus(0), after='<cpukind cpuset="0x1"/>' * 2), "is one of 2, exp"),
+        (
+            machine(node(0, [0]) + pus(0), machine=f'allowed_cpuset="{"0x1," * 2_500_000}"'),
+            "f:1: object Machine: allowed_cpuset: the bitmap '0x1,",
+        ),
+        (
+            machine(
+                node(0, [0]) + pus(0),
+                after='<distances2 type="NUMANode" name="NUMALatency" nbobjs="99999"/>',
+            ),
+            "f:2: distances2: nbobjs=99999, expected at most 1024 nodes",
+        ),
+        (
+            machine('<object type="PU" os_index="0"><object type="PU" os_index="1"/></object>'),
+            "f:2: object PU lies inside a PU",
+        ),
+        (machine('<object type="L3Cache" cache_size="-1"/>' + node(0, [0]) + pus(0)), "cache_size"),
+        ('<?xml version="1.0" encoding="hex"?><topology/>', "f:1: encoding='hex', expected"),
+        ('<?xml version="1.0" encoding="unicode_escape"?>\\]', "encoding='unicode_escape'"),
+        (machine('<object type="&#x9b;31m"><object type="PU"/></object>'), "f:2: object PU has no"),
+    ],
+)
+def test_a_hostile_file_is_refused_quickly_and_in_a_short_line(text: str, message: str) -> None:
+    began_s = time.process_time()
+    with pytest.raises(InputError) as caught:
+        parse_xml(text, "f")
+    assert time.process_time() - began_s < 5  # a tenth of it here; without limits, minutes
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
+
+
+def test_many_matrices_take_no_longer_than_their_number() -> None:
+    # Each was once compared with all others.
+    matrix = "<distances2><indexes>0</indexes><u64values>1</u64values></distances2>"
+    began_s = time.process_time()
+    parse_xml(machine(node(0, [0]) + pus(0), after=matrix * 1000), "f")
+    assert time.process_time() - began_s < 1
+
+
 def test_nodes_that_overlap_without_measure_are_refused() -> None:
     nodes = "".join(node(n, [0]) for n in range(65))
     with pytest.raises(InputError, match="lie in more than 64 NUMA nodes"):
@@ -354,6 +444,33 @@ def test_damaged_files_never_do_worse_than_an_input_error() -> None:
         try:
             parse_xml(text, "f")
         except InputError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("read")
+    assert outcomes == {"refused", "read"}
+
+
+@needs_machines
+def test_damaged_files_of_real_machines_never_do_worse_than_an_input_error() -> None:
+    dice = random.Random(2)
+    files = [path.read_text() for path in sorted(MACHINES.glob("*.xml"))]
+    files = [text for text in files if len(text) < 90_000]
+    values = ["", "-5", "0x0", "65535", "65536", "0xffffffff,,,,,0x1", "NUMANode", "PU", "Core"]
+    outcomes = set()
+    for _ in range(60):
+        text = dice.choice(files)
+        for _ in range(3):
+            found = list(re.finditer(r'="([^"]*)"', text))
+            start, end = dice.choice(found).span(1)
+            text = text[:start] + dice.choice([*values, dice.choice(found)[1]]) + text[end:]
+        lines = text.split("\n")
+        if dice.random() < 0.3:
+            lines.insert(dice.randrange(len(lines)), lines.pop(dice.randrange(len(lines))))
+        try:
+            parse_xml("\n".join(lines), "f")
+        except InputError as error:
+            assert re.match(r"f:\d+: ", str(error))
+            assert len(str(error)) < 300
             outcomes.add("refused")
         else:
             outcomes.add("read")

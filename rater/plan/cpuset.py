@@ -80,15 +80,12 @@ def parse_bitmap(text: str) -> int:
     words = text.split(",")
     if not words[-1]:
         raise ValueError(f"the bitmap {_short(text)} ends with ',', expected a last word 0x...")
-    mask = 0
-    for index, word in enumerate(reversed(words)):
-        if word:
-            if not _WORD.fullmatch(word):
-                raise _bad_word(text, words, len(words) - 1 - index)
-            mask |= int(word, 16) << (32 * index)
-    if mask.bit_length() > MAX_NUMBER + 1:
+    if len(words) > (MAX_NUMBER + 1) // 32:
         raise ValueError(f"the bitmap {_short(text)} names numbers above {MAX_NUMBER}")
-    return mask
+    for index, word in enumerate(words):
+        if word and not _WORD.fullmatch(word):
+            raise _bad_word(text, words, index)
+    return int("".join([word[2:].zfill(8) for word in words]), 16)
 
 
 def format_bitmap(mask: int) -> str:

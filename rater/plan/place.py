@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
 
 from rater.errors import InputError
 from rater.plan import cpuset
+from rater.plan.deal import deal
 from rater.plan.layout import Bind, Layout, Order
+from rater.plan.orders import Key, domain_of
 from rater.plan.topology import PU, Topology
 
 MOST_COPIES = 99_999
-
-type _Key = Callable[[PU], object]
 
 
 class MemoryPolicy(StrEnum):
@@ -47,13 +46,16 @@ class Placed:
 
     placements: tuple[Placement, ...]
     warnings: tuple[str, ...]
+    reserved: tuple[int, ...] = ()  # OS numbers of the PUs kept for the system, ascending
+    most: int = 0  # copies that there is room for before a PU gets a second one
 
 
 def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy) -> Placed:
     """Return where each of `copies` (at least 1) copies goes; same input, same answer.
 
     Raises `InputError` when memory is to be bound and a copy has no node to bind
-    to, or when the layout widens masks to an object that the machine does not have.
+    to, when the layout widens masks to an object that the machine does not have,
+    and when the machine does not fit the layout in another way.
     """
     if layout.order is Order.NONE:
         if memory is MemoryPolicy.BIND:
@@ -61,31 +63,44 @@ def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy)
                 f"layout {layout.name} does not bind copies to CPUs, so there is no home node "
                 "to bind their memory to: use --mem local or another layout"
             )
+        pus = len(topology.pus)
+        loads = [copies // pus + (pu < copies % pus) for pu in range(pus)]
         return Placed(
             tuple(
                 Placement(copy, None, None, None, None, None, None, memory, ())
                 for copy in range(copies)
             ),
-            _oversubscribed(topology, copies),
+            _crowd(loads, pus),
+            most=pus,
         )
-    given = ORDERS[layout.order](topology, copies)
-    nodes = _memory_nodes(topology, given) if memory is MemoryPolicy.BIND else {}
-    masks = _masks(topology, layout)
+    dealt = deal(topology, layout, copies)
+    given = [slot[0] for slot in dealt.slots]
+    nodes = (
+        _memory_nodes(topology, [pu for slot in dealt.slots for pu in slot])
+        if memory is MemoryPolicy.BIND
+        else {}
+    )
+    masks = _masks(dealt.topology, layout)
     placements = tuple(
         Placement(
             copy=copy,
-            cpus=masks[pu.os],
+            cpus=_united(masks[pu.os] for pu in dealt.slots[copy]),
             cpu=pu.os,
             core=pu.core,
             llc=pu.llc,
             node=pu.node,
             package=pu.package,
             policy=memory,
-            memory_nodes=nodes.get(pu.os, ()),
+            memory_nodes=_united(nodes.get(pu.os, ()) for pu in dealt.slots[copy]),
         )
         for copy, pu in enumerate(given)
     )
-    return Placed(placements, _warnings(topology, given, memory))
+    return Placed(
+        placements,
+        _warnings(dealt.topology, given, memory),
+        reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
+        most=dealt.most,
+    )
 
 
 def default_memory(layout: Layout) -> MemoryPolicy:
@@ -120,67 +135,13 @@ def resolve_copies(text: str, topology: Topology) -> int:
     return int(digits)
 
 
-def scatter(topology: Topology) -> tuple[PU, ...]:
-    """Return all usable PUs, each next one as far from those before as the machine allows.
-
-    Tier by tier (first threads of all cores, faster kinds before slower, then
-    second threads, ...) a nested round robin over packages, lgroups and LLCs. The
-    lgroup is on top where one spans several packages; loose cores of a broken
-    tree never count like a package.
-    """
-    packages: dict[object, set[int | None]] = {}
-    tiers: dict[tuple[int, int], list[PU]] = {}
-    for pu in topology.pus:
-        packages.setdefault(_domain(pu), set()).add(pu.package)
-        tiers.setdefault((pu.rank, -pu.kind), []).append(pu)
-
-    def top(pu: PU) -> object:
-        domain = _domain(pu)
-        return pu.package if len(packages[domain]) == 1 else ("domain", domain)
-
-    keys: tuple[_Key, ...] = (top, _domain, lambda pu: pu.package, lambda pu: pu.llc)
-    return tuple(pu for tier in sorted(tiers) for pu in _round_robin(tiers[tier], keys))
-
-
-def _scattered(topology: Topology, copies: int) -> tuple[PU, ...]:
-    sequence = scatter(topology)
-    return tuple(sequence[copy % len(sequence)] for copy in range(copies))
-
-
-def _balanced(topology: Topology, copies: int) -> tuple[PU, ...]:
-    if copies >= len(topology.pus):
-        return tuple(topology.pus[copy % len(topology.pus)] for copy in range(copies))
-    return tuple(sorted(scatter(topology)[:copies], key=lambda pu: pu.logical))
-
-
-# The PU of each copy. Every order of `layout.Order` but NONE is here.
-ORDERS: dict[Order, Callable[[Topology, int], tuple[PU, ...]]] = {
-    Order.BALANCED: _balanced,
-    Order.SCATTER: _scattered,
-}
-
-
-def _domain(pu: PU) -> object:
-    return pu.node if pu.node is not None else ("none", pu.package)
-
-
-def _round_robin(pus: Sequence[PU], keys: Sequence[_Key]) -> list[PU]:
-    if not keys or len(pus) < 2:
-        return list(pus)
-    groups: dict[object, list[PU]] = {}
-    for pu in pus:
-        groups.setdefault(keys[0](pu), []).append(pu)
-    rows = zip_longest(*(_round_robin(group, keys[1:]) for group in groups.values()))
-    return [pu for row in rows for pu in row if pu is not None]
-
-
 def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
     """Return the affinity mask of the copy that is given each PU, by its OS number."""
-    key: dict[Bind, _Key] = {
+    key: dict[Bind, Key] = {
         Bind.PU: lambda pu: pu.os,
         Bind.CORE: lambda pu: pu.core,
         Bind.LLC: lambda pu: pu.llc,
-        Bind.NODE: _domain,
+        Bind.NODE: domain_of,
         Bind.PACKAGE: lambda pu: pu.package,
     }
     of = key[layout.bind]
@@ -194,6 +155,12 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
         )
     masks = {group: tuple(sorted(cpus)) for group, cpus in groups.items()}
     return {pu.os: masks[of(pu)] for pu in topology.pus}
+
+
+def _united(numbers: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what several ascending tuples hold together; they share or are disjoint."""
+    first, *others = numbers
+    return first if not others else tuple(sorted(set(first).union(*others)))
 
 
 def _memory_nodes(topology: Topology, given: Sequence[PU]) -> dict[int, tuple[int, ...]]:
@@ -228,7 +195,7 @@ def _nearest_node(topology: Topology, cpu: int) -> int | None:
 
 
 def _warnings(topology: Topology, given: Sequence[PU], memory: MemoryPolicy) -> tuple[str, ...]:
-    warnings = list(_oversubscribed(topology, len(given)))
+    warnings = list(_crowd(Counter(pu.os for pu in given).values(), len(topology.pus)))
     if not warnings:
         warnings += _sharing_cores(given)
     warnings += _unequal_nodes(given)
@@ -248,15 +215,18 @@ def _warnings(topology: Topology, given: Sequence[PU], memory: MemoryPolicy) -> 
     return tuple(warnings)
 
 
-def _oversubscribed(topology: Topology, copies: int) -> tuple[str, ...]:
-    pus = len(topology.pus)
-    if copies <= pus:
+def _crowd(loads: Collection[int], usable: int) -> tuple[str, ...]:
+    """Warn of PUs that have several copies; `loads` are the copies on each PU that has any."""
+    if max(loads) == 1:
         return ()
-    each, more = divmod(copies, pus)
-    crowd = f"{_count(each, 'copy', 'copies')} on each"
-    if more:
-        crowd = f"{each + 1} on {_count(more, 'PU')}, {each} on {_count(pus - more, 'PU')}"
-    return (f"{copies} copies share {_count(pus, 'usable PU')}: {crowd}",)
+    pus = _count(usable, "usable PU")
+    if len(loads) < usable:
+        pus = f"{_count(len(loads), 'PU')} of {usable} usable ones"
+    shares = sorted(Counter(loads).items(), reverse=True)
+    crowd = ", ".join(f"{each} on {_count(on, 'PU')}" for each, on in shares)
+    if len(shares) == 1:
+        crowd = f"{_count(shares[0][0], 'copy', 'copies')} on each"
+    return (f"{sum(loads)} copies share {pus}: {crowd}",)
 
 
 def _sharing_cores(given: Sequence[PU]) -> list[str]:

@@ -5,7 +5,7 @@ The reader of hwloc's XML is `rater.plan.topology_xml`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 
@@ -45,6 +45,51 @@ class Domain:
     pus: tuple[PU, ...]  # in logical order
 
 
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One cache: it serves `machine_pus[first : first + count]`."""
+
+    level: int  # 1 is the nearest to the core
+    type: str  # "unified" or "data"
+    size_bytes: int  # 0 when unknown
+    first: int  # logical index of its first PU
+    count: int  # PUs
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Something between machine and core that is no package or cache: a die, a book, a blade."""
+
+    type: str  # "Die", or "Group" for what hwloc has no type for
+    subtype: str | None  # "Book", "Drawer", "Cluster", ... or None
+    of_memory: bool  # hwloc put it around CPUs only to hang a NUMA node on it
+    first: int  # logical index of its first PU
+    count: int  # PUs
+
+
+@dataclass(frozen=True, slots=True)
+class CpuKind:
+    """CPUs of one kind in a machine that has several."""
+
+    cpus: tuple[int, ...]  # OS numbers, ascending
+    infos: tuple[tuple[str, str], ...]  # "CoreType", "FrequencyMaxMHz", "LinuxCapacity", ...
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What placement does not ask for and people do; all empty when not described."""
+
+    cpu_models: tuple[str, ...] = ()  # each once, in the order of packages
+    product: str | None = None  # maker and name of the whole machine
+    architecture: str = ""  # as `uname -m` says
+    has_cores: bool = False  # False: each PU was taken for a core of its own
+    caches: tuple[Cache, ...] = ()
+    groups: tuple[Group, ...] = ()
+    kinds: tuple[CpuKind, ...] = ()
+    offline: tuple[int, ...] = ()  # OS numbers of CPUs that exist but have no PU
+    forbidden: tuple[int, ...] = ()  # OS numbers of PUs that allowed_cpuset leaves out
+
+
 @dataclass(frozen=True)
 class Topology:
     """The usable part of a machine. `pus` is in logical order."""
@@ -58,6 +103,7 @@ class Topology:
     # All PUs of the machine, the unusable included, with ranks counted over all of them;
     # empty when `pus` is the whole machine.
     whole: tuple[PU, ...] = ()
+    details: Details = field(default=Details())
 
     @property
     def machine_pus(self) -> tuple[PU, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rater.plan import cpuset
-from rater.plan.topology import PU, Node, Topology
+from rater.plan.topology import PU, Details, Node, Topology
 
 _ORDINARY_MEMORY = (None, "DRAM")
 
@@ -38,7 +38,7 @@ class RawKind:
 
     cpus: int  # mask of OS numbers
     forced_efficiency: int  # -1 when unknown
-    infos: dict[str, str] = field(default_factory=dict)
+    infos: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ def build(
     architecture: str = "",
     distances: RawDistances | None = None,
     is_this_system: bool = False,
+    details: Details | None = None,
 ) -> Topology:
     """Return the topology of consistent parts: `pus` and `nodes` in logical order.
 
@@ -95,6 +96,7 @@ def build(
         is_this_system=is_this_system,
         source=source,
         whole=() if usable == machine else whole,
+        details=details or Details(),
     )
 
 

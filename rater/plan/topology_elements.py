@@ -11,6 +11,13 @@ from rater.errors import InputError
 from rater.plan import cpuset
 
 _DEEPEST = 200  # a real machine has about 25 levels; the tree is walked by recursion
+# More than 16384 PUs with cores and three caches each have; they bound the time and the memory
+# that a hostile file takes.
+_MOST_ELEMENTS = 400_000
+_MOST_OBJECTS = 120_000
+_MOST_ATTRIBUTES = 1_000_000
+_MOST_MATRICES = 1000
+_ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "US-ASCII")  # that expat itself reads
 _MEMORY_TYPES = ("NUMANode", "MemCache")
 _NO_CPUS_TYPES = ("Misc", "Bridge", "PCIDev", "OSDev")  # their CPUs are those of their parent
 _parse_bitmap = lru_cache(maxsize=256)(cpuset.parse_bitmap)  # neighbours repeat each other's sets
@@ -24,9 +31,10 @@ class Element:
     line: int
     tag: str  # for people: "object PU", "cpukind"
     attributes: dict[str, str]
-    children: list[Element] = field(default_factory=list)  # objects; for cpukind its infos
+    children: list[Element] = field(default_factory=list)  # objects
     memory_children: list[Element] = field(default_factory=list)
     texts: dict[str, list[str]] = field(default_factory=dict)  # of indexes and u64values
+    infos: dict[str, str] = field(default_factory=dict)  # of <info>; the first of a name counts
 
     def fail(self, message: str) -> NoReturn:
         """Raise the error of this place; `message` goes on after the tag."""
@@ -73,7 +81,9 @@ class File:
         self.root: Element | None = None
         self.matrices: list[Element] = []
         self.kinds: list[Element] = []
-        self.architecture = ""
+        self.infos: dict[str, str] = {}  # of the file as a whole (version 3)
+        self.elements = 0
+        self.objects = 0
         self.text: list[str] | None = None  # where character data goes, None: nowhere
 
     def read(self, text: str | bytes) -> None:
@@ -84,8 +94,11 @@ class File:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._characters
         self.parser.StartDoctypeDeclHandler = self._doctype
+        self.parser.XmlDeclHandler = self._declaration
         try:
             data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+            if data.count(b"=") > _MOST_ATTRIBUTES:
+                self._fail(1, f"more than {_MOST_ATTRIBUTES} attributes, expected an hwloc file")
             self.parser.Parse(data, True)
         except expat.ExpatError as error:
             self._fail(
@@ -93,11 +106,17 @@ class File:
                 f"not well-formed XML ({expat.ErrorString(error.code)}), "
                 "expected a whole hwloc XML file",
             )
-        except (LookupError, ValueError) as error:  # an encoding that Python does not know
-            self._fail(1, f"{error}, expected hwloc XML in UTF-8")
 
     def _fail(self, line: int, message: str) -> NoReturn:
         raise InputError(f"{self.source}:{line}: {message}")
+
+    def _declaration(self, version: str, encoding: str | None, standalone: int) -> None:
+        # For others expat asks Python, whose codecs warn, fail in their own ways, or are no text.
+        if encoding is not None and encoding.upper() not in _ENCODINGS:
+            self._fail(
+                self.parser.CurrentLineNumber,
+                f"encoding={encoding[:40]!r}, expected hwloc XML in UTF-8",
+            )
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
         if internal:  # the only place where entities, and so their explosion, can be declared
@@ -112,6 +131,9 @@ class File:
         if len(self.open) >= _DEEPEST:
             self._fail(line, f"<{tag}> lies more than {_DEEPEST} deep, expected an hwloc file")
         parent = self.open[-1] if self.open else None
+        self.elements += 1
+        if self.elements > _MOST_ELEMENTS:
+            self._fail(line, f"more than {_MOST_ELEMENTS} elements, expected an hwloc file")
         new: Element | None = None
         if not self.open:
             self._topology(tag, attributes, line)
@@ -119,14 +141,16 @@ class File:
             new = self._object(parent, attributes, line)
         elif tag == "distances2" and len(self.open) == 1:
             new = Element(self.source, line, tag, attributes)
+            if len(self.matrices) == _MOST_MATRICES:
+                new.fail(f" is one of more than {_MOST_MATRICES}, expected a few")
             self.matrices.append(new)
         elif tag == "cpukind" and len(self.open) == 1:
             new = Element(self.source, line, tag, attributes)
             self.kinds.append(new)
-        elif tag in ("indexes", "u64values") and parent is not None and parent in self.matrices:
+        elif tag in ("indexes", "u64values") and parent is not None and parent.tag == "distances2":
             self.text = parent.texts.setdefault(tag, [])
         elif tag == "info":
-            self._info(parent, attributes, line)
+            self._info(parent, attributes)
         self.open.append(new)
 
     def _end(self, tag: str) -> None:
@@ -163,7 +187,11 @@ class File:
         kind = attributes.get("type")
         if not kind:
             self._fail(line, "<object> has no type, expected type=")
-        new = Element(self.source, line, f"object {kind[:40]}", attributes)
+        self.objects += 1
+        if self.objects > _MOST_OBJECTS:
+            self._fail(line, f"more than {_MOST_OBJECTS} objects, expected an hwloc file")
+        name = "".join(sign if sign.isprintable() else "?" for sign in kind[:40])
+        new = Element(self.source, line, f"object {name}", attributes)
         if parent is not None:
             if kind in _NO_CPUS_TYPES:
                 return None
@@ -178,10 +206,7 @@ class File:
         self.root = new
         return new
 
-    def _info(self, parent: Element | None, attributes: dict[str, str], line: int) -> None:
-        if parent is not None and parent.tag == "cpukind":
-            parent.children.append(Element(self.source, line, "info", attributes))
-        elif attributes.get("name") == "Architecture" and (
-            parent is self.root if parent is not None else len(self.open) == 1
-        ):
-            self.architecture = attributes.get("value", "")
+    def _info(self, parent: Element | None, attributes: dict[str, str]) -> None:
+        """Keep what an <info> says of its element; version 3 says some of it of the whole file."""
+        infos = self.infos if len(self.open) == 1 else parent.infos if parent is not None else {}
+        infos.setdefault(attributes.get("name", ""), attributes.get("value", ""))

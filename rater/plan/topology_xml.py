@@ -13,11 +13,13 @@ from rater.errors import InputError
 from rater.plan import cpuset
 from rater.plan.topology import Topology
 from rater.plan.topology_build import RawDistances, RawKind, RawNode, RawPU, build
+from rater.plan.topology_details import Span, details_of
 from rater.plan.topology_elements import Element, File
 
 _COUNTED_TYPES = ("Package", "L3Cache", "L2Cache", "Core")
 _MEANS_LATENCY = 4  # HWLOC_DISTANCES_KIND_MEANS_LATENCY
 _MOST_NODES_A_CPU = 64  # DRAM, HBM, PMEM, CXL: three or four; bounds the time of a hostile file
+_MOST_NODES = 1024  # in a matrix
 _EVERYTHING = ~0
 
 
@@ -49,16 +51,19 @@ def parse_xml(
             f": none of its {len(tree.pus)} CPUs may be used (allowed_cpuset: {listed}), "
             "expected at least one"
         )
+    kinds = _kinds(file.kinds, tree)
+    details = details_of(file, tree.spans, kinds, machine=tree.mask, allowed=allowed)
     return build(
         tree.pus,
         nodes,
         usable=may,
         allowed_nodes=file.root.mask("allowed_nodeset", _EVERYTHING),
         source=source,
-        kinds=[_kind(element) for element in file.kinds],
-        architecture=file.architecture,
+        kinds=kinds,
+        architecture=details.architecture,
         distances=_distances(file.matrices, tree, {node.os for node in nodes}),
         is_this_system=is_this_system,
+        details=details,
     )
 
 
@@ -74,6 +79,7 @@ class _Tree:
         self.pus: list[RawPU] = []
         self.nodes: list[Element] = []
         self.mask = 0  # of all PUs
+        self.spans: list[Span] = []  # objects above PUs; outer before inner ones
         self._counts = dict.fromkeys(_COUNTED_TYPES, 0)
         self._cpus(root, {})
         if not self.pus:
@@ -82,6 +88,8 @@ class _Tree:
     def _cpus(self, element: Element, above: dict[str, int]) -> None:
         kind = element.attributes["type"]
         if kind == "PU":
+            if element.children:
+                element.children[0].fail(" lies inside a PU, expected nothing there but memory")
             self._pu(element, above)
             self._memory(element)
             return
@@ -90,8 +98,10 @@ class _Tree:
                 element.fail(f" lies inside another {kind}, expected it beside")
             above = above | {kind: self._counts[kind]}
             self._counts[kind] += 1
+        first, place = len(self.pus), len(self.spans)
         for child in _ordered(element.children, "cpuset"):
             self._cpus(child, above)
+        self.spans.insert(place, Span(element, first, len(self.pus) - first))
         self._memory(element)
 
     def _memory(self, element: Element) -> None:
@@ -107,8 +117,8 @@ class _Tree:
             element.fail(f": os_index={os} is there twice, expected each PU once")
         if element.mask("cpuset", bit) != bit:
             element.fail(
-                f": cpuset={element.attributes['cpuset'][:60]!r}, expected "
-                f"{cpuset.format_bitmap(bit)} for os_index={os}"
+                f": cpuset={element.attributes['cpuset'][:60]!r}, expected the bitmap of "
+                f"os_index={os} alone"
             )
         self.mask |= bit
         get = above.get
@@ -151,11 +161,16 @@ def _nodes(tree: _Tree) -> list[RawNode]:
     return list(found.values())
 
 
-def _kind(element: Element) -> RawKind:
-    infos: dict[str, str] = {}
-    for info in element.children:
-        infos.setdefault(info.attributes.get("name", ""), info.attributes.get("value", ""))
-    return RawKind(element.mask("cpuset"), element.number("forced_efficiency", -1), infos)
+def _kinds(elements: Sequence[Element], tree: _Tree) -> list[RawKind]:
+    if len(elements) > len(tree.pus):
+        elements[-1].fail(f" is one of {len(elements)}, expected no more than there are PUs")
+    kinds = [
+        RawKind(element.mask("cpuset"), element.number("forced_efficiency", -1), element.infos)
+        for element in elements
+    ]
+    if sum(kind.cpus.bit_count() for kind in kinds) > _MOST_NODES_A_CPU * len(tree.pus):
+        elements[-1].fail(f": the CPUs are of more than {_MOST_NODES_A_CPU} kinds, expected one")
+    return kinds
 
 
 def _distances(matrices: Sequence[Element], tree: _Tree, known: set[int]) -> RawDistances | None:
@@ -172,8 +187,10 @@ def _distances(matrices: Sequence[Element], tree: _Tree, known: set[int]) -> Raw
 
 def _matrix(element: Element, tree: _Tree, known: set[int]) -> RawDistances:
     n = element.number("nbobjs")
-    indexes = "".join(element.texts.get("indexes", ())).split()
-    values = "".join(element.texts.get("u64values", ())).split()
+    if n > _MOST_NODES:
+        element.fail(f": nbobjs={n}, expected at most {_MOST_NODES} nodes, the limit of Linux")
+    indexes = "".join(element.texts.get("indexes", ())).split(maxsplit=max(0, n))
+    values = "".join(element.texts.get("u64values", ())).split(maxsplit=n * n)
     if n < 1 or len(indexes) != n or len(values) != n * n:
         element.fail(
             f": {len(indexes)} indexes and {len(values)} values for nbobjs={n}, "

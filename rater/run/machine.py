@@ -7,9 +7,12 @@ file, and destroys hwloc's topology at once.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
+import select
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +24,9 @@ from rater.plan.topology_xml import parse_xml
 
 THIS_MACHINE = "this machine"
 _MOST_PUS = 16384  # twice what Linux can have; hwloc's time grows with the square
-_LARGEST_FILE_BYTES = 64 << 20  # the largest real one known is 0.3 MB
+_LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs can take 18
+_PIPE_PATIENCE_S = 10.0  # for a pipe whose writer is at work
+_PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it before we do
 _NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
 # One level of hwloc's synthetic descriptions: `pack:2`, `l3:2(size=32MB)`, `2`, `[numa]`.
 _LEVEL = re.compile(r"\s*(?:(?:[A-Za-z0-9]+:)?([0-9]+)(?:\([^()]*\))?|\[[^\[\]]*\])(?=\s|\[|$)")
@@ -59,8 +64,7 @@ def from_file(path: Path) -> Topology:
     Raises `InputError` when it cannot be read or is wrong, with the line.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(_LARGEST_FILE_BYTES + 1)
+        text = _read(path, _LARGEST_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read the topology file {path}: {error.strerror}") from error
     if len(text) > _LARGEST_FILE_BYTES:
@@ -69,6 +73,41 @@ def from_file(path: Path) -> Topology:
             "expected hwloc XML, which has well below 1 MiB"
         )
     return parse_xml(text, str(path))
+
+
+def _read(path: Path, most: int) -> bytes:
+    """Return up to `most` bytes of a file or of a pipe that somebody writes to.
+
+    Raises `OSError`, which for a pipe can mean that nothing comes.
+    """
+    # Not blocking: to open or read a pipe that nobody writes to would wait for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        ready = select.poll()
+        ready.register(handle, select.POLLIN)
+        waits = _PIPE_OPENING_S
+        parts: list[bytes] = []
+        left = most
+        while left:
+            came = bool(ready.poll(waits * 1000))
+            try:
+                part = os.read(handle, min(left, 1 << 20))
+            except BlockingIOError:  # there is a writer, who has written nothing yet
+                if waits == _PIPE_PATIENCE_S and not came:
+                    raise OSError(errno.ETIMEDOUT, f"silent for {waits:g} s") from None
+                waits = _PIPE_PATIENCE_S
+                continue
+            if not (part or came):
+                raise OSError(errno.ENXIO, "a pipe that nobody writes to")
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(handle)
 
 
 def from_synthetic(text: str) -> Topology:

@@ -64,15 +64,28 @@ def memory_readings(proc: Path = _PROC, sys: Path = _SYS) -> Iterator[tuple[str,
     yield from _named("hugepages", "", _HUGE, machine)
     for path in listed(sys / "devices/system/node", "node[0-9]*"):
         yield from _named(f"memory.{path.name}", "_bytes", _NODE, meminfo(path / "meminfo"))
+    for node, free_bytes in free_in_huge_blocks(proc, sys).items():
+        yield f"memory.node{node}.free_huge_order_bytes", str(free_bytes)
+
+
+def free_in_huge_blocks(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, int]:
+    """Return the bytes free by node in blocks of at least one transparent huge page."""
     transparent = sys / "kernel/mm/transparent_hugepage/hpage_pmd_size"
-    huge_bytes = read_number(transparent) or machine.get("Hugepagesize")
-    if huge_bytes:
-        for node, free_bytes in _free_in_blocks(proc, huge_bytes).items():
-            yield f"memory.node{node}.free_huge_order_bytes", str(free_bytes)
+    huge_bytes = read_number(transparent) or meminfo(proc / "meminfo").get("Hugepagesize")
+    return _free_in_blocks(proc, huge_bytes) if huge_bytes else {}
 
 
 def node_memory(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, NodeMemory]:
-    """Return the memory of each lgroup by OS number; empty where the kernel knows no nodes.
+    """Return the memory of each lgroup by OS number; empty where the kernel knows no nodes."""
+    return {
+        node: NodeMemory(entries["MemFree"], max(0, entries["FilePages"] - entries.get("Shmem", 0)))
+        for node, entries in node_entries(proc, sys).items()
+        if {"MemFree", "FilePages"} <= entries.keys()
+    }
+
+
+def node_entries(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, dict[str, int]]:
+    """Return what each lgroup's meminfo says, in bytes, by OS number.
 
     A single lgroup has what the machine has: under some hypervisors its own file
     leaves out the memory that is plugged in when it is wanted.
@@ -87,9 +100,8 @@ def node_memory(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, NodeMemory]:
                 files = machine["Cached"] + machine.get("Buffers", 0)
                 entries = machine | {"FilePages": files}
         number = path.name.removeprefix("node")
-        if number.isdecimal() and {"MemFree", "FilePages"} <= entries.keys():
-            droppable = entries["FilePages"] - entries.get("Shmem", 0)
-            found[int(number)] = NodeMemory(entries["MemFree"], max(0, droppable))
+        if number.isdecimal():
+            found[int(number)] = entries
     return found
 
 
@@ -125,8 +137,8 @@ def memory_warnings(
         if need <= has.free_bytes:
             continue
         told = (
-            f"lgroup {node} (its copies need {_gb(need)}; {_gb(has.free_bytes)} free, "
-            f"{_gb(has.droppable_bytes)} page cache)"
+            f"lgroup {node} (its copies need {gb(need)}; {gb(has.free_bytes)} free, "
+            f"{gb(has.droppable_bytes)} page cache)"
         )
         (cached if need <= has.free_bytes + has.droppable_bytes else short).append(told)
     warnings = []
@@ -139,7 +151,7 @@ def memory_warnings(
             else ""
         )
         warnings.append(
-            f"page cache fills {_some(cached)}: the kernel drops it while copies are timed"
+            f"page cache fills {some(cached)}: the kernel drops it while copies are timed"
             f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it{spread}"
         )
     if short:
@@ -149,7 +161,7 @@ def memory_warnings(
             if several
             else "the rest comes from swap or not at all; fewer copies or a smaller size avoid it"
         )
-        warnings.append(f"too little memory in {_some(short)}: {otherwise}")
+        warnings.append(f"too little memory in {some(short)}: {otherwise}")
     return tuple(warnings)
 
 
@@ -174,12 +186,14 @@ def _free_in_blocks(proc: Path, least_bytes: int) -> dict[int, int]:
     return found
 
 
-def _some(told: Sequence[str]) -> str:
+def some(told: Sequence[str]) -> str:
+    """Return the first few of what is told, and how many more there are."""
     more = len(told) - _MOST_NAMED
     if more > 0:
         return f"{', '.join(told[:_MOST_NAMED])} and {more} more"
     return ", ".join(told)
 
 
-def _gb(count: int) -> str:
+def gb(count: int) -> str:
+    """Return bytes as `1.2 GB` or `12.3 MB`."""
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

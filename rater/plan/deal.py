@@ -1,0 +1,133 @@
+"""A layout's PUs, copy by copy: the order on what the layout leaves of the machine, its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rater.errors import InputError
+from rater.plan import cpuset
+from rater.plan.distrib import distrib
+from rater.plan.layout import WRITTEN, Counts, Layout, Order
+from rater.plan.narrow import Narrowed, keep, narrow
+from rater.plan.orders import PERMUTATIONS, Slot, balanced, compact, domain_of, scatter, singles
+from rater.plan.topology import PU, Domain, Topology
+from rater.plan.written import cpus_of, evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Which PUs each copy has of a machine that a layout has narrowed."""
+
+    topology: Topology  # what the layout leaves to copies
+    slots: tuple[Slot, ...]  # by copy
+    reserved: tuple[PU, ...]  # cores kept for the system and the supervisor, in logical order
+    most: int  # copies that there is room for before a PU gets a second one
+
+
+def deal(topology: Topology, layout: Layout, copies: int) -> Dealt:
+    """Give each of `copies` (at least 1) its PUs; more copies than PUs go round.
+
+    The layout's order must not be `none`. Raises `InputError` for what the machine
+    does not have, and for a number of copies that the layout's counts do not add up to.
+    """
+    narrowed = narrow(topology, layout)
+    usable = narrowed.topology
+    if layout.counts is not None:
+        shares = _shares(usable, layout, layout.counts, copies)
+        room = sum(min(share, len(domain.pus)) for domain, share in shares)
+        slots = _counted(usable, layout.order, shares)
+        return Dealt(usable, tuple(slots), narrowed.reserved, room)
+    slots = _slots(narrowed, layout, copies)
+    room = len({slot[0].os for slot in slots}) if layout.order in WRITTEN else len(usable.pus)
+    given = tuple(slots[copy % len(slots)] for copy in range(copies))
+    return Dealt(usable, given, narrowed.reserved, room)
+
+
+def _slots(narrowed: Narrowed, layout: Layout, copies: int) -> Sequence[Slot]:
+    """Return slots in the order in which copies get them, until all are used."""
+    usable = narrowed.topology
+    if layout.order is Order.DISTRIB:
+        return distrib(usable, min(copies, len(usable.pus)))
+    if layout.order is Order.LIST:
+        return _listed(narrowed, layout)
+    if layout.order is Order.EXPR:
+        return [(pu,) for pu in evaluate(usable, layout.text)]
+    tiers = singles(usable)
+    if layout.order is Order.BALANCED:
+        return balanced(tiers, copies)
+    return PERMUTATIONS[layout.order](tiers)
+
+
+def _listed(narrowed: Narrowed, layout: Layout) -> list[Slot]:
+    """Return the PUs of a list; those that filters take away are left out."""
+    left = narrowed.topology.by_cpu
+    named = cpus_of(narrowed.open, layout.text)
+    slots: list[Slot] = [(left[pu.os],) for pu in named if pu.os in left]
+    if not slots:
+        raise InputError(
+            f"layout {layout.name}: none of its CPUs is among those that its filters leave "
+            f"({cpuset.format_list(left)})"
+        )
+    return slots
+
+
+def _shares(
+    topology: Topology, layout: Layout, counts: Counts, copies: int
+) -> list[tuple[Domain, int]]:
+    """Return the copies on each domain, in logical order; their sum must be `copies`."""
+    by_node = dict(counts.by_node)
+    absent = set(by_node) - {domain.node for domain in topology.domains}
+    if absent:
+        there = cpuset.format_list(d.node for d in topology.domains if d.node is not None)
+        raise InputError(
+            f"layout {layout.name}: counts name lgroups {cpuset.format_list(absent)}, and on "
+            f"{topology.source} copies may run on {there or 'none'}"
+        )
+    shares = [
+        (domain, by_node.get(domain.node, counts.rest) if domain.node is not None else counts.rest)
+        for domain in topology.domains
+    ]
+    total = sum(share for _, share in shares)
+    if total != copies:
+        detail = ", ".join(
+            f"{share} on {'CPUs without a node' if d.node is None else f'lgroup {d.node}'}"
+            for d, share in shares[:8]
+        )
+        more = ", ..." if len(shares) > 8 else ""
+        raise InputError(
+            f"layout {layout.name} has counts for {total} copies on {topology.source} "
+            f"({detail}{more}), not for {copies}: use --copies {total}"
+        )
+    return shares
+
+
+def _counted(
+    topology: Topology, order: Order, shares: Sequence[tuple[Domain, int]]
+) -> Sequence[Slot]:
+    """Give each domain its share, in the order that the layout has on the whole machine.
+
+    A domain with more copies than PUs is gone through again.
+    """
+    if order is Order.DISTRIB:
+        slots: list[Slot] = []
+        for domain, share in shares:
+            if share:
+                part = keep(topology, domain.pus)
+                sets = distrib(part, min(share, len(part.pus)))
+                slots += [sets[copy % len(sets)] for copy in range(share)]
+        return slots
+    spread = order is Order.BALANCED
+    whole = (scatter if spread else PERMUTATIONS[order])(singles(topology))
+    given = list(_rounds(whole, {domain_of(d.pus[0]): share for d, share in shares}))
+    return compact([given]) if spread else given
+
+
+def _rounds(slots: Sequence[Slot], left: dict[object, int]) -> Iterator[Slot]:
+    """Go through the slots again and again, until no domain has copies left."""
+    while any(left.values()):
+        for slot in slots:
+            domain = domain_of(slot[0])
+            if left[domain]:
+                left[domain] -= 1
+                yield slot

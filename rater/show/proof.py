@@ -1,0 +1,151 @@
+"""Where copies ran and their memory lay: verdicts in sentences, memory as a table, all as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rater.analysis.proof import CopyProof, RunProof
+from rater.analysis.verdict import Verdict
+from rater.plan.cpuset import format_list
+from rater.show.format import count, decimals, duration, number, percent
+from rater.show.table import Column
+
+_MOST_COPIES = 10  # named one by one
+
+
+def verdict_lines(proof: RunProof, prose: Callable[[str, str], None]) -> None:
+    """Say which copies met their plan; `prose` takes a sentence and its style.
+
+    Nothing is said of a run without placed copies. What was not met comes first,
+    copy by copy; what is not known is put together by its reason.
+    """
+    if not proof.copies:
+        return
+    broken, unknown = proof.of(Verdict.NOT_MET), proof.of(Verdict.NOT_KNOWN)
+    met = len(proof.copies) - len(broken) - len(unknown)
+    if met == len(proof.copies):
+        prose(f"placement as planned: {_runs(proof.copies)}", "")
+        return
+    parts = [f"met {met}"]
+    parts += [f"not met {len(broken)}"] if broken else []
+    parts += [f"not known {len(unknown)}"] if unknown else []
+    prose(f"placement of {_runs(proof.copies)}: {', '.join(parts)}", "bold red" if broken else "")
+    for one in broken[:_MOST_COPIES]:
+        prose(f"not met: {_name(one)}: {'; '.join(one.reasons)}", "red")
+    if len(broken) > _MOST_COPIES:
+        prose(f"and {len(broken) - _MOST_COPIES} more not met; --json has them all", "red")
+    by_reasons: dict[tuple[str, ...], list[CopyProof]] = {}
+    for one in unknown:
+        by_reasons.setdefault(one.reasons, []).append(one)
+    for reasons, group in by_reasons.items():
+        numbers = format_list(one.copy for one in group)
+        prose(f"not known: {_runs(group)} ({numbers}): {'; '.join(reasons)}", "yellow")
+
+
+def memory_lines(
+    proof: RunProof,
+    table: Callable[[Sequence[Column]], None],
+    prose: Callable[[str, str], None],
+) -> None:
+    """Hand the memory per benchmark to `table`, and what looking cost to `prose`.
+
+    Nothing where no copy was looked at.
+    """
+    rows = [benchmark for benchmark in proof.benchmarks if benchmark.sampled]
+    if rows:
+        averages = [_mb(row.rss_average_bytes) for row in rows]
+        highest = [_mb(row.rss_max_bytes) for row in rows]
+        places = decimals(averages + highest)
+        sizes = sorted({size for row in rows for size, _ in row.page_shares})
+        shares = [dict(row.page_shares) for row in rows]
+        table(
+            [
+                Column(("benchmark", ""), [row.benchmark for row in rows], False, True),
+                Column(("seen", "copies"), [f"{row.sampled}/{row.copies}" for row in rows]),
+                Column(("resident", "MB"), [number(value, places) for value in averages]),
+                Column(("most", "MB"), [number(value, places) for value in highest]),
+                *(
+                    Column(
+                        (_page(size), "pages %"),
+                        [percent(share.get(size, 0.0) if share else None, 0) for share in shares],
+                        optional=2,
+                    )
+                    for size in sizes
+                ),
+                Column(("local", "%"), [percent(row.local_share) for row in rows]),
+                Column(("least", "%"), [percent(row.least_local_share) for row in rows]),
+                Column(("moves", "/copy"), [number(row.migrations) for row in rows], optional=1),
+            ]
+        )
+        prose(
+            "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
+            "least: of one copy; moves: to another CPU",
+            "",
+        )
+    swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
+    if swapped:
+        prose(f"swapped out: up to {number(swapped / 1e6)} MB of a copy", "yellow")
+    if proof.observed is not None:
+        seen = proof.observed
+        every = f", each copy every {duration(seen.interval_s)}" if seen.interval_s else ""
+        prose(
+            f"{count(seen.samples, 'look')} at copies while they ran{every}: "
+            f"{percent(seen.share, 2)} % of one CPU, {duration(seen.longest_read_s)} at most",
+            "",
+        )
+        for text in seen.unknown:
+            prose(text, "yellow")
+
+
+def proof_document(proof: RunProof) -> dict[str, Any]:
+    """Return the JSON document: per benchmark and per copy run, sizes in bytes."""
+    return {
+        "met": len(proof.of(Verdict.MET)),
+        "not_met": len(proof.of(Verdict.NOT_MET)),
+        "not_known": len(proof.of(Verdict.NOT_KNOWN)),
+        "observed": None if proof.observed is None else asdict(proof.observed),
+        "benchmarks": [
+            asdict(benchmark) | {"page_shares": _keyed(benchmark.page_shares)}
+            for benchmark in proof.benchmarks
+        ],
+        "copies": [copy_document(one) for one in proof.copies],
+    }
+
+
+def copy_document(proof: CopyProof) -> dict[str, Any]:
+    """Return one copy's part of the document."""
+    seen = asdict(proof.seen) | {
+        "node_bytes": _keyed(proof.seen.node_bytes),
+        "page_bytes": _keyed(proof.seen.page_bytes),
+    }
+    return asdict(proof) | {"verdict": proof.verdict.value, "seen": seen}
+
+
+def _keyed(pairs: tuple[tuple[int, float], ...] | None) -> dict[str, float] | None:
+    return None if pairs is None else {str(key): value for key, value in pairs}
+
+
+def _runs(proofs: Sequence[CopyProof]) -> str:
+    """Return `8 copies`, or `24 copy runs` where copies ran several times."""
+    several = len({one.copy for one in proofs}) < len(proofs)
+    return count(len(proofs), "copy run") if several else count(len(proofs), "copy", "copies")
+
+
+def _name(proof: CopyProof) -> str:
+    where = [] if proof.cpu is None else [f"CPU {proof.cpu}"]
+    where += [] if proof.node is None else [f"lgroup {proof.node}"]
+    placed = f" ({', '.join(where)})" if where else ""
+    return f"copy {proof.copy} of {proof.benchmark}, iteration {proof.iteration}{placed}"
+
+
+def _page(size: int) -> str:
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if size >= unit:
+            return f"{size / unit:g} {name}"
+    return f"{size} B"
+
+
+def _mb(size: float | None) -> float | None:
+    return None if size is None else size / 1e6
