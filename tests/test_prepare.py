@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.plan.suite import Benchmark, parse_suite
+from rater.plan.suite import Benchmark
+from rater.plan.suite_toml import parse_suite
 from rater.run import build as build_module
 from rater.run.build import build, cache_root, cpu_identity, find_command, find_compiler
 from rater.run.child import run_alone, run_tool
