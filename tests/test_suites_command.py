@@ -358,7 +358,7 @@ def test_a_wrong_file_is_told_whole(own: Path, rater: Rater) -> None:
     ]
 
 
-def test_memory_beyond_what_is_stated_and_shared_inputs_written_are_remarked(
+def test_memory_beyond_what_is_stated_is_remarked_and_a_shared_input_written_is_a_failure(
     own: Path, rater: Rater
 ) -> None:
     (own.parent / "hog.c").write_text(
@@ -373,8 +373,9 @@ def test_memory_beyond_what_is_stated_and_shared_inputs_written_are_remarked(
         'memory_mb = 1\ninputs = [{ name = "in.txt", path = "in.txt" }]\n'
     )
     status, out, _ = rater("suites", "check", own, "--run")
-    assert status == 0
-    assert "note: writes into its input in.txt, which all copies share" in out
+    assert status == 1
+    assert "FAILED  input in.txt was changed while copies ran" in out
+    assert "note: a copy of hog wrote into its input in.txt, which all copies share" in out
     assert "note: no expected output: any answer passes" in out
     assert "MB, the suite states memory_mb = 1" in out
     assert (own.parent / "in.txt").read_text() == "mine"

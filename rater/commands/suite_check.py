@@ -116,12 +116,14 @@ def _checks(
     """Check one benchmark after the other; those `named` by the user are never left out."""
     from rater.commands.suite_programs import OF_SUITE, missing_programs
     from rater.run.build import cache_root
-    from rater.run.trial import Trial, trial_folder, try_run
+    from rater.run.trial import Trial, trial_folder, try_run, try_setup
 
     cache = cache_root()
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
         yield Checked(Trial(OF_SUITE, "\n".join(missing[OF_SUITE])))
+    elif run and (trouble := try_setup(suite, cache)):
+        yield Checked(Trial(OF_SUITE, trouble))
     with trial_folder(cache) if run else nullcontext(cache) as work:
         for benchmark in suite.benchmarks:
             problems = missing[benchmark.name]
@@ -138,6 +140,7 @@ def _checks(
                         cache=cache,
                         work=work,
                         timeout_s=args.timeout,
+                        suite=suite,
                     )
                 )
 

@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
 
 from rater.errors import InputError
 from rater.plan import cpuset
 from rater.plan.layout import Bind, Layout, Order
+from rater.plan.spread import Key, Slot, domain_of, scatter_slots
 from rater.plan.topology import PU, Topology
 
 MOST_COPIES = 99_999
-
-type _Key = Callable[[PU], object]
 
 
 class MemoryPolicy(StrEnum):
@@ -49,9 +47,12 @@ class Placed:
     warnings: tuple[str, ...]
 
 
-def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy) -> Placed:
+def place(
+    topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy, threads: int = 1
+) -> Placed:
     """Return where each of `copies` (at least 1) copies goes; same input, same answer.
 
+    A copy of several `threads` gets as many neighbouring PUs; of them the first is its `cpu`.
     Raises `InputError` when memory is to be bound and a copy has no node to bind
     to, or when the layout widens masks to an object that the machine does not have.
     """
@@ -66,26 +67,26 @@ def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy)
                 Placement(copy, None, None, None, None, None, None, memory, ())
                 for copy in range(copies)
             ),
-            _oversubscribed(topology, copies),
+            _oversubscribed(topology, copies, threads),
         )
-    given = ORDERS[layout.order](topology, copies)
+    given = ORDERS[layout.order](topology, copies, threads)
     nodes = _memory_nodes(topology, given) if memory is MemoryPolicy.BIND else {}
     masks = _masks(topology, layout)
     placements = tuple(
         Placement(
             copy=copy,
-            cpus=masks[pu.os],
-            cpu=pu.os,
-            core=pu.core,
-            llc=pu.llc,
-            node=pu.node,
-            package=pu.package,
+            cpus=tuple(sorted({cpu for pu in slot for cpu in masks[pu.os]})),
+            cpu=slot[0].os,
+            core=slot[0].core,
+            llc=slot[0].llc,
+            node=slot[0].node,
+            package=slot[0].package,
             policy=memory,
-            memory_nodes=nodes.get(pu.os, ()),
+            memory_nodes=tuple(sorted({nodes[pu.os] for pu in slot})) if nodes else (),
         )
-        for copy, pu in enumerate(given)
+        for copy, slot in enumerate(given)
     )
-    return Placed(placements, _warnings(topology, given, memory))
+    return Placed(placements, _warnings(topology, given, memory, threads))
 
 
 def default_memory(layout: Layout) -> MemoryPolicy:
@@ -93,17 +94,18 @@ def default_memory(layout: Layout) -> MemoryPolicy:
     return MemoryPolicy.NONE if layout.order is Order.NONE else MemoryPolicy.LOCAL
 
 
-def resolve_copies(text: str, topology: Topology) -> int:
+def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
     """Return the number that `--copies N|pus|cores|nodes` means on a machine.
 
-    `nodes` counts lgroups with usable CPUs. Raises `InputError` for anything else
+    `pus` and `cores` give each copy as many as it has threads; `nodes` counts lgroups
+    with usable CPUs. Raises `InputError` for anything else
     and for numbers outside 1 to `MOST_COPIES`.
     """
     word = text.strip()
     if word == "pus":
-        return len(topology.pus)
+        return max(1, len(topology.pus) // threads)
     if word == "cores":
-        return len(topology.cores)
+        return max(1, len(topology.cores) // threads)
     if word == "nodes":
         nodes = sum(domain.node is not None for domain in topology.domains)
         if not nodes:
@@ -120,67 +122,31 @@ def resolve_copies(text: str, topology: Topology) -> int:
     return int(digits)
 
 
-def scatter(topology: Topology) -> tuple[PU, ...]:
-    """Return all usable PUs, each next one as far from those before as the machine allows.
-
-    Tier by tier (first threads of all cores, faster kinds before slower, then
-    second threads, ...) a nested round robin over packages, lgroups and LLCs. The
-    lgroup is on top where one spans several packages; loose cores of a broken
-    tree never count like a package.
-    """
-    packages: dict[object, set[int | None]] = {}
-    tiers: dict[tuple[int, int], list[PU]] = {}
-    for pu in topology.pus:
-        packages.setdefault(_domain(pu), set()).add(pu.package)
-        tiers.setdefault((pu.rank, -pu.kind), []).append(pu)
-
-    def top(pu: PU) -> object:
-        domain = _domain(pu)
-        return pu.package if len(packages[domain]) == 1 else ("domain", domain)
-
-    keys: tuple[_Key, ...] = (top, _domain, lambda pu: pu.package, lambda pu: pu.llc)
-    return tuple(pu for tier in sorted(tiers) for pu in _round_robin(tiers[tier], keys))
+def _scattered(topology: Topology, copies: int, threads: int) -> tuple[Slot, ...]:
+    slots = scatter_slots(topology, copies, threads)
+    return tuple(slots[copy % len(slots)] for copy in range(copies))
 
 
-def _scattered(topology: Topology, copies: int) -> tuple[PU, ...]:
-    sequence = scatter(topology)
-    return tuple(sequence[copy % len(sequence)] for copy in range(copies))
+def _balanced(topology: Topology, copies: int, threads: int) -> tuple[Slot, ...]:
+    chosen = scatter_slots(topology, copies, threads)[:copies]
+    slots = sorted(chosen, key=lambda slot: slot[0].logical)
+    return tuple(slots[copy % len(slots)] for copy in range(copies))
 
 
-def _balanced(topology: Topology, copies: int) -> tuple[PU, ...]:
-    if copies >= len(topology.pus):
-        return tuple(topology.pus[copy % len(topology.pus)] for copy in range(copies))
-    return tuple(sorted(scatter(topology)[:copies], key=lambda pu: pu.logical))
-
-
-# The PU of each copy. Every order of `layout.Order` but NONE is here.
-ORDERS: dict[Order, Callable[[Topology, int], tuple[PU, ...]]] = {
+# The PUs of each copy. Every order of `layout.Order` but NONE is here.
+ORDERS: dict[Order, Callable[[Topology, int, int], tuple[Slot, ...]]] = {
     Order.BALANCED: _balanced,
     Order.SCATTER: _scattered,
 }
 
 
-def _domain(pu: PU) -> object:
-    return pu.node if pu.node is not None else ("none", pu.package)
-
-
-def _round_robin(pus: Sequence[PU], keys: Sequence[_Key]) -> list[PU]:
-    if not keys or len(pus) < 2:
-        return list(pus)
-    groups: dict[object, list[PU]] = {}
-    for pu in pus:
-        groups.setdefault(keys[0](pu), []).append(pu)
-    rows = zip_longest(*(_round_robin(group, keys[1:]) for group in groups.values()))
-    return [pu for row in rows for pu in row if pu is not None]
-
-
 def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
     """Return the affinity mask of the copy that is given each PU, by its OS number."""
-    key: dict[Bind, _Key] = {
+    key: dict[Bind, Key] = {
         Bind.PU: lambda pu: pu.os,
         Bind.CORE: lambda pu: pu.core,
         Bind.LLC: lambda pu: pu.llc,
-        Bind.NODE: _domain,
+        Bind.NODE: domain_of,
         Bind.PACKAGE: lambda pu: pu.package,
     }
     of = key[layout.bind]
@@ -196,16 +162,16 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
     return {pu.os: masks[of(pu)] for pu in topology.pus}
 
 
-def _memory_nodes(topology: Topology, given: Sequence[PU]) -> dict[int, tuple[int, ...]]:
+def _memory_nodes(topology: Topology, given: Sequence[Slot]) -> dict[int, int]:
     """Return the node to bind to by PU: home, else the nearest that the distances tell."""
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[int, int] = {}
     lost: list[int] = []
-    for pu in dict.fromkeys(given):
+    for pu in dict.fromkeys(pu for slot in given for pu in slot):
         node = pu.node if pu.node is not None else _nearest_node(topology, pu.os)
         if node is None:
             lost.append(pu.os)
         else:
-            found[pu.os] = (node,)
+            found[pu.os] = node
     if lost:
         raise InputError(
             f"--mem bind: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no NUMA "
@@ -227,19 +193,28 @@ def _nearest_node(topology: Topology, cpu: int) -> int | None:
     return min(distances)[2] if distances else None
 
 
-def _warnings(topology: Topology, given: Sequence[PU], memory: MemoryPolicy) -> tuple[str, ...]:
-    warnings = list(_oversubscribed(topology, len(given)))
+def _warnings(
+    topology: Topology, given: Sequence[Slot], memory: MemoryPolicy, threads: int
+) -> tuple[str, ...]:
+    firsts = [slot[0] for slot in given]
+    warnings = list(_oversubscribed(topology, len(given), threads))
     if not warnings:
-        warnings += _sharing_cores(given)
-    warnings += _unequal_nodes(given)
-    kinds = Counter(pu.kind for pu in given)
+        warnings += _sharing_cores(firsts) if threads == 1 else _meeting_in_cores(given)
+    astray = sum(len({domain_of(pu) for pu in slot}) > 1 for slot in given)
+    if astray:
+        warnings.append(
+            f"{_count(astray, 'copy has', 'copies have')} CPUs in several lgroups: "
+            "part of their memory is remote"
+        )
+    warnings += _unequal_nodes(firsts)
+    kinds = Counter(pu.kind for pu in firsts)
     if len(kinds) > 1:
         shares = ", ".join(str(kinds[kind]) for kind in sorted(kinds, reverse=True))
         warnings.append(
             f"copies run on CPUs of {len(kinds)} speeds, from the fastest kind to the slowest: "
             f"{shares} copies"
         )
-    homeless = {pu.os for pu in given if pu.node is None}
+    homeless = {pu.os for slot in given for pu in slot if pu.node is None}
     if homeless and memory is not MemoryPolicy.BIND:
         warnings.append(
             f"{_count(len(homeless), 'CPU')} without memory of an own NUMA node "
@@ -248,10 +223,15 @@ def _warnings(topology: Topology, given: Sequence[PU], memory: MemoryPolicy) -> 
     return tuple(warnings)
 
 
-def _oversubscribed(topology: Topology, copies: int) -> tuple[str, ...]:
+def _oversubscribed(topology: Topology, copies: int, threads: int) -> tuple[str, ...]:
     pus = len(topology.pus)
-    if copies <= pus:
+    if copies * threads <= pus:
         return ()
+    if threads > 1:
+        return (
+            f"{_count(copies, 'copy', 'copies')} of {threads} threads on "
+            f"{_count(pus, 'usable PU')}: there are PUs with more than one thread to run",
+        )
     each, more = divmod(copies, pus)
     crowd = f"{_count(each, 'copy', 'copies')} on each"
     if more:
@@ -270,6 +250,18 @@ def _sharing_cores(given: Sequence[PU]) -> list[str]:
         "on cores of their own: they will not take equally long"
         if alone
         else f"cores run {min(cores.values())} to {max(cores.values())} copies each: "
+        "they will not take equally long"
+    ]
+
+
+def _meeting_in_cores(given: Sequence[Slot]) -> list[str]:
+    """Warn of copies that share a core with another one while others do not."""
+    cores = Counter(core for slot in given for core in {pu.core for pu in slot})
+    meeting = sum(any(cores[pu.core] > 1 for pu in slot) for slot in given)
+    if meeting in (0, len(given)):
+        return []
+    return [
+        f"{meeting} copies share a core with another one while {len(given) - meeting} do not: "
         "they will not take equally long"
     ]
 

@@ -65,6 +65,8 @@ def print_summary(
     if after_run:
         printer.line()
         printer.line(f"This was run {head.run}. What comes next:")
+        if head.status is RunStatus.INTERRUPTED and head.request is not None:
+            printer.line(f"  rater run --resume {head.run}")
         printer.line(f"  rater show {head.run}")
         printer.line(f"  rater export {head.run} --format csv")
         printer.line("  rater list")

@@ -4,8 +4,8 @@ Beside the keys of the contract, `run.stagger_ms`, `run.increment` and an
 observation's `counted` (false: a discarded iteration) and, in rotated order,
 `step` (position in the copy's queue, from 0) are read where they stand. Mode
 `steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows` (one for
-each phase whose window closed) and needs a `step` in every observation: a copy's
-runs, counted from 0. Others are left alone.
+each phase whose window closed); its `step` counts a copy's runs from 0. Others are
+left alone.
 `rater.store.export` writes it.
 """
 
