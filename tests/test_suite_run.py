@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def rater(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def rows(sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(os.environ["RATER_DB"]) as db:
+    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
         return db.execute(sql).fetchall()
 
 
