@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import kill9, starting, supervising
+from benchmarks import kill9, resume, starting, supervising
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -15,6 +15,7 @@ FIGURES = {
     "cost": supervising.cost_per_copy,
     "idle": supervising.idle,
     "kill9": kill9.campaign,
+    "resume": resume.campaign,
 }
 
 

@@ -15,7 +15,7 @@ from rater import __version__
 from rater.errors import RaterError
 
 # A new command is a new file here; each declares its arguments in `register`.
-FAMILIES = ("run", "results", "suites", "topo")
+FAMILIES = ("run", "rerun", "results", "suites", "layouts", "topo")
 
 
 def build_parser() -> argparse.ArgumentParser:

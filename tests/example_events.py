@@ -24,12 +24,16 @@ def run_of(
     order: str = "homogeneous",
     iterations: int = 1,
     bound: bool = True,
+    window_s: tuple[float, float] | None = None,
 ) -> Run:
-    """Copies in equal shares on the lgroups, one after another, copy n on CPU n."""
+    """Copies in equal shares on the lgroups, one after another, copy n on CPU n.
+
+    With a window (when it opens and closes) in steady mode.
+    """
     return Run(
         uuid="u",
         started_at="2026-11-20T12:00:00Z",
-        mode=order,
+        mode="steady" if window_s else order,
         order=order,
         copies=copies,
         iterations=iterations,
@@ -52,6 +56,8 @@ def run_of(
             else PlacedCopy(c, None, None, None, None, None, None, "none", ())
             for c in range(copies)
         ),
+        warmup_s=window_s[0] if window_s else None,
+        window_s=window_s[1] - window_s[0] if window_s else None,
     )
 
 
@@ -63,8 +69,10 @@ def phase(
     total: int = 1,
     expected_s: float | None = None,
     counted: bool = True,
+    window_s: tuple[float, float] | None = None,
 ) -> PhaseStarted:
-    return PhaseStarted(number, name, iteration, counted, total, expected_s)
+    window_ns = (round(window_s[0] * S), round(window_s[1] * S)) if window_s else None
+    return PhaseStarted(number, name, iteration, counted, total, expected_s, window_ns)
 
 
 def started(copy: int, at_s: float = 0.0, *, name: str = "gups", step: int = 0) -> CopyStarted:
@@ -115,8 +123,21 @@ def over(
     name: str | None = "gups",
     iteration: int | None = 1,
     complete: bool = True,
+    window_s: tuple[float, float] | None = None,
 ) -> PhaseEnded:
+    """The window, if any, on the clock of the events."""
     start_ns, finish_ns = round(start_s * S), round(finish_s * S)
+    begin_ns, end_ns = (round(at_s * S) for at_s in window_s) if window_s else (None, None)
     return PhaseEnded(
-        number, name, iteration, True, start_ns, finish_ns, start_ns, finish_ns, complete
+        phase=number,
+        benchmark=name,
+        iteration=iteration,
+        counted=True,
+        start_ns=start_ns,
+        finish_ns=finish_ns,
+        last_start_ns=start_ns,
+        first_finish_ns=finish_ns,
+        complete=complete,
+        window_start_ns=begin_ns,
+        window_finish_ns=end_ns,
     )

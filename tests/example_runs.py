@@ -133,3 +133,43 @@ def stored(
         warnings=("w",),
         notes=("n",),
     )
+
+
+def in_turn(
+    number: int, seconds: Sequence[float], *, begin_s: float = 0.0, names: str = "a", **changes: Any
+) -> list[StoredCopy]:
+    """A copy's successive runs without a gap; `names`: a letter for each benchmark, repeated."""
+    rows = []
+    at_s = begin_s
+    for step, time_s in enumerate(seconds):
+        start_ns = round(at_s * S)
+        name = changes.get("benchmark", names[step % len(names)])
+        options = {**changes, "benchmark": name, "step": step, "start_ns": start_ns}
+        rows.append(copy_row(number, time_s, **options))
+        at_s += time_s
+    return rows
+
+
+def windowed(
+    rows: Sequence[StoredCopy], begin_s: float, finish_s: float, **options: Any
+) -> StoredRun:
+    """A steady run; the window of each phase, from the phase's first release."""
+    given = {
+        "mode": "steady",
+        "warmup_s": begin_s,
+        "window_s": finish_s - begin_s,
+        "copies": len({row.copy for row in rows}),
+        **options,
+    }
+    run = stored(rows, **given)
+    iterations = {row.phase: row.iteration for row in rows}
+    brackets = tuple(
+        replace(
+            bracket,
+            iteration=iterations[bracket.phase],
+            window_start_ns=(bracket.start_ns or 0) + round(begin_s * S),
+            window_finish_ns=(bracket.start_ns or 0) + round(finish_s * S),
+        )
+        for bracket in run.brackets
+    )
+    return replace(run, brackets=brackets)

@@ -18,6 +18,7 @@ from rater.record import (
     CopyStatus,
     Noted,
     OutputChecked,
+    Resting,
     RunEnded,
     RunStatus,
     Validity,
@@ -211,6 +212,100 @@ def test_a_second_iteration_of_a_plain_command_is_expected_to_take_what_the_firs
     assert progress.time_left_s(T0 + 5 * S) == (5.0, False)
 
 
+WINDOW = (10.0, 70.0)  # seconds after a phase's first release
+
+
+def in_window(copies: int = 2, total: int = 2) -> Progress:
+    """A phase of steady mode whose copies have just been released."""
+    progress = Progress(run_of(copies, window_s=WINDOW), (), clock=lambda: T0)
+    progress.event(phase(total=total, window_s=WINDOW))
+    for copy in range(copies):
+        progress.event(started(copy))
+    return progress
+
+
+def test_a_phase_of_steady_mode_is_in_its_warm_up_its_window_or_closing() -> None:
+    progress = in_window()
+    state = progress.window_state(T0 + 3 * S)
+    assert state is not None
+    assert (state.stage, state.elapsed_s, state.length_s, state.per_s) == (
+        "warm-up",
+        3.0,
+        10.0,
+        None,
+    )
+    for step in range(4):  # copy 0 ends at 20, 40, 60, 80
+        progress.event(ended(0, 20.0 * step + 20, start_s=20.0 * step, step=step))
+        progress.event(started(0, 20.0 * step + 20, step=step + 1))
+    state = progress.window_state(T0 + 40 * S)
+    assert state is not None
+    assert (state.stage, state.elapsed_s, state.length_s) == ("window", 30.0, 60.0)
+    assert (state.runs, state.per_s) == (3, 0.1)
+    state = progress.window_state(T0 + 85 * S)
+    assert state is not None
+    # Copy 1 runs since before the window closed; what copy 0 began after it only keeps up the load.
+    assert (state.stage, state.waiting) == ("closing", 1)
+
+
+def test_a_copy_runs_all_the_time_and_is_done_when_its_last_run_of_the_window_is() -> None:
+    progress = in_window()
+    progress.event(ended(0, 69.0))
+    progress.event(started(0, 69.0, step=1))
+    assert progress.counts[RUNNING] == 2
+    progress.event(ended(0, 71.0, start_s=69.0, step=1))
+    progress.event(started(0, 71.0, step=2))
+    assert (progress.counts[RUNNING], progress.counts[DONE]) == (1, 1)
+
+
+def test_completions_count_runs_across_an_edge_by_their_share_inside() -> None:
+    progress = in_window(copies=1)
+    for step, (start_s, finish_s) in enumerate([(0.0, 20.0), (20.0, 60.0), (60.0, 100.0)]):
+        progress.event(started(0, start_s, step=step))
+        progress.event(ended(0, finish_s, start_s=start_s, step=step))
+    progress.event(over(0.0, 100.0, window_s=WINDOW))
+    assert progress.last_phase is not None
+    assert progress.last_phase.window_s == 60.0
+    assert progress.last_phase.completions == 0.5 + 1 + 0.25
+
+
+def test_the_time_left_of_steady_mode_is_that_of_its_windows_and_a_run() -> None:
+    progress = in_window(copies=1)
+    assert progress.time_left_s(T0 + 30 * S) == (40.0 + 70.0, False)
+    progress.event(ended(0, 30.0))
+    assert progress.time_left_s(T0 + 30 * S) == (40.0 + 30 + 70 + 30, False)
+
+
+def test_the_median_of_endless_runs_is_that_of_the_latest() -> None:
+    progress = in_window(copies=1)
+    for step in range(9000):
+        seconds = 0.002 if step < 4000 else 0.001
+        progress.event(ended(0, 12.0 + seconds, start_s=12.0, step=step))
+    progress.event(over(0.0, 70.0, window_s=WINDOW))
+    assert progress.last_phase is not None
+    assert progress.last_phase.median_s == pytest.approx(0.001)
+
+
+def test_the_median_of_a_window_is_not_that_of_its_warm_up() -> None:
+    progress = in_window(copies=1)
+    for step, (start_s, finish_s) in enumerate([(0.0, 4.0), (4.0, 8.0), (8.0, 11.0), (11.0, 13.0)]):
+        progress.event(ended(0, finish_s, start_s=start_s, step=step))
+    progress.event(over(0.0, 70.0, window_s=WINDOW))
+    assert progress.last_phase is not None and progress.last_phase.median_s == 2.5
+
+
+def test_phases_count_as_they_come_whatever_their_numbers() -> None:
+    ahead = [PhaseAhead("lu", 10.0), PhaseAhead("gups", 20.0)]
+    progress = Progress(run_of(1, names=("gups", "lu")), ahead, clock=lambda: T0)
+    progress.event(phase(7, name="lu", total=2, expected_s=10.0))
+    progress.event(started(0, name="lu"))
+    assert progress.phase_number == 1
+    assert progress.time_left_s(T0 + 4 * S) == (26.0, False)
+    progress.event(over(0.0, 10.0, number=7, name="lu"))
+    progress.event(phase(8, total=2, expected_s=20.0))
+    assert progress.phase_number == 2
+    assert progress.time_left_s(T0 + 10 * S) == (20.0, False)
+
+
 # -- the grid ---------------------------------------------------------------------------------
 
 
@@ -292,6 +387,45 @@ def test_a_frame_shows_phase_counts_grid_and_the_slow_copy() -> None:
         "slow: copy 7  CPU 7  lgroup 1    15.0 s  50 % over the median, still running",
         "copy 6 of gups: killed by SIGSEGV",
     ]
+
+
+def frame_at(view: LiveView, stream: io.TextIOWrapper, seconds: float) -> list[str]:
+    written(stream)
+    view.tick(T0 + round(seconds * S))
+    return seen(written(stream))
+
+
+def test_a_frame_of_steady_mode_says_where_the_window_is() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    console = Console(file=stream, force_terminal=True, width=80, height=24)
+    view = LiveView(console, run_of(2, window_s=WINDOW), clock_ns=lambda: T0)
+    view.event(phase(5, total=3, window_s=WINDOW))
+    for copy in range(2):
+        view.event(started(copy))
+    warming = frame_at(view, stream, 3.5)
+    assert warming[0] == "mini/gups (test, base)   steady, 2 copies"
+    assert warming[1] == "phase 1 of 3: gups, iteration 1"
+    assert warming[2] == "elapsed 0:03   warm-up 3 of 10 s   about 3:27 left"
+    for step in range(12):
+        view.event(ended(0, 5.0 * step + 5, start_s=5.0 * step, step=step))
+        view.event(started(0, 5.0 * step + 5, step=step + 1))
+    within = frame_at(view, stream, 60.0)
+    assert within[2] == "elapsed 1:00   window 50 of 60 s, 10 runs, 0.200/s   about 2:45 left"
+    assert "► 1 running" in within[3] and "! 1 slow" in within[3]
+    closing = frame_at(view, stream, 71.0)
+    assert closing[2] == "elapsed 1:11   closing: waiting for 2 runs   about 2:34 left"
+
+
+def test_what_is_waited_for_between_phases_stands_where_the_phase_does() -> None:
+    view, stream = view_on()
+    view.event(phase(total=2))
+    view.event(started(0))
+    view.event(ended(0, 1.0))
+    view.event(over(0.0, 1.0))
+    view.event(Resting("cooling down for 5 s"))
+    assert frame_at(view, stream, 2.0)[1] == "cooling down for 5 s, then phase 2 of 2"
+    view.event(phase(1, total=2))
+    assert frame_at(view, stream, 4.0)[1].startswith("phase 2 of 2: gups")
 
 
 def test_a_terminal_without_utf_8_gets_plain_ascii() -> None:
@@ -466,6 +600,25 @@ def test_a_pipe_gets_one_line_per_finished_phase() -> None:
         "phase 1 of 2: gups, iteration 1: bracket 3.00 s, median 2.00 s, slowest 3.00 s "
         "(copy 2, CPU 2, lgroup 2)\n"
     )
+
+
+def test_a_line_of_steady_mode_has_the_runs_of_the_window() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2, window_s=WINDOW))
+    view.event(phase(5, total=2, window_s=WINDOW))
+    for copy in range(2):
+        for step in range(8):
+            view.event(started(copy, 10.0 * step, step=step))
+            view.event(ended(copy, 10.0 * step + 10, start_s=10.0 * step, step=step))
+    view.event(over(0.0, 80.0, number=5, window_s=WINDOW))
+    view.event(phase(6, total=2, window_s=WINDOW))
+    view.event(started(0, 90.0))
+    view.event(ended(0, 95.0, start_s=90.0, status=CopyStatus.TIMEOUT, signal=15))
+    view.event(over(90.0, 95.0, number=6, complete=False))
+    first, second = stream.getvalue().splitlines()
+    assert first == ("phase 1 of 2: gups, iteration 1: 12.0 runs in 60 s, 0.200/s, median 10.0 s")
+    assert second.startswith("phase 2 of 2: gups, iteration 1: 5.0 s; 1 copy run failed")
+    assert second.endswith("stopped at its time limit; stopped: the window did not close")
 
 
 def test_wrong_outputs_get_a_line_of_their_own_because_they_are_found_later() -> None:

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import time
 import tracemalloc
@@ -130,6 +131,47 @@ def test_a_pipe_or_folder_in_place_of_the_output_does_not_hang(tmp_path: Path) -
     for name in ("pipe", "folder"):
         found = check_output(tmp_path, tmp_path / "stdout", [Expected(name, "1", 0, 0)])
         assert str(found) == f"{name} is not a regular file"
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "said"),
+    [
+        ("a\ntime: 1\nb\n", "a\nb\n", None),
+        ("a\ntime: 1\nb\n", "a\ntime: 2\nb\n", None),
+        ("time: 1\n", "", None),
+        ("time: 1\n", "time: 2\n\n", None),
+        ("a\r\ntime: 1\r\n\n", "a\n", None),
+        ("a\ntime: 1\nc\n", "a\nb\n", 'stdout line 3: got "c", expected "b"'),
+        ("time: 1\na\n", "a\nb\n", 'stdout line 3: got the end of the file, expected "b"'),
+        ("a\ntime: 1\nb\n", "a\n", 'stdout line 3: got "b", expected the end of the file'),
+        ("time: 1" + "x" * 200_000 + "\na\n", "a\n", None),
+        ("a\n" + " " * 200_000 + "x\n", "a\n", 'line 2: got "x", expected the end of the file'),
+    ],
+)
+def test_lines_to_be_ignored_are_not_compared(
+    tmp_path: Path, got: str, want: str, said: str | None
+) -> None:
+    stdout = tmp_path / "stdout"
+    stdout.write_text(got, newline="")
+    expected = Expected("stdout", want, 0, 0, ignore="^(time|rate):")
+    found = check_output(tmp_path, stdout, [expected])
+    assert (found is None) == (said is None)
+    assert said is None or str(found).endswith(said)
+
+
+def test_the_exact_content_of_a_file_is_checked_by_its_digest(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"\x00\xff exact").hexdigest()
+    (tmp_path / "back").write_bytes(b"\x00\xff exact")
+    expected = [Expected("back", "", 0, 0, digest), Expected("stdout", "", 0, 0, digest)]
+    stdout = tmp_path / "x.stdout"
+    stdout.write_bytes(b"\x00\xff exact")
+    assert check_output(tmp_path, stdout, expected) is None
+    stdout.write_bytes(b"\x00\xff exact\n")
+    other = hashlib.sha256(b"\x00\xff exact\n").hexdigest()
+    said = f"stdout has SHA-256 {other}, expected {digest}"
+    assert str(check_output(tmp_path, stdout, expected)) == said
+    (tmp_path / "back").unlink()
+    assert str(check_output(tmp_path, stdout, expected)) == "back was not written"
 
 
 @pytest.mark.parametrize("filling", [b"\n", b" ", b"x", b"\0"])

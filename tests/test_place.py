@@ -7,8 +7,8 @@ import pytest
 from rater.errors import InputError
 from rater.plan import cpuset
 from rater.plan.layout import Bind, Layout, Order, load_layout
+from rater.plan.orders import domain_of, singles
 from rater.plan.orders import scatter as scatter_slots
-from rater.plan.orders import singles
 from rater.plan.place import (
     MOST_COPIES,
     MemoryPolicy,
@@ -16,6 +16,7 @@ from rater.plan.place import (
     place,
     resolve_copies,
 )
+from rater.plan.slots import slots_of
 from rater.plan.topology import PU, Topology
 from rater.plan.topology_build import RawDistances, RawKind, RawNode, RawPU, build
 from rater.plan.topology_xml import parse_xml
@@ -246,6 +247,89 @@ def test_a_node_over_several_packages_is_dealt_before_them() -> None:
     assert [pu.os for pu in scatter(topology)] == [0, 4, 2, 5, 1, 3]
 
 
+def slots(topology: Topology, copies: int, threads: int) -> list[tuple[int, ...] | None]:
+    return [p.cpus for p in place(topology, BALANCED, copies, LOCAL, threads).placements]
+
+
+def test_a_copy_of_several_threads_gets_neighbours() -> None:
+    # Cores of their own while there are enough, then with their siblings.
+    assert slots(SMT, 1, 2) == [(0, 1)]
+    assert slots(SMT, 2, 2) == [(0, 1), (2, 3)]
+    assert slots(SMT, 3, 2) == [(0, 4), (1, 5), (2, 6)]
+    assert slots(SMT, 4, 2) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+    assert slots(SMT, 2, 4) == [(0, 1, 4, 5), (2, 3, 6, 7)]
+    # An lgroup has 3 PUs only with siblings: better than 3 cores in two of them.
+    assert slots(SMT, 1, 3) == [(0, 1, 4)]
+    first = place(SMT, BALANCED, 2, LOCAL, 2).placements[1]
+    assert (first.cpu, first.core, first.node, first.package) == (2, 2, 1, 1)
+
+
+def test_a_copy_of_several_threads_lies_in_one_cache_if_it_fits() -> None:
+    # A node of two LLCs of three cores, numbered 0-2 and 3-5.
+    pus = [RawPU(os, os, 0, os // 3, None) for os in range(6)]
+    nodes = [RawNode(0, 0b111111, 0, None)]
+    topology = build(pus, nodes, usable=0b111111, allowed_nodes=1, source="made")
+    assert slots(topology, 2, 2) == [(0, 1), (3, 4)]
+    assert slots(topology, 3, 2) == [(0, 1), (2, 5), (3, 4)]
+    assert place(topology, BALANCED, 3, LOCAL, 2).warnings == ()
+
+
+def test_fast_cpus_and_slow_ones_are_not_mixed_without_need() -> None:
+    topology = build(
+        [RawPU(os, os, 0, None, None) for os in range(7)],
+        [RawNode(0, 0b1111111, 0, None)],
+        usable=0b1111111,
+        allowed_nodes=1,
+        source="made",
+        kinds=[RawKind(0b0000111, 2), RawKind(0b1111000, 1)],
+    )
+    assert slots(topology, 1, 2) == [(0, 1)]
+    assert slots(topology, 3, 2) == [(0, 1), (3, 4), (5, 6)]
+
+
+def test_more_threads_than_pus_share_them_with_a_warning() -> None:
+    assert slots(SMT, 2, 9) == [tuple(range(8))] * 2
+    assert slots(SMT, 5, 2)[4] == (0, 4)
+    assert place(SMT, BALANCED, 5, LOCAL, 2).warnings[0] == (
+        "5 copies of 2 threads on 8 usable PUs: there are PUs with more than one thread to run"
+    )
+    assert place(SMT, UNBOUND, 4, LOCAL, 2).warnings == ()
+    assert place(SMT, UNBOUND, 1, LOCAL, 9).warnings == (
+        "1 copy of 9 threads on 8 usable PUs: there are PUs with more than one thread to run",
+    )
+
+
+def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
+    two = made([[[0], [1], [2]], [[3], [4], [5]]])
+    placed = place(two, BALANCED, 3, BIND, 2)
+    assert [(p.cpus, p.memory_nodes) for p in placed.placements] == [
+        ((0, 1), (0,)),
+        ((2, 5), (0, 1)),
+        ((3, 4), (1,)),
+    ]
+    assert placed.warnings[0] == (
+        "1 copy has CPUs in several lgroups: part of their memory is remote"
+    )
+
+
+def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> None:
+    topology = made([[[0, 6], [1, 7], [2, 8]], [[3, 9], [4, 10], [5, 11]]])
+    assert slots(topology, 4, 3) == [(0, 1, 6), (2, 7, 8), (3, 4, 9), (5, 10, 11)]
+    assert place(topology, BALANCED, 4, LOCAL, 3).warnings == ()
+    assert place(topology, BALANCED, 3, LOCAL, 3).warnings[0] == (
+        "2 copies share a core with another one while 1 do not: they will not take equally long"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "threads", "copies"),
+    [("pus", 2, 4), ("pus", 3, 2), ("cores", 3, 1), ("cores", 9, 1), ("pus", 9, 1), ("nodes", 2, 2),
+     ("5", 2, 5)],
+)  # fmt: skip
+def test_counted_copies_of_threads_have_room(text: str, threads: int, copies: int) -> None:
+    assert resolve_copies(text, SMT, threads) == copies
+
+
 @pytest.mark.parametrize(
     ("text", "copies"), [("3", 3), (" 12 ", 12), ("007", 7), ("pus", 8), ("cores", 4), ("nodes", 2)]
 )
@@ -330,6 +414,53 @@ def check_properties(topology: Topology) -> None:
         logical = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
         assert logical == sorted(set(logical)), topology.source
         assert [p.copy for p in found] == list(range(copies))
+
+
+def check_threads(topology: Topology, threads: int) -> None:
+    """What must hold of copies of several threads on any machine."""
+    pus = len(topology.pus)
+    most = max(1, pus // threads)
+    rooms = Counter(domain_of(pu) for pu in topology.pus)
+    inside = sum(count // threads for count in rooms.values())
+    in_cores = Counter(domain_of(core[0]) for core in topology.cores)
+    alone = sum(count // threads for count in in_cores.values())
+    caches = Counter((domain_of(core[0]), core[0].llc) for core in topology.cores)
+    in_caches = sum(count // threads for count in caches.values())
+    alike = len({pu.kind for pu in topology.pus}) == 1
+    for copies in range(1, most + 1, max(1, most // 12)):
+        found = place(topology, BALANCED, copies, LOCAL, threads).placements
+        about = (topology.source, copies, threads)
+        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in found]
+        assert all(len(slot) == min(threads, pus) for slot in given), about
+        assert len({pu.os for slot in given for pu in slot}) == sum(map(len, given)), about
+        firsts = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
+        assert firsts == sorted(set(firsts)), about
+        assert firsts == [min(pu.logical for pu in slot) for slot in given], about
+        if copies <= inside:
+            assert all(len({domain_of(pu) for pu in slot}) == 1 for slot in given), about
+        if copies <= alone:
+            assert all(len({pu.core for pu in slot}) == threads for slot in given), about
+        if copies <= in_caches and alike:
+            assert all(len({pu.llc for pu in slot}) == 1 for slot in given), about
+    assert len(scatter_slots(slots_of(topology, most, threads))) == most
+
+
+THREADS = (2, 3, 4, 7, 16)
+
+
+@needs_machines
+def test_copies_of_threads_stay_together_on_every_real_machine() -> None:
+    for topology in real_machines():
+        for threads in THREADS:
+            check_threads(topology, threads)
+
+
+def test_copies_of_threads_stay_together_on_any_machine() -> None:
+    for text in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4", "nodes=7x5", "2 3 2"):
+        for threads in THREADS:
+            check_threads(machine.from_synthetic(text), threads)
+    for seed in range(80):
+        check_threads(generated(seed), THREADS[seed % len(THREADS)])
 
 
 @needs_machines

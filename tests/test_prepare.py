@@ -11,19 +11,22 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.plan.suite import Benchmark, parse_suite
+from rater.plan.suite import Benchmark
+from rater.plan.suite_toml import parse_suite
 from rater.run import build as build_module
 from rater.run.build import build, cache_root, cpu_identity, find_command, find_compiler
 from rater.run.child import run_alone, run_tool
-from rater.run.needs import Available, Load, available, cgroup_headroom, estimate
+from rater.run.needs import Available, Load, available, cgroup_headroom, estimate, misfit
 from rater.run.prepare import (
     ReadyInput,
+    digest_of,
     links_work,
     make_run_dir,
     ready_inputs,
     remove_run_dir,
     run_dir_name,
 )
+from rater.run.script import lines_of
 
 PROGRAM = """\
 #include <stdio.h>
@@ -179,7 +182,7 @@ def test_a_command_is_found_and_hashed(own: Path, tmp_path: Path) -> None:
     script.chmod(0o755)
     wanted = benchmark(own, 'args = ["z"]', what='command = ["./run.sh", "-x"]')
     built = build(wanted, "any", tmp_path)
-    assert built.argv(wanted.sizes["test"]) == (str(script), "-x", "z")
+    assert lines_of(wanted, wanted.sizes["test"], built)[0].words == (str(script), "-x", "z")
     assert (built.compiler, built.flags) == (None, None)
     assert built.sha256 == build_module.sha256_of(script)
     assert find_command("sh").name == "sh"
@@ -269,6 +272,44 @@ def test_the_users_own_input_file_is_out_of_a_benchmarks_reach(own: Path, tmp_pa
     (own / "a.txt").write_text("changed")
     (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     assert again.path.read_text() == "changed"
+
+
+def test_a_private_input_is_a_copy_of_its_own_for_each_copy(own: Path, tmp_path: Path) -> None:
+    (own / "conf.ini").write_text("speed = 1\n")
+    wanted = benchmark(own, 'inputs = [{ name = "c/x.ini", path = "conf.ini", copy = true }]')
+    inputs = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
+    first, second = (make_run_dir(tmp_path / "work", name, inputs) for name in ("a", "b"))
+    (first.path / "c" / "x.ini").write_text("mine")
+    assert (second.path / "c" / "x.ini").read_text() == "speed = 1\n"
+    assert first.notices == ()
+    assert not inputs[0].damaged()
+    assert ready_inputs(wanted, wanted.sizes["test"], tmp_path) == inputs
+
+
+def test_names_and_contents_of_inputs_have_one_digest(own: Path, tmp_path: Path) -> None:
+    def digest(names: str, content: str) -> str | None:
+        (own / "a").write_text(content)
+        (own / "b").write_text("b")
+        listed = ", ".join(f'{{ name = "{n}", path = "{n[-1]}" }}' for n in names.split())
+        wanted = benchmark(own, f"inputs = [{listed}]")
+        return digest_of(ready_inputs(wanted, wanted.sizes["test"], tmp_path))
+
+    assert digest("", "x") is None
+    first = digest("a b", "x")
+    assert first == digest("b a", "x")
+    assert len({first, digest("a b", "y"), digest("n/a b", "x"), digest("a", "x")}) == 4
+
+
+def test_an_input_of_an_older_cache_is_made_again_with_its_digest(
+    own: Path, tmp_path: Path
+) -> None:
+    (own / "a").write_text("content")
+    wanted = benchmark(own, 'inputs = [{ name = "a", path = "a" }]')
+    (made,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
+    stamp = made.path.with_name("stamp")
+    stamp.write_text(" ".join(stamp.read_text().split()[:2]))
+    (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
+    assert again.sha256 == made.sha256 == build_module.sha256_of(own / "a")
 
 
 def ready(path: Path, name: str) -> ReadyInput:
@@ -382,6 +423,27 @@ def test_what_cannot_fit_is_told_with_the_numbers_and_the_way_out() -> None:
         "disk: 64.0 MB needed by run directories, 10.0 MB free in /w; "
         "set RATER_CACHE to a larger disk, use fewer copies, or --force",
     )
+
+
+def test_memory_that_copies_divide_needs_no_fewer_copies() -> None:
+    load = Load("g", copies=4, runs=4, memory_bytes=500 * MB, disk_bytes=0, input_bytes=0)
+    tight = Available(1_000 * MB, None, MB, "/w")
+    (said,) = estimate([[replace(load, is_divided=True)]], tight, keep=False).problems
+    assert said.endswith("2.0 GB needed (4 copies of g), 1.0 GB available; take a smaller --size, "
+                         "or --force")  # fmt: skip
+    (said,) = estimate([[load]], tight, keep=False).problems
+    assert "--copies 2 would fit" in said
+
+
+def test_a_benchmark_that_does_not_fit_alone_is_told_with_the_numbers() -> None:
+    load = Load("g", copies=2, runs=2, memory_bytes=16_000 * MB, disk_bytes=MB, input_bytes=MB)
+    assert misfit(load, Available(22_100 * MB, None, 10 * MB, "/w")) == (
+        "32.0 GB needed, 22.1 GB available"
+    )
+    assert misfit(load, Available(40_000 * MB, None, 3 * MB, "/w")) == (
+        "4.0 MB of disk needed, 3.0 MB free in /w"
+    )
+    assert misfit(load, Available(40_000 * MB, None, 4 * MB, "/w")) is None
 
 
 def test_what_this_machine_has_left_is_measured(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from rater.analysis.proof import RunProof, prove_run
 from rater.analysis.verdict import Verdict, evenness, judge, look_back, planned_nodes
 from rater.plan.evidence import GateFacts, Observed, Sampled
 from rater.record import MachinePU, PlacedCopy, StoredRun
+from rater.show.printer import Printer
 from rater.show.proof import memory_lines, proof_document, verdict_lines
-from rater.show.terminal import Printer
 from tests.example_runs import copy_row, stored
 
 MB = 1_000_000

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def ran(*words: str) -> Any:
 
 
 def rows(sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(os.environ["RATER_DB"]) as db:
+    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
         return db.execute(sql).fetchall()
 
 
@@ -450,7 +450,7 @@ def test_a_compiler_dies_with_a_killed_rater(tmp_path: Path) -> None:
 
 def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     foreign = tmp_path / "photos.db"
-    with sqlite3.connect(foreign) as db:
+    with closing(sqlite3.connect(foreign)) as db, db:
         db.execute("CREATE TABLE photo (id INTEGER)")
     before = foreign.read_bytes()
     done = rater("run", "--db", str(foreign), "--copies", "1", "--", "true")

@@ -444,6 +444,51 @@ def test_the_json_document_keeps_its_contract() -> None:
     assert document["suite"].keys() >= {"ratio", "int", "fp"}
 
 
+def test_what_was_left_out_of_a_suite_is_told_from_other_warnings() -> None:
+    run = replace(
+        stored([copy_row(0, 4.0), copy_row(1, 5.0)]),
+        warnings=("left out: ffmpeg: not installed: ffmpeg", "2 PUs are shared"),
+    )
+    summary = summarise(run)
+    assert summary.left_out == (("ffmpeg", "not installed: ffmpeg"),)
+    suite = through_json(summary)["suite"]
+    assert suite["left_out"] == [{"benchmark": "ffmpeg", "reason": "not installed: ffmpeg"}]
+    assert suite["over"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "selected"),
+    [
+        (None, False),
+        ("not JSON", False),
+        ("[1]", False),
+        ('{"suites": ["mini"]}', False),
+        ('{"suites": ["mini/a"]}', True),
+        ('{"suites": ["./suites/mine.toml"]}', False),
+    ],
+)
+def test_single_benchmarks_are_told_by_what_was_asked_for(
+    request_text: str | None, selected: bool
+) -> None:
+    run = stored([copy_row(0, 4.0), copy_row(1, 5.0)], request=request_text)
+    assert summarise(run).selected is selected
+
+
+def test_a_torn_attempt_does_not_count() -> None:
+    run = stored([copy_row(n, 4.0 + phase, phase=phase) for phase in range(2) for n in range(2)])
+    torn = replace(run.brackets[0], torn=True)
+    benchmark = only(summarise(replace(run, brackets=(torn, run.brackets[1]))))
+    assert [it.bracket_s for it in benchmark.iterations] == [5.0]
+
+
+def test_a_rotated_run_has_the_work_it_did_in_a_second_tail_included() -> None:
+    rotated = summarise(rotated_run()).rotated
+    assert rotated is not None
+    assert (rotated.work_rate, rotated.runs_per_hour) == (4 * 10 / 10.0, 4 * 3600 / 10.0)
+    stopped = summarise(rotated_queues(["a", "b"], 1)).rotated
+    assert stopped is not None and stopped.work_rate is None
+
+
 def test_the_json_document_of_a_rotated_run_has_the_same_keys() -> None:
     document = through_json(summarise(rotated_run()))
     entry = document["benchmarks"][0]

@@ -1,6 +1,12 @@
 import pytest
 
-from rater.analysis.stats import geometric_mean, lower_median_index, population_cv, spread
+from rater.analysis.stats import (
+    geometric_mean,
+    lower_median_index,
+    population_cv,
+    spread,
+    student_quantile,
+)
 
 
 def test_the_geometric_mean_of_two_and_eight_is_four() -> None:
@@ -42,3 +48,35 @@ def test_the_spread_of_one_number_is_that_number() -> None:
     assert found is not None
     assert (found.lower_quartile, found.median, found.upper_quartile) == (7.0, 7.0, 7.0)
     assert spread([]) is None
+
+
+@pytest.mark.parametrize(
+    ("confidence", "degrees", "quantile"),
+    [
+        # From the tables of every textbook.
+        (0.95, 1, 12.7062),
+        (0.95, 2, 4.3027),
+        (0.95, 5, 2.5706),
+        (0.95, 30, 2.0423),
+        (0.95, 200, 1.9719),
+        (0.95, 1000, 1.9623),
+        (0.99, 3, 5.8409),
+        (0.99, 14, 2.9768),
+        (0.99, 120, 2.6174),
+    ],
+)
+def test_students_quantiles_are_those_of_the_tables(
+    confidence: float, degrees: int, quantile: float
+) -> None:
+    assert student_quantile(confidence, degrees) == pytest.approx(quantile, abs=6e-5)
+
+
+def test_the_exact_quantile_and_its_expansion_meet() -> None:
+    assert student_quantile(0.95, 200) == pytest.approx(student_quantile(0.95, 201), abs=1e-4)
+    assert student_quantile(0.95, 10**9) == pytest.approx(1.959964, abs=1e-6)
+
+
+@pytest.mark.parametrize(("confidence", "degrees"), [(0.95, 0), (1.0, 3), (0.0, 3)])
+def test_a_quantile_of_nothing_is_refused(confidence: float, degrees: int) -> None:
+    with pytest.raises(ValueError, match="degrees of freedom"):
+        student_quantile(confidence, degrees)

@@ -221,3 +221,48 @@ def test_a_document_is_written_with_an_observation_a_line() -> None:
     assert out.getvalue() == (
         '{\n"rater": 1,\n"none": [],\n"observations": [\n{"a": 1},\n{"a": 2}\n]\n}\n'
     )
+
+
+def test_a_steady_run_goes_to_another_database_with_its_window(tmp_path: Path) -> None:
+    document = {
+        "rater": 1,
+        "run": {
+            "uuid": "s-1",
+            "host": "h",
+            "mode": "steady",
+            "order": "homogeneous",
+            "copies": 2,
+            "warmup_s": 1.0,
+            "window_s": 4.0,
+            "windows": [{"benchmark": "a", "iteration": 1, "start_s": 1.0, "finish_s": 5.0}],
+        },
+        "observations": [
+            {
+                "benchmark": "a",
+                "iteration": 1,
+                "copy": copy,
+                "step": step,
+                "start_s": step * 2.0,
+                "elapsed_s": 2.0,
+                "status": "ok",
+            }
+            for copy in (0, 1)
+            for step in (0, 1, 2)
+        ],
+    }
+    read = read_observations(json.dumps(document).encode(), "doc")
+    with open_store(tmp_path / "one.db") as one:
+        number, _ = one.add(read)
+        again = observations_document(one.load(number))
+        # Each copy: half of its first run, the second whole, half of its third.
+        [(completions, whole)] = one._connection.execute(
+            "SELECT completions, whole FROM steady_rate"
+        ).fetchall()
+    assert (completions, whole) == (4.0, 2)
+    for key in ("mode", "order", "warmup_s", "window_s", "windows"):
+        assert again["run"][key] == document["run"][key]  # type: ignore[index]
+    assert [o["step"] for o in again["observations"]] == [0, 1, 2, 0, 1, 2]
+    with open_store(tmp_path / "two.db") as two:
+        number, added = two.add(read_observations(json.dumps(again).encode(), "again"))
+        assert added
+        assert observations_document(two.load(number)) == again

@@ -14,6 +14,7 @@ from rater.record import (
     BenchmarkUsed,
     CopyEnded,
     CopyStatus,
+    MetricUsed,
     OutputChecked,
     RunEnded,
     RunStatus,
@@ -194,11 +195,167 @@ def test_run_summary_is_a_line_a_run(store: Store) -> None:
 
 
 def test_a_view_asked_for_one_run_reads_no_other(store: Store) -> None:
-    for view in ("bracket_result", "copy_time", "lgroup_time"):
+    for view in ("bracket_result", "copy_time", "lgroup_time", "steady_rate", "metric_result"):
         plan = ask(store, f"EXPLAIN QUERY PLAN SELECT * FROM {view} WHERE run_id = 3")
         steps = [str(row["detail"]) for row in plan]
-        assert "SEARCH copy USING PRIMARY KEY (run_id=?)" in steps, view
-        assert "SCAN copy" not in steps, view
+        assert any(step.startswith("SEARCH copy") and "(run_id=?" in step for step in steps), view
+        assert not any(step.startswith("SCAN copy") for step in steps), view
+
+
+def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | None = None) -> int:
+    """Two copies of runs of 2 s and 3 s (in rotated order a and b in turn); window 3 to 9 s."""
+    names = ("a", "b") if order == "rotated" else ("a",)
+    metric = (MetricUsed("speed", "GB/s", "higher", "sum"),)
+    run = replace(
+        run_of(2, 2, window_s=(3.0, 9.0)),
+        order=order,
+        benchmarks=tuple(
+            BenchmarkUsed(n, "int", n, 12.0, None, None, None, metrics=metric) for n in names
+        ),
+    )
+    number = store.begin(run, HOST, (), PUS, GONE)
+    rotated = order == "rotated"
+    store.append(number, phase(name=None if rotated else "a", window_s=(3.0, 9.0)))
+    for copy, seconds in enumerate((2.0, 3.0)):
+        for step in range(round(12 / seconds)):
+            name = names[(copy + step) % len(names)]
+            start_s = step * seconds
+            bad = copy == 0 and step == bad_step
+            end = ended(
+                copy,
+                start_s + seconds,
+                start_s=start_s,
+                name=name,
+                step=step,
+                status=CopyStatus.FAILED if bad else CopyStatus.OK,
+                signal=11 if bad else None,
+            )
+            store.append(number, end)
+            reported = (("speed", 10.0 * copy + step),)
+            valid = Validity.UNCHECKED if bad else Validity.VALID
+            if not bad:
+                store.append(
+                    number, OutputChecked(0, name, 1, copy, step, valid, None, metrics=reported)
+                )
+    store.append(number, over(0.0, 12.0, name=None if rotated else "a", window_s=(3.0, 9.0)))
+    store.append(number, RunEnded(RunStatus.COMPLETE, None))
+    return number
+
+
+def test_steady_rate_says_what_the_analysis_says(store: Store) -> None:
+    number = add_steady_run(store)
+    (row,) = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number}")
+    (benchmark,) = summarise(store.load(number)).benchmarks
+    window = benchmark.iterations[0].steady
+    assert window is not None
+    (rate,) = window.benchmarks
+    assert (row["benchmark"], row["tune"], row["iteration"], row["counted"]) == ("a", "base", 1, 1)
+    assert row["window_s"] == window.window_s == 6.0
+    assert row["completions"] == rate.completions == 5.0
+    assert row["whole"] == rate.whole == 4
+    assert row["per_hour"] == pytest.approx(rate.per_hour)
+    assert row["ratio"] == pytest.approx(benchmark.ratio)
+    assert ask(store, "SELECT * FROM bracket_result") == []
+
+
+def test_steady_rate_has_every_benchmark_of_a_mix(store: Store) -> None:
+    number = add_steady_run(store, order="rotated")
+    mix = summarise(store.load(number)).mix
+    assert mix is not None and mix.selected is not None
+    rates = {rate.benchmark: rate for rate in mix.selected.benchmarks}
+    rows = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number} ORDER BY benchmark")
+    assert [row["benchmark"] for row in rows] == ["a", "b"]
+    for row in rows:
+        rate = rates[str(row["benchmark"])]
+        assert (row["completions"], row["whole"]) == (rate.completions, rate.whole)
+        assert row["ratio"] == pytest.approx(rate.ratio)
+
+
+def test_a_torn_window_has_no_rate(store: Store) -> None:
+    number = add_steady_run(store)
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE bracket SET torn = 1")
+    assert ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number}") == []
+    assert ask(store, f"SELECT * FROM metric_result WHERE run_id = {number}") == []
+
+
+def add_reporting_run(store: Store, values: list[float], combine: str) -> int:
+    metric = (MetricUsed("speed", "GB/s", "higher", combine),)
+    run = replace(
+        run_of(len(values), 2),
+        uuid=combine,
+        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None, metrics=metric),),
+    )
+    number = store.begin(run, HOST, (), PUS, GONE)
+    store.append(number, phase())
+    for copy in range(len(values)):
+        store.append(number, ended(copy, 1.0))
+    store.append(number, over(0.0, 1.0))
+    for copy, value in enumerate(values):
+        reported = (("speed", value),)
+        store.append(
+            number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None, metrics=reported)
+        )
+    store.append(number, RunEnded(RunStatus.COMPLETE, None))
+    return number
+
+
+@pytest.mark.parametrize(("combine", "value"), [("sum", 12.0), ("mean", 3.0)])
+def test_metric_result_says_what_the_analysis_says(
+    store: Store, combine: str, value: float
+) -> None:
+    number = add_reporting_run(store, [1.0, 2.0, 4.0, 5.0], combine)
+    (found,) = summarise(store.load(number)).metrics
+    whole, *by_node = ask(
+        store,
+        f"SELECT * FROM metric_result WHERE run_id = {number} ORDER BY node_all DESC, node",
+    )
+    assert (whole["name"], whole["unit"], whole["better"]) == ("speed", "GB/s", "higher")
+    assert whole["value"] == found.value == value
+    assert found.minimum is not None and found.maximum is not None
+    assert (whole["lowest"], whole["highest"]) == (found.minimum.value, found.maximum.value)
+    assert (whole["node"], whole["copies"]) == (None, found.copies)
+    assert [(row["node"], row["copies"], row["value"]) for row in by_node] == [
+        (group.node, group.copies, group.value) for group in found.lgroups
+    ]
+
+
+@pytest.mark.parametrize(("bad_step", "ratio"), [(0, 10.0), (1, None), (2, None)])
+def test_a_failed_run_that_reaches_into_the_window_takes_the_ratio_in_the_view_too(
+    store: Store, bad_step: int, ratio: float | None
+) -> None:
+    number = add_steady_run(store, bad_step=bad_step)
+    (row,) = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number}")
+    (benchmark,) = summarise(store.load(number)).benchmarks
+    assert benchmark.ratio == row["ratio"] == ratio
+    assert (row["per_hour"] is None) is (ratio is None)
+
+
+def test_a_window_that_never_closed_is_neither_a_rate_nor_a_bracket(store: Store) -> None:
+    run = replace(run_of(1, window_s=(3.0, 9.0)))
+    number = store.begin(run, HOST, (), PUS, GONE)
+    checked = OutputChecked(0, "gups", 1, 0, 0, Validity.NOT_CHECKED, None)
+    for event in (phase(window_s=(3.0, 9.0)), ended(0, 2.0), checked, over(0.0, 2.0)):
+        store.append(number, event)
+    assert ask(store, "SELECT * FROM steady_rate") == []
+    assert ask(store, "SELECT * FROM bracket_result") == []
+
+
+@pytest.mark.parametrize("order", ["homogeneous", "rotated"])
+def test_metrics_of_a_window_are_means_of_each_copys_runs_in_it(store: Store, order: str) -> None:
+    number = add_steady_run(store, order=order)
+    rows = ask(
+        store,
+        f"SELECT * FROM metric_result WHERE run_id = {number} AND node_all ORDER BY benchmark",
+    )
+    metrics = summarise(store.load(number)).metrics
+    assert [row["benchmark"] for row in rows] == [metric.benchmark for metric in metrics]
+    for row, metric in zip(rows, metrics, strict=True):
+        assert metric.minimum is not None and metric.maximum is not None
+        assert row["value"] == pytest.approx(metric.value)
+        assert row["copies"] == metric.copies == 2
+        assert row["lowest"] == pytest.approx(metric.minimum.value)
+        assert row["highest"] == pytest.approx(metric.maximum.value)
 
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)

@@ -6,15 +6,11 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.layout import load_layout
-from rater.plan.suite import (
-    Expected,
-    load_suite,
-    parse_suite,
-    select,
-    split_selection,
-    suite_names,
-)
-from rater.plan.tomltable import MistakesError, key_lines
+from rater.plan.suite import Command, Expected, Metric
+from rater.plan.suite_find import load_suite, select, suite_names
+from rater.plan.suite_toml import parse_suite
+from rater.plan.tomllines import find_line, key_lines
+from rater.plan.tomltable import MistakesError
 
 HEAD = '[suite]\nformat = 1\nname = "own"\n'
 WHOLE = """\
@@ -149,7 +145,7 @@ def test_all_mistakes_are_told_together_each_on_its_own_line() -> None:
         (with_benchmark('command = ["a"]\ncategory = "FP"'), 'expected "int" or "fp", got \'FP\''),
         (with_benchmark('command = "a"'), "expected a list of strings, got 'a'"),
         (with_benchmark('command = ["a\\u0000"]'), "expected a string without NUL"),
-        (with_benchmark('command = ["a"]', "absolute_tolerance = 1"), "needs something expected"),
+        (with_benchmark('command = ["a"]', "absolute_tolerance = 1"), "needs an expected text"),
         (with_benchmark('command = ["a"]', "memory_mb = nan"), "got the number nan"),
         (with_benchmark('command = ["a"]', "memory_mb = true"), "got true"),
         (
@@ -167,7 +163,7 @@ def test_all_mistakes_are_told_together_each_on_its_own_line() -> None:
         ),
         (
             with_benchmark('command = ["a"]', 'inputs = [{ name = "x" }]'),
-            "expected either path",
+            "expected one of path = ",
         ),
         (
             with_benchmark(
@@ -270,70 +266,11 @@ def test_a_missing_source_is_found_when_the_file_is_loaded(tmp_path: Path) -> No
     assert "is a directory" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("./nowhere.toml", "no such file"),
-        ("./nosuite", "no such file: ./nosuite"),
-        ("/nope/suite", "no such file: /nope/suite"),
-        ("n" * 300 + "/x", "File name too long"),
-        ("/tmp/", "/tmp/ is a directory"),
-        ("no-such-suite", "unknown suite 'no-such-suite'; "),
-    ],
-)
-def test_a_suite_that_cannot_be_read_is_the_users_error(name: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load_suite(name)
-    assert said in str(caught.value)
-
-
 def test_a_file_that_is_not_text_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_bytes(b"[suite]\nname = '\xff'\n")
     with pytest.raises(InputError, match=r"own\.toml:2: not UTF-8"):
         load_suite(str(path))
-
-
-@pytest.mark.parametrize(
-    ("selection", "parts"),
-    [
-        ("mini", ("mini", ())),
-        ("mini/triad", ("mini", ("triad",))),
-        ("mini/triad,gups", ("mini", ("triad", "gups"))),
-        ("./own.toml", ("./own.toml", ())),
-        ("./own.toml/triad", ("./own.toml", ("triad",))),
-        ("/a/b/own.toml/x,y", ("/a/b/own.toml", ("x", "y"))),
-        ("./nosuite", ("./nosuite", ())),
-        ("../nosuite", ("../nosuite", ())),
-        ("/nope/suite", ("/nope/suite", ())),
-        ("nope/my/suite", ("nope/my/suite", ())),
-        ("nope/triad", ("nope", ("triad",))),
-    ],
-)
-def test_a_selection_is_suite_and_benchmarks(
-    selection: str, parts: tuple[str, tuple[str, ...]]
-) -> None:
-    assert split_selection(selection) == parts
-
-
-def test_an_existing_file_without_toml_in_its_name_is_a_suite_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "own"
-    path.write_text(WHOLE)
-    assert split_selection(str(path)) == (str(path), ())
-    assert split_selection(f"{path}/pack") == (str(path), ("pack",))
-    path.write_text(with_benchmark('command = ["a"]'))
-    monkeypatch.chdir(tmp_path)
-    assert load_suite("own").path == path
-
-
-def test_what_lies_in_a_folder_is_a_path_and_no_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert split_selection("mine/nosuite") == ("mine/nosuite", ())
 
 
 def test_selected_benchmarks_keep_the_suites_order() -> None:
@@ -357,3 +294,279 @@ def test_every_built_in_suite_parses() -> None:
         suite = load_suite(name)
         assert suite.name == name
         assert suite.benchmarks
+
+
+NEW = """\
+[suite]
+format = 1
+setup = ["./prepare.sh", "7"]
+leave_out = ["missing", "unfit"]
+environment = { LC_ALL = "C", EMPTY = "" }
+[benchmarks.a]
+command = ["./a", "-b"]
+threads = 4
+setup = ["bin/fresh", "1"]
+environment = { OMP_NUM_THREADS = "4" }
+[benchmarks.a.metrics.rate]
+pattern = '^rate:\\s+(\\S+)'
+unit = "GB/s"
+better = "higher"
+combine = "sum"
+file = "out/log"
+scale = 1e-3
+[benchmarks.a.metrics.wait]
+pattern = '(\\d+) ns'
+[benchmarks.a.sizes.test]
+command = ["./other"]
+args = ["1"]
+stdin = "./data.txt"
+environment = { MODE = "test" }
+memory_total_mb = 2048
+inputs = [
+  { name = "data.txt", path = "data.txt", copy = true },
+  { name = "made", made = "sub/made.dat" },
+]
+expected = [
+  { path = "want.txt", ignore = "^time" },
+  { file = "back", sha256 = "ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef0123456789" },
+]
+relative_tolerance = 1e-3
+[benchmarks.a.sizes.train]
+[[benchmarks.a.sizes.train.commands]]
+args = ["1"]
+stdout = "a.out"
+stderr = "a.err"
+[[benchmarks.a.sizes.train.commands]]
+command = ["cmp", "a.out"]
+args = ["b.out"]
+stdin = "a.out"
+"""
+
+
+def test_commands_metrics_setup_and_environment_are_read() -> None:
+    suite = parse_suite(NEW, Path("/own/own.toml"), text_of=lambda path: f"text of {path}")
+    (a,) = suite.benchmarks
+    test, train = a.sizes["test"], a.sizes["train"]
+    assert (suite.setup, suite.leave_out) == (("/own/prepare.sh", "7"), ("missing", "unfit"))
+    assert suite.environment == (("LC_ALL", "C"), ("EMPTY", ""))
+    assert (a.threads, a.setup) == (4, ("/own/bin/fresh", "1"))
+    assert (a.environment, test.environment) == (
+        (("OMP_NUM_THREADS", "4"),),
+        (("MODE", "test"),),
+    )
+    assert a.metrics == (
+        Metric("rate", r"^rate:\s+(\S+)", "GB/s", "higher", "sum", "out/log", 1e-3),
+        Metric("wait", r"(\d+) ns", "", None, "mean", "stdout", 1.0),
+    )
+    assert test.commands == (Command(("/own/other",), ("1",), "data.txt", None, None),)
+    assert (test.memory_bytes, test.total_memory_bytes) == (None, 2_048_000_000)
+    assert [(i.path, i.made, i.private) for i in test.inputs] == [
+        (Path("/own/data.txt"), None, True),
+        (None, "sub/made.dat", False),
+    ]
+    assert test.expected == (
+        Expected("stdout", "text of /own/want.txt", 0.0, 1e-3, ignore="^time"),
+        Expected("back", "", 0.0, 0.0, sha256="abcdef0123456789" * 4),
+    )
+    assert train.commands == (
+        Command((), ("1",), None, "a.out", "a.err"),
+        Command(("cmp", "a.out"), ("b.out",), "a.out", None, None),
+    )
+
+
+def test_a_suite_that_states_nothing_new_has_one_command_and_one_thread() -> None:
+    (a,) = parse_suite(with_benchmark('command = ["a"]'), Path("/own/own.toml")).benchmarks
+    assert (a.threads, a.setup, a.metrics, a.environment) == (1, (), (), ())
+    assert a.sizes["test"].commands == (Command((), (), None, None, None),)
+
+
+COMMAND = 'command = ["a"]'
+METRIC = f"{COMMAND}\n[benchmarks.a.metrics.m]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            HEAD + 'leave_out = ["unift"]',
+            "suite.leave_out[0]: unknown word 'unift'; did you mean unfit?",
+        ),
+        (HEAD + 'setup = [""]', "suite.setup[0]: expected a program, got an empty string"),
+        (HEAD + "setup = []", "suite.setup: expected a list of strings, got an empty one"),
+        (HEAD + 'environment = { A-B = "1" }', "environment.A-B: expected the name"),
+        (HEAD + 'environment = { "A=B" = "1" }', "expected the name of a variable"),
+        (HEAD + "environment = { A = 1 }", 'got the number 1 (put it in quotes: "1")'),
+        (HEAD + 'environment = { A = "a\\u0000" }', "A: expected a string without NUL"),
+        (HEAD + 'environment = { RATER_COPY = "1" }', "are set by rater: expected another name"),
+        (with_benchmark(f"{COMMAND}\nthreads = 0"), "a whole number from 1 to 65536, got the"),
+        (with_benchmark(f"{COMMAND}\nthreads = 1.5"), "a whole number from 1 to 65536"),
+        (with_benchmark(f"{COMMAND}\nthreads = true"), "got true"),
+        (with_benchmark(f"{COMMAND}\nthread = 2"), "unknown key; did you mean threads?"),
+        (with_benchmark(METRIC), "metrics.m.pattern: missing; expected a string"),
+        (with_benchmark(METRIC + 'pattern = ""'), "expected a string, got an empty one"),
+        (with_benchmark(METRIC + "pattern = '(a'"), "got '(a': missing ), unterminated"),
+        (with_benchmark(METRIC + "pattern = '[[a](.)'"), "Possible nested set at position 1"),
+        (with_benchmark(METRIC + "pattern = '.{99999999999}(.)'"), "repetition number is too"),
+        (with_benchmark(METRIC + "pattern = 'a'"), "one group (...), the number, got 0"),
+        (with_benchmark(METRIC + "pattern = '(a|b) (.)'"), "got 2; write (?:...) for groups"),
+        (
+            with_benchmark(METRIC + "pattern = '(a)'\nbetter = 'more'"),
+            'expected "higher" or "lower", got \'more\'',
+        ),
+        (
+            with_benchmark(METRIC + "pattern = '(a)'\ncombine = 'max'"),
+            'expected "sum" or "mean", got \'max\'',
+        ),
+        (with_benchmark(METRIC + "pattern = '(a)'\nscale = 0"), "scale: expected a number above"),
+        (with_benchmark(METRIC + "pattern = '(a)'\nfile = '/a'"), "inside the run directory"),
+        (with_benchmark(METRIC + "pattern = '(a)'\nunits = 's'"), "did you mean unit?"),
+        (
+            with_benchmark(COMMAND, 'args = ["1"]\ncommands = [{ args = ["2"] }]'),
+            "test.args: expected inside one of the commands, not beside them",
+        ),
+        (
+            with_benchmark(COMMAND, 'command = ["b"]\ncommands = [{ args = ["2"] }]'),
+            "test.command: expected inside one of the commands",
+        ),
+        (with_benchmark(COMMAND, "commands = []"), "expected at least one command"),
+        (with_benchmark(COMMAND, "commands = [{ arg = [] }]"), "did you mean args?"),
+        (
+            with_benchmark(COMMAND, 'stdout = "a"'),
+            "stdout: expected inside one of commands",
+        ),
+        (
+            with_benchmark('sources = ["a.c"]', 'command = ["b"]'),
+            "test.command: the program is built from sources",
+        ),
+        (with_benchmark(COMMAND, 'stdin = "a"'), "'a' is none of the inputs, and no setup"),
+        (with_benchmark(COMMAND, 'stdin = "stdout"\n'), "where rater keeps the copy's own output"),
+        (with_benchmark(COMMAND, 'stdin = ""'), "expected a string, got an empty one"),
+        (
+            with_benchmark(COMMAND, 'commands = [{ stdout = "a" }, { stdout = "a" }]'),
+            "commands[1].stdout: 'a' is written twice",
+        ),
+        (
+            with_benchmark(COMMAND, 'commands = [{ stdout = "a", stderr = "./a" }]'),
+            "commands[0].stderr: 'a' is written twice",
+        ),
+        (
+            with_benchmark(COMMAND, 'commands = [{}, { stdin = "a", stdout = "a" }]'),
+            "'a' is read and written at once",
+        ),
+        (
+            with_benchmark(
+                COMMAND,
+                'commands = [{ stdout = "a" }]\ninputs = [{ name = "a", path = "a" }]',
+            ),
+            "'a' is an input that all copies share",
+        ),
+        (
+            with_benchmark(COMMAND, "memory_mb = 1\nmemory_total_mb = 2"),
+            "memory_total_mb: expected either memory_mb, of each copy, or",
+        ),
+        (
+            with_benchmark(COMMAND, 'inputs = [{ name = "x", made = "y" }]'),
+            "inputs[0].made: a file that the set-up of the suite makes: expected setup",
+        ),
+        (
+            with_benchmark(COMMAND, 'inputs = [{ name = "x", path = "x", copy = 1 }]'),
+            "copy: expected true or false, got the number 1",
+        ),
+        (
+            with_benchmark(
+                COMMAND, 'inputs = [{ name = "x", path = "x" }, { name = "x/y", path = "x" }]'
+            ),
+            "'x' is an input, it cannot be the folder of 'x/y'",
+        ),
+        (
+            with_benchmark(COMMAND, 'expected = { text = "a", path = "b" }'),
+            "expected: expected one of text, path and sha256, got text and path",
+        ),
+        (with_benchmark(COMMAND, "expected = {}"), "expected one of text, path and sha256"),
+        (with_benchmark(COMMAND, 'expected = { sha256 = "12" }'), "the 64 hexadecimal digits"),
+        (
+            with_benchmark(COMMAND, f'expected = {{ sha256 = "{"0" * 64}", relative = 1 }}'),
+            "relative: sha256 is of the exact content",
+        ),
+        (
+            with_benchmark(
+                COMMAND, f'absolute_tolerance = 1\nexpected = {{ sha256 = "{"0" * 64}" }}'
+            ),
+            "absolute_tolerance: a tolerance needs an expected text",
+        ),
+        (
+            with_benchmark(COMMAND, 'expected = { text = "a", ignore = "*" }'),
+            "ignore: expected a regular expression of Python, got '*': nothing to repeat",
+        ),
+        (
+            with_benchmark(COMMAND, 'expected = { text = "a", file = "a/../../b" }'),
+            "file: expected a path inside the run directory",
+        ),
+    ],
+)
+def test_a_mistake_in_what_a_copy_does_says_what_was_expected(text: str, said: str) -> None:
+    lines = mistakes_of(text)
+    assert len([line for line in lines if said in line]) == 1, lines
+
+
+def test_a_setup_may_make_what_a_command_reads() -> None:
+    lines = f'{COMMAND}\nsetup = ["b"]'
+    (a,) = parse_suite(with_benchmark(lines, 'stdin = "made"'), Path("own.toml")).benchmarks
+    assert a.sizes["test"].commands[0].stdin == "made"
+    later = 'commands = [{}, { stdin = "left by the first" }]'
+    parse_suite(with_benchmark(COMMAND, later), Path("own.toml"))
+
+
+def test_a_copy_may_write_over_an_input_of_its_own() -> None:
+    size = 'commands = [{ stdout = "a" }]\ninputs = [{ name = "a", path = "a", copy = true }]'
+    parse_suite(with_benchmark(COMMAND, size), Path("own.toml"))
+
+
+def test_mistakes_in_double_bracketed_tables_are_told_at_their_own_lines() -> None:
+    text = with_benchmark(
+        COMMAND,
+        "[[benchmarks.a.sizes.test.commands]]\nargs = ['1']\n"
+        "[[benchmarks.a.sizes.test.commands]]\nargs = ['1']\nstdin = ''\n"
+        "[[benchmarks.a.sizes.test.expected]]\n"
+        "[[benchmarks.a.sizes.test.expected]]\nfile = 'b'\ntext = 2",
+    )
+    assert [line.split(": ")[0] for line in mistakes_of(text)] == [
+        "/own/own.toml:11",
+        "/own/own.toml:12",
+        "/own/own.toml:15",
+    ]
+
+
+def test_tables_in_double_brackets_are_counted() -> None:
+    lines = key_lines("[[a]]\nb = 1\n[[a]]\nb = 2\n[a.c]\nd = 3\n[[a.e]]\n[[a.e]]\nf = 4\n")
+    assert lines["a[0]", "b"] == 2
+    assert lines["a[1]", "b"] == 4
+    assert lines["a[1]", "c", "d"] == 6
+    assert lines["a[1]", "e[1]", "f"] == 9
+    assert find_line(lines, ("a[1]", "b[7]")) == 4
+    assert find_line(lines, ("a[0]", "unknown")) == 1
+    assert find_line(lines, ("a",)) == 1
+    assert find_line(lines, ("z",)) is None
+
+
+def test_an_expected_output_is_read_from_a_file_of_the_suite(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    (tmp_path / "want.txt").write_text("1\n2\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(10**10)  # sparse
+    path.write_text(with_benchmark(COMMAND, 'expected = { path = "want.txt" }'))
+    (a,) = load_suite(str(path)).benchmarks
+    assert a.sizes["test"].expected[0].text == "1\n2\n"
+    for name, said in (
+        ("bytes", "is not UTF-8 text: for its exact content write sha256"),
+        ("huge", "larger than 10 MB, too large for a comparison of text: for its exact"),
+        ("none", "no such file"),
+        (".", "is a directory"),
+    ):
+        path.write_text(with_benchmark(COMMAND, f'expected = {{ path = "{name}" }}'))
+        with pytest.raises(MistakesError) as caught:
+            load_suite(str(path))
+        (mistake,) = caught.value.mistakes
+        assert mistake.key == "benchmarks.a.sizes.test.expected.path"
+        assert said in mistake.text

@@ -11,10 +11,12 @@ import pytest
 
 from rater.commands import suites
 from rater.errors import RaterError
-from rater.plan.suite import load_suite, suite_names
+from rater.plan.suite_doubts import doubts
+from rater.plan.suite_find import load_suite, suite_names
 from rater.run import trial
 from rater.run.trial import try_run
 from rater.show import suites as show
+from rater.show.suite import Page, suite_text
 
 SUM = """\
 #include <stdio.h>
@@ -66,6 +68,8 @@ def rater(
 ) -> Rater:
     """Run `rater suites ...`; return status, standard output and standard error."""
     monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("RATER_SUITES", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words: object) -> tuple[int, str, str]:
@@ -110,6 +114,14 @@ reference seconds and MB of memory per copy, by size
 benchmark  test s  test MB  train s  train MB
 sum          0.25      2.0        -         -
 echo            -        -        -         -
+
+sum, size test
+  runs     sum 4
+  answers  stdout as expected, 1 line, relative 1e-06
+
+echo, size train
+  runs     echo hello you
+  answers  stdout as expected, 1 line
 """
     )
 
@@ -126,7 +138,7 @@ def test_a_suite_is_shown_whole_on_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", "45")
     _, out, _ = rater("suites", "show", own)
     assert (
-        out
+        out[: out.index("\nsum, size test\n")]
         == f"""\
 own: sums – of all kinds, and of some more
     kinds
@@ -147,7 +159,7 @@ echo            -        -        -         -
     )
     monkeypatch.setenv("COLUMNS", "30")
     _, out, _ = rater("suites", "show", own)
-    assert out.endswith(
+    assert out[: out.index("\nsum, size test\n")].endswith(
         """
 benchmark  test s  test MB
 sum          0.25      2.0
@@ -163,11 +175,11 @@ echo             -         -
 def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) -> None:
     own.write_text(WORDY)
     suite = load_suite(str(own))
-    assert show.suite_text(suite, show.Page(80, True)).startswith("own: sums ? of all kinds")
+    assert suite_text(suite, Page(80, True)).startswith("own: sums ? of all kinds")
     listed = [show.Listed("own", own, suite, None)]
-    lines = show.suites_text(listed, show.Page(45, True)).splitlines()
+    lines = show.suites_text(listed, Page(45, True)).splitlines()
     assert lines[1] == "own             2  test,train  sums ? of all~"
-    lines = show.suites_text(listed, show.Page(45, False)).splitlines()
+    lines = show.suites_text(listed, Page(45, False)).splitlines()
     assert lines[1] == "own             2  test,train  sums – of all…"
 
 
@@ -193,17 +205,10 @@ def test_json_may_stand_before_or_after_the_subcommand(own: Path, rater: Rater) 
     assert after == rater("--json", "suites", "show", f"{own}/sum")
     shown = document(after[1])
     assert [b["name"] for b in shown["benchmarks"]] == ["sum"]
-    assert shown["benchmarks"][0]["sizes"] == [
-        {
-            "name": "test",
-            "args": ["4"],
-            "reference_s": 0.25,
-            "memory_bytes": 2_000_000,
-            "disk_bytes": 0,
-            "inputs": [],
-            "checked": ["stdout"],
-        }
-    ]
+    (size,) = shown["benchmarks"][0]["sizes"]
+    assert (size["name"], size["args"], size["memory_bytes"]) == ("test", ["4"], 2_000_000)
+    assert (size["inputs"], size["checked"]) == ([], ["stdout"])
+    assert size["expected"][0]["relative_tolerance"] == 1e-6
 
 
 def test_suites_are_listed_with_and_without_the_word(rater: Rater) -> None:
@@ -230,7 +235,7 @@ def test_a_benchmark_that_does_not_compile_does_not_hide_the_others(
     assert status == 2
     assert "sum   FAILED  sum: the compiler failed (status 1)" in out
     assert "oops" in out
-    assert "echo  built   /" in out
+    assert "echo  found   /" in out
 
 
 def test_right_answers_pass_the_check(own: Path, rater: Rater, tmp_path: Path) -> None:
@@ -353,7 +358,7 @@ def test_a_wrong_file_is_told_whole(own: Path, rater: Rater) -> None:
     ]
 
 
-def test_memory_beyond_what_is_stated_and_shared_inputs_written_are_remarked(
+def test_memory_beyond_what_is_stated_is_remarked_and_a_shared_input_written_is_a_failure(
     own: Path, rater: Rater
 ) -> None:
     (own.parent / "hog.c").write_text(
@@ -368,8 +373,9 @@ def test_memory_beyond_what_is_stated_and_shared_inputs_written_are_remarked(
         'memory_mb = 1\ninputs = [{ name = "in.txt", path = "in.txt" }]\n'
     )
     status, out, _ = rater("suites", "check", own, "--run")
-    assert status == 0
-    assert "note: writes into its input in.txt, which all copies share" in out
+    assert status == 1
+    assert "FAILED  input in.txt was changed while copies ran" in out
+    assert "note: a copy of hog wrote into its input in.txt, which all copies share" in out
     assert "note: no expected output: any answer passes" in out
     assert "MB, the suite states memory_mb = 1" in out
     assert (own.parent / "in.txt").read_text() == "mine"
@@ -388,3 +394,227 @@ def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> N
         for benchmark in quick
     ]
     assert [(t.error, t.checked) for t in trials] == [(None, True)] * 2
+
+
+BEYOND = """\
+[suite]
+format = 1
+name = "beyond"
+setup = ["./prepare.sh", "a b"]
+environment = { LC_ALL = "C" }
+leave_out = ["unfit"]
+[benchmarks.solve]
+category = "fp"
+description = "solves"
+command = ["./solve.sh"]
+threads = 4
+setup = ["sh", "-c", "date > now"]
+environment = { OMP_NUM_THREADS = "4" }
+metrics.rate = { pattern = "rate (.*)", unit = "GB/s", better = "higher", combine = "sum" }
+metrics.wait = { pattern = "wait (.*)" }
+[benchmarks.solve.sizes.train]
+commands = [
+  { args = ["1"], stdin = "a.txt", stdout = "a.out", stderr = "a err" },
+  { command = ["cmp", "a.out", "b.txt"] },
+]
+environment = { MODE = "x y" }
+memory_total_mb = 2048
+reference_s = 1
+disk_mb = 2
+inputs = [
+  { name = "a.txt", path = "first.txt", copy = true },
+  { name = "b.txt", made = "b" },
+]
+expected = [
+  { file = "a.out", sha256 = "00112233445566778899AABBCCDDEEFF00112233445566778899aabbccddeeff" },
+  { text = "1\\n2\\n", absolute = 0.5, ignore = "^time" },
+]
+"""
+
+
+def test_everything_that_a_suite_can_state_is_shown(
+    tmp_path: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first.txt").write_text("1")
+    (tmp_path / "beyond.toml").write_text(BEYOND)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = rater("suites", "show", tmp_path / "beyond")
+    assert (
+        out
+        == f"""\
+beyond
+file: {tmp_path}/beyond.toml
+set-up, once a run: ./prepare.sh 'a b'
+environment: LC_ALL=C
+left out of a run: benchmarks that are too big for the machine
+
+benchmark  category  description
+solve      fp        solves
+                     threads: 4, each copy gets as many CPUs
+                     reports rate in GB/s, higher is better, sum of the copies
+                     reports wait, mean of the copies
+                     set-up, before each run of a copy: sh -c 'date > now'
+                     environment: OMP_NUM_THREADS=4
+
+reference seconds and MB of memory per copy, by size
+benchmark  train s  train MB
+solve         1.00     2048*
+* of all copies together
+
+solve, size train
+  runs     ./solve.sh 1 < a.txt > a.out 2> 'a err'
+           cmp a.out b.txt
+  with     MODE='x y'
+  finds    a.txt (./first.txt, its own copy), b.txt (b from the set-up)
+  writes   2.00 MB
+  answers  a.out as its SHA-256 says; stdout as expected, 2 lines, +-0.5, but
+           not lines with "^time"
+"""
+    )
+    shown = document(rater("suites", "show", tmp_path / "beyond", "--json")[1])
+    (solve,) = shown["benchmarks"]
+    (size,) = solve["sizes"]
+    assert (shown["leave_out"], solve["threads"]) == (["unfit"], 4)
+    assert [metric["name"] for metric in solve["metrics"]] == ["rate", "wait"]
+    assert [command["stdin"] for command in size["commands"]] == ["a.txt", None]
+    assert size["total_memory_bytes"] == 2_048_000_000
+    assert [wanted["copy"] for wanted in size["input_files"]] == [True, False]
+
+
+def test_suites_in_the_users_folders_are_listed_with_their_folder(
+    own: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = own.parent / "first", own.parent / "second"
+    for place in (first, second):
+        place.mkdir()
+        (place / "sum.c").write_text(SUM)
+        (place / "own.toml").write_text(OWN)
+    (second / "odd.toml").write_text("[suite]\nformat = 1\n")
+    (second / "mini.toml").write_text(OWN)
+    monkeypatch.setenv("RATER_SUITES", f"{first}:{second}:{own.parent / 'none'}")
+    status, out, err = rater("suites")
+    assert status == 0
+    lines = out.splitlines()
+    at = lines.index(f"in {first}")
+    assert [line.split("  ")[0] for line in lines[at + 1 : at + 5]] == [
+        "own",
+        "",
+        f"in {second}",
+        "odd",
+    ]
+    assert lines[at + 4].endswith("broken: see rater suites check odd")
+    assert f"the name own means {first}/own.toml, not {second}/own.toml" in out
+    assert f"the name mini means the suite that comes with rater, not {second}/mini.toml" in out
+    assert err == f"rater: {own.parent}/none (of RATER_SUITES): no such folder\n"
+    listed = document(rater("suites", "--json")[1])[len(suite_names()) :]
+    assert [(s["name"], s["folder"], s["instead"]) for s in listed] == [
+        ("own", str(first), None),
+        ("mini", str(second), str(load_suite("mini").path)),
+        ("odd", str(second), None),
+        ("own", str(second), str(first / "own.toml")),
+    ]
+    assert rater("suites", "check", "own")[0] == 0
+    assert "benchmarks: missing; expected a table" in rater("suites", "check", "odd")[2]
+
+
+WANTING = """\
+[suite]
+format = 1
+setup = ["./nowhere.sh"]
+[benchmarks.a]
+command = ["no-such-command"]
+setup = ["no-such-setup"]
+[benchmarks.a.sizes.test]
+[benchmarks.b]
+sources = ["b.c"]
+[benchmarks.b.sizes.train]
+commands = [{ args = ["1"] }, { command = ["no-such-compare"] }]
+memory_mb = 1
+reference_s = 1
+expected = "1"
+inputs = [{ name = "g", generator = { sources = ["g.c"], args = ["{output}"] } }]
+"""
+
+
+def test_all_missing_programs_and_failing_builds_are_told_at_once(own: Path, rater: Rater) -> None:
+    (own.parent / "b.c").write_text("int main(void) { return oops; }")
+    (own.parent / "g.c").write_text("int main(void) { return alas; }")
+    own.write_text(WANTING)
+    status, out, err = rater("suites", "check", own)
+    assert status == 1
+    for said in (
+        f"[suite]  FAILED  own.toml:3: suite.setup: no such file: {own.parent}/nowhere.sh",
+        "a  FAILED  own.toml:5: benchmarks.a.command: 'no-such-command' is not in PATH",
+        "    own.toml:6: benchmarks.a.setup: 'no-such-setup' is not in PATH",
+        "b  FAILED  own.toml:11: benchmarks.b.sizes.train.commands[1].command: 'no-such-compare'",
+        "    input g: generator: the compiler failed",
+        "    b: the compiler failed",
+    ):
+        assert len([line for line in out.splitlines() if line.startswith(said)]) == 1, out
+    assert err == "own: its set-up fails, and 2 of 2 benchmarks failed\n"
+
+
+def test_mistakes_of_the_file_do_not_hide_missing_programs(own: Path, rater: Rater) -> None:
+    (own.parent / "b.c").write_text("int main(void) { return 0; }")
+    (own.parent / "g.c").write_text("int main(void) { return 0; }")
+    own.write_text(WANTING.replace("memory_mb = 1", "memory_mb = -1"))
+    status, out, err = rater("suites", "check", own, "--run")
+    assert status == 2
+    assert err.startswith(f"{own}:12: benchmarks.b.sizes.train.memory_mb: expected a number")
+    assert "a  FAILED  own.toml:5: benchmarks.a.command: 'no-such-command' is not in PATH" in out
+    assert "b  FAILED  own.toml:11: " in out
+    status, out, _ = rater("suites", "check", own, "--json")
+    checked = document(out)
+    assert (status, checked["ok"], len(checked["mistakes"])) == (2, False, 1)
+    assert [b["benchmark"] for b in checked["benchmarks"]] == ["[suite]", "a", "b"]
+
+
+def test_what_is_probably_not_meant_is_a_warning_each_kind_once(own: Path, rater: Rater) -> None:
+    (own.parent / "b.c").write_text("int main(void) { return 0; }")
+    with (own.parent / "huge.bin").open("wb") as file:
+        file.truncate(200_000_000)  # sparse
+    own.write_text(
+        WANTING[WANTING.index("[benchmarks.b]") :]
+        .replace(
+            "[benchmarks.b]",
+            '[suite]\nformat = 1\n[benchmarks.a]\ncommand = ["true"]\n'
+            "[benchmarks.a.sizes.test]\n[benchmarks.a.sizes.quick]\n[benchmarks.b]",
+        )
+        .replace("no-such-compare", "true")
+        .replace(
+            'generator = { sources = ["g.c"], args = ["{output}"] }',
+            'path = "huge.bin", copy = true',
+        )
+    )
+    status, out, _ = rater("suites", "check", own)
+    assert status == 0
+    assert [line for line in out.splitlines() if line.startswith("warning: ")] == [
+        "warning: no expected output, so any answer passes: a",
+        "warning: no reference_s, so no ratio: a",
+        "warning: no memory_mb or memory_total_mb, so a run that cannot fit is not refused: a",
+        "warning: no size test, so a run of the whole suite in it is refused: b",
+        "warning: no size quick, so a run of the whole suite in it is refused: b",
+        "warning: no size train, so a run of the whole suite in it is refused: a",
+        "warning: copy = true: b gets 200 MB of g for each copy before every run",
+    ]
+    assert out.endswith("own: nothing wrong\n")
+    assert len(document(rater("suites", "check", own, "--json")[1])["warnings"]) == 7
+
+
+def test_a_benchmark_that_may_be_missing_is_left_out_unless_it_is_named(
+    own: Path, rater: Rater
+) -> None:
+    own.write_text(
+        OWN.replace("[benchmarks.sum]", 'leave_out = ["missing"]\n[benchmarks.sum]').replace(
+            '"echo", ', '"no-such-command", '
+        )
+    )
+    status, out, _ = rater("suites", "check", own, "--run")
+    assert status == 0
+    assert "echo  left out of a run: own.toml:18: benchmarks.echo.command: 'no-such-command'" in out
+    assert out.endswith("own: nothing wrong, 1 of 2 benchmarks left out\n")
+    assert rater("suites", "check", f"{own}/echo", "--run")[0] == 1
+
+
+def test_the_suite_that_comes_with_rater_gives_no_warning() -> None:
+    assert doubts(load_suite("mini"), "train", lambda _path: 0) == []

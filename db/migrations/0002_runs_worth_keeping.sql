@@ -119,7 +119,7 @@ judged AS (
   FROM typical
   JOIN bracket ON bracket.run_id = typical.run_id AND bracket.phase = typical.phase
   JOIN run ON run.id = typical.run_id
-  WHERE bracket.benchmark IS NOT NULL AND NOT bracket.torn AND bracket.window_start_ns IS NULL
+  WHERE bracket.benchmark IS NOT NULL AND NOT bracket.torn AND run.window_s IS NULL
     AND place = max(good_copies, 1)
 )
 SELECT
@@ -144,7 +144,8 @@ CREATE VIEW steady_rate AS
 WITH inside AS (
   SELECT
     copy.run_id, copy.phase, copy.benchmark, coalesce(copy.tune, run.tune) AS tune,
-    bracket.iteration, bracket.counted, copy.copy, copy.elapsed_ns,
+    bracket.iteration, bracket.counted, copy.copy, copy.elapsed_ns, run.copies, bracket.complete,
+    bracket.window_start_ns, bracket.window_finish_ns,
     (bracket.window_finish_ns - bracket.window_start_ns) / 1e9 AS window_s,
     max(
       0,
@@ -156,43 +157,100 @@ WITH inside AS (
   JOIN run ON run.id = copy.run_id
   WHERE bracket.window_finish_ns IS NOT NULL AND NOT bracket.torn
     AND copy.status = 'ok' AND copy.validity <> 'invalid'
+),
+summed AS (
+  SELECT
+    run_id, phase, benchmark, tune, iteration, counted, window_s,
+    sum(inside_ns * 1.0 / elapsed_ns) AS completions,
+    sum(whole) AS whole,
+    -- 1, or NULL where a run of the phase that reaches into the window is no good one (or was not
+    -- looked at, as rater died first), or a copy has none
+    iif(
+      complete
+      AND copies = (
+        SELECT count(DISTINCT one.copy)
+        FROM copy AS one
+        WHERE one.run_id = inside.run_id AND one.phase = inside.phase
+          AND one.start_ns < window_finish_ns AND one.finish_ns > window_start_ns
+      )
+      AND NOT EXISTS (
+        SELECT 1
+        FROM copy AS one
+        WHERE one.run_id = inside.run_id AND one.phase = inside.phase
+          AND one.start_ns < window_finish_ns AND one.finish_ns > window_start_ns
+          AND (one.status <> 'ok' OR one.validity IN ('invalid', 'unchecked'))
+      ),
+      1, NULL
+    ) AS valid
+  FROM inside
+  GROUP BY run_id, phase, benchmark, tune
 )
 SELECT
-  inside.run_id, inside.phase, inside.benchmark, inside.tune, iteration, counted, window_s,
-  sum(inside_ns * 1.0 / elapsed_ns) AS completions,
-  sum(whole) AS whole,
-  sum(inside_ns * 1.0 / elapsed_ns) / window_s * 3600 AS per_hour,
-  sum(inside_ns * 1.0 / elapsed_ns) / window_s * benchmark.reference_s AS ratio
-FROM inside
-JOIN benchmark ON benchmark.run_id = inside.run_id AND benchmark.name = inside.benchmark
-GROUP BY inside.run_id, inside.phase, inside.benchmark, inside.tune;
+  summed.run_id, summed.phase, summed.benchmark, summed.tune, iteration, counted, window_s,
+  completions, whole,
+  valid * completions / window_s * 3600 AS per_hour,
+  valid * completions / window_s * benchmark.reference_s AS ratio
+FROM summed
+JOIN benchmark ON benchmark.run_id = summed.run_id AND benchmark.name = summed.benchmark;
 
 CREATE VIEW metric_result AS
-WITH reported AS (
+WITH
+reported AS (
   SELECT
-    copy.run_id, copy.phase, copy.benchmark, bracket.iteration, copy.counted, copy.node,
-    metric.name, metric.unit, metric.better, metric.combine, copy_metric.value
-  FROM copy_metric
-  JOIN copy USING (run_id, phase, copy, step)
+    copy.run_id, copy.phase, copy.benchmark, bracket.iteration, copy.counted, copy.copy, copy.node,
+    copy_metric.name, copy_metric.value, metric.unit, metric.better, metric.combine,
+    iif(
+      bracket.window_finish_ns IS NULL,
+      1.0,
+      max(
+        0,
+        min(copy.finish_ns, bracket.window_finish_ns) - max(copy.start_ns, bracket.window_start_ns)
+      ) * 1.0 / copy.elapsed_ns
+    ) AS weight
+  FROM copy
+  JOIN copy_metric
+    ON copy_metric.run_id = copy.run_id AND copy_metric.phase = copy.phase
+    AND copy_metric.copy = copy.copy AND copy_metric.step = copy.step
   JOIN bracket ON bracket.run_id = copy.run_id AND bracket.phase = copy.phase
   JOIN metric
     ON metric.run_id = copy.run_id AND metric.benchmark = copy.benchmark
     AND metric.name = copy_metric.name
   WHERE NOT bracket.torn AND copy.status = 'ok' AND copy.validity <> 'invalid'
+),
+-- A copy stands for the mean over its runs: the one of a bracket, the counted rounds of rotated
+-- order, in steady mode those in the window, weighted by their share inside.
+per_copy AS (
+  SELECT
+    *,
+    sum(value * weight) OVER runs / sum(weight) OVER runs AS mean,
+    row_number() OVER runs AS place
+  FROM reported
+  WHERE weight > 0
+  WINDOW runs AS (PARTITION BY run_id, phase, benchmark, counted, name, copy)
+),
+grouped AS (
+  SELECT per_copy.*, scope.node_all, iif(scope.node_all, NULL, node) AS of_node
+  FROM per_copy
+  JOIN (SELECT 1 AS node_all UNION ALL SELECT 0) AS scope
+  WHERE place = 1
+),
+combined AS (
+  SELECT
+    run_id, phase, benchmark, iteration, counted, name, unit, better, combine, node_all,
+    of_node AS node,
+    count(*) OVER members AS copies,
+    iif(combine = 'sum', sum(mean) OVER members, avg(mean) OVER members) AS value,
+    min(mean) OVER members AS lowest,
+    max(mean) OVER members AS highest,
+    row_number() OVER members AS row
+  FROM grouped
+  WINDOW members AS (PARTITION BY run_id, phase, benchmark, counted, name, node_all, of_node)
 )
 SELECT
-  run_id, phase, benchmark, iteration, counted, name, unit, better, combine, 1 AS node_all,
-  NULL AS node, count(*) AS copies,
-  iif(combine = 'sum', sum(value), avg(value)) AS value, min(value) AS lowest, max(value) AS highest
-FROM reported
-GROUP BY run_id, phase, benchmark, name
-UNION ALL
-SELECT
-  run_id, phase, benchmark, iteration, counted, name, unit, better, combine, 0,
-  node, count(*),
-  iif(combine = 'sum', sum(value), avg(value)), min(value), max(value)
-FROM reported
-GROUP BY run_id, phase, benchmark, name, node;
+  run_id, phase, benchmark, iteration, counted, name, unit, better, combine, node_all, node,
+  copies, value, lowest, highest
+FROM combined
+WHERE row = 1;
 
 CREATE VIEW lgroup_time AS
 SELECT

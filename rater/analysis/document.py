@@ -2,25 +2,32 @@
 
 The keys of design.md's contract are `run`, `uuid`, `status`, `mode`, `copies`,
 `benchmarks` (one entry per benchmark and iteration) and `suite`; others stand
-beside them. Where a value is not known or not given it is null.
+beside them: `steady` in the entries of a run in steady mode, `mix` for its
+windows in rotated order, `metrics`, and `comparison` where another run stands
+beside a steady one. Where a value is not known or not given it is null.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
+from rater.analysis.beside import Beside
+from rater.analysis.metrics import MetricResult
 from rater.analysis.outcome import CopyTime
 from rater.analysis.rotated import RotatedBenchmark, RotatedScore
-from rater.analysis.score import BenchmarkScore, IterationScore, SuiteScore, Summary
+from rater.analysis.score import BenchmarkScore, IterationScore, Summary
 from rater.analysis.stats import Spread
+from rater.analysis.steadiness import Steadiness
+from rater.analysis.steady import SteadyMix, SteadyPhase, SteadyRate
+from rater.analysis.suites import SuiteScore
 
 type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
 
 
-def to_json(summary: Summary) -> dict[str, Json]:
+def to_json(summary: Summary, beside: Beside | None = None) -> dict[str, Json]:
     """Return the summary as JSON values; seconds are floats, iterations count from 1."""
     head = summary.head
-    rotated = summary.rotated
+    rotated, mix = summary.rotated, summary.mix
     document: dict[str, Json] = {
         "run": head.run,
         "uuid": head.uuid,
@@ -45,6 +52,8 @@ def to_json(summary: Summary) -> dict[str, Json]:
         "benchmarks": (
             [_rotated_benchmark(benchmark) for benchmark in rotated.benchmarks]
             if rotated
+            else [_mixed(p, rate) for p in mix.phases for rate in p.benchmarks]
+            if mix
             else [_iteration(b, it) for b in summary.benchmarks for it in b.iterations]
         ),
         "results": [
@@ -60,7 +69,9 @@ def to_json(summary: Summary) -> dict[str, Json]:
             }
             for b in summary.benchmarks
         ],
-        "suite": _suite(summary.suites),
+        "suite": _suite(summary.suites)
+        | {"left_out": [{"benchmark": n, "reason": why} for n, why in summary.left_out]},
+        "metrics": [_metric(metric) for metric in summary.metrics],
         "failed": [
             {
                 "benchmark": f.benchmark,
@@ -80,11 +91,21 @@ def to_json(summary: Summary) -> dict[str, Json]:
     }
     if rotated:
         document["rotated"] = _rotated(rotated)
+    if summary.steady:
+        document["warmup_s"] = head.warmup_s
+        document["window_s"] = head.window_s
+    if mix:
+        document["mix"] = _mix(mix)
+    if beside:
+        document["comparison"] = _comparison(beside)
     return document
 
 
 def _iteration(benchmark: BenchmarkScore, it: IterationScore) -> Json:
-    return {
+    steady: dict[str, Json] = {}
+    if it.steady:
+        steady["steady"] = _rate(it.steady.benchmarks[0]) | _window(it.steady)
+    return steady | {
         "benchmark": it.benchmark,
         "tune": it.tune,
         "category": benchmark.category,
@@ -126,6 +147,89 @@ def _rotated_benchmark(benchmark: RotatedBenchmark) -> Json:
     }
 
 
+def _mixed(phase: SteadyPhase, rate: SteadyRate) -> Json:
+    valid = phase.reason is None
+    return {
+        "benchmark": rate.benchmark,
+        "category": rate.category,
+        "iteration": phase.iteration,
+        "counted": phase.counted,
+        "bracket_s": None,
+        "reference_s": rate.reference_s,
+        "ratio": rate.ratio if valid else None,
+        "copies_per_hour": rate.per_hour if valid else None,
+        "score_lost": None,
+        "median_copy_s": rate.median_run_s,
+        "slowest": None,
+        "steady": _rate(rate),
+        "reason": phase.reason,
+    }
+
+
+def _rate(rate: SteadyRate) -> dict[str, Json]:
+    return {
+        "completions": rate.completions,
+        "whole_runs": rate.whole,
+        "copies_per_hour": rate.per_hour,
+        "median_run_s": rate.median_run_s,
+    }
+
+
+def _window(phase: SteadyPhase) -> dict[str, Json]:
+    return {
+        "warmup_s": phase.warmup_s,
+        "window_s": phase.window_s,
+        "halves": _halves(phase.halves),
+        "longest_warmup_run_s": phase.longest_warmup_run_s,
+        "needed_warmup_s": phase.needed_warmup_s,
+        "unit": phase.unit,
+        "copies": [asdict(copy) for copy in phase.copies],
+        "rates": _spread(phase.rates),
+        "slowest": asdict(phase.slowest) if phase.slowest else None,
+        "lgroups": [asdict(lgroup) for lgroup in phase.lgroups],
+        "reason": phase.reason,
+    }
+
+
+def _halves(halves: Steadiness | None) -> Json:
+    if halves is None:
+        return None
+    return {
+        "verdict": halves.verdict.value,
+        "difference": halves.difference,
+        "interval_95": list(halves.interval) if halves.interval else None,
+        "fewest_whole_runs": halves.fewest,
+        "needed_window_s": halves.needed_s,
+    }
+
+
+def _mix(mix: SteadyMix) -> Json:
+    windows: list[Json] = []
+    for phase in mix.phases:
+        valid = phase.reason is None
+        windows.append(
+            {
+                "iteration": phase.iteration,
+                "counted": phase.counted,
+                "selected": phase is mix.selected,
+                "ratio": phase.ratio if valid else None,
+                "copies_per_hour": phase.per_hour if valid else None,
+                **_window(phase),
+            }
+        )
+    chosen = mix.selected
+    return {"ratio": chosen.ratio if chosen else None, "windows": windows, "reason": mix.reason}
+
+
+def _metric(metric: MetricResult) -> Json:
+    worst = metric.worst
+    return asdict(metric) | {"worst": asdict(worst) if worst else None}
+
+
+def _comparison(beside: Beside) -> Json:
+    return asdict(beside) | {"differences": list(beside.differences)}
+
+
 def _rotated(rotated: RotatedScore) -> Json:
     return {
         "proposed_in": rotated.proposed_in,
@@ -137,10 +241,12 @@ def _rotated(rotated: RotatedScore) -> Json:
         "copies": [asdict(copy) for copy in rotated.copies],
         "tail": asdict(rotated.tail) if rotated.tail else None,
         "gaps": asdict(rotated.gaps) if rotated.gaps else None,
+        "work_rate": rotated.work_rate,
+        "runs_per_hour": rotated.runs_per_hour,
     }
 
 
-def _suite(suites: tuple[SuiteScore, ...]) -> Json:
+def _suite(suites: tuple[SuiteScore, ...]) -> dict[str, Json]:
     """Return the scores of the first tune; the others under `tunes` beside it."""
     first = [score for score in suites if score.tune == suites[0].tune]
     by_kind = {score.kind: score for score in first}

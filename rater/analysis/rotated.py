@@ -83,6 +83,9 @@ class RotatedScore:
     reason: str | None  # why there is no score, in words
     tail: Tail | None
     gaps: Gaps | None
+    # Over the whole run, tail and rounds that do not count included; None: a run is missing.
+    work_rate: float | None = None  # reference seconds of work per second
+    runs_per_hour: float | None = None
     proposed_in: str = PROPOSED_IN
 
 
@@ -120,6 +123,10 @@ def score_rotated(run: StoredRun) -> RotatedScore:
     copies = _copy_scores(typical, rates, len(names))
     reason = _score_reason(run, benchmarks, len(copies))
     population = None if reason else spread([copy.rate for copy in copies])
+    tail = _tail(run.copies, run.head.copies)
+    whole = tail is not None and not reason and all(is_good(copy) for copy in run.copies)
+    total_s = tail.total_s if tail and whole else None
+    work_s = sum(references.get(copy.benchmark) or 0.0 for copy in run.copies)
     return RotatedScore(
         benchmarks=tuple(benchmarks),
         rounds=run.head.iterations - run.head.discard,
@@ -128,8 +135,10 @@ def score_rotated(run: StoredRun) -> RotatedScore:
         score=population.mean if population else None,
         cv=population.cv if population else None,
         reason=reason,
-        tail=_tail(run.copies, run.head.copies),
+        tail=tail,
         gaps=_gaps(run.copies, run.head.copies),
+        work_rate=work_s / total_s if total_s and has_references else None,
+        runs_per_hour=len(run.copies) * _HOUR_S / total_s if total_s else None,
     )
 
 

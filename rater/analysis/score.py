@@ -3,19 +3,30 @@
 Source of the formulas: SPEC CPU's run rules 1.2.1 and 4.10 (ratio = copies x
 reference / bracket; of three iterations the median, of two the slower; suite =
 geometric mean), and the words of rater's own design (score lost). The rotated
-order has no bracket per benchmark: see `rater.analysis.rotated`.
+order has no bracket per benchmark: see `rater.analysis.rotated`; steady mode has
+none at all: see `rater.analysis.steady`.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rater.analysis.metrics import MetricResult, metric_results
 from rater.analysis.outcome import CopyTime, FailedCopy, failed_copy, is_good, slowest, why_no_ratio
 from rater.analysis.rotated import RotatedScore, score_rotated
-from rater.analysis.stats import geometric_mean, lower_median_index
-from rater.record import CopyStatus, RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.analysis.stats import lower_median_index
+from rater.analysis.steady import SteadyMix, SteadyPhase, is_steady, score_mix, score_window
+from rater.analysis.suites import SuiteScore, is_selection, left_out, suite_scores
+from rater.record import (
+    BenchmarkUsed,
+    CopyStatus,
+    RunHead,
+    StoredBracket,
+    StoredCopy,
+    StoredRun,
+)
 
 _HOUR_S = 3600.0
 _WITHOUT_SCORE_LOST = ("rotated", "heterogeneous", "steady")
@@ -23,7 +34,12 @@ _WITHOUT_SCORE_LOST = ("rotated", "heterogeneous", "steady")
 
 @dataclass(frozen=True, slots=True)
 class IterationScore:
-    """One benchmark, run once by all copies (one bracket)."""
+    """One benchmark, run once by all copies (one bracket), or in steady mode through a window.
+
+    In steady mode there is no bracket: the ratio is that of the window, `median_copy_s` is a
+    run's, the slowest copy is the one with the lowest rate (with its median run), and good and
+    failed copies are those of the window.
+    """
 
     benchmark: str
     tune: str | None
@@ -42,6 +58,7 @@ class IterationScore:
     slowest: CopyTime | None  # of the good copies
     score_lost: float | None  # share of the score that the slow copies cost
     reason: str | None  # why there is no ratio, in words
+    steady: SteadyPhase | None = None  # steady mode: the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +76,6 @@ class BenchmarkScore:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteScore:
-    """Geometric mean of ratios."""
-
-    kind: str  # "all", "int" or "fp"
-    tune: str | None
-    ratio: float | None
-    over: tuple[str, ...]  # the benchmarks it is, or would be, over
-    reason: str | None  # why there is none, in words
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """What a run says."""
 
@@ -79,11 +85,21 @@ class Summary:
     suites: tuple[SuiteScore, ...]  # all, int, fp for each tune; empty in rotated order
     failed: tuple[FailedCopy, ...]
     remarks: tuple[str, ...]  # warnings and notes of the run
+    mix: SteadyMix | None  # steady mode in rotated order; `rotated` is None then
+    metrics: tuple[MetricResult, ...]  # by benchmark, in the suite's order
+    used: tuple[BenchmarkUsed, ...]
+    left_out: tuple[tuple[str, str], ...]  # benchmarks of the suite that did not run, and why
+    selected: bool  # the user named some of the suite's benchmarks
 
     @property
     def staggered(self) -> bool:
         """Whether the copies were released one after another (homogeneous order)."""
-        return self.rotated is None and self.head.stagger_ms > 0
+        return self.rotated is None and not self.steady and self.head.stagger_ms > 0
+
+    @property
+    def steady(self) -> bool:
+        """Whether there are windows instead of brackets."""
+        return is_steady(self.head)
 
 
 def summarise(run: StoredRun) -> Summary:
@@ -94,10 +110,15 @@ def summarise(run: StoredRun) -> Summary:
     return Summary(
         head=run.head,
         benchmarks=benchmarks,
-        rotated=score_rotated(run) if rotated else None,
-        suites=() if rotated else _suites(benchmarks),
+        rotated=score_rotated(run) if rotated and not is_steady(run.head) else None,
+        suites=() if rotated else suite_scores(benchmarks),
         failed=tuple(failed_copy(copy) for copy in run.copies if not is_good(copy)),
         remarks=run.warnings + run.notes,
+        mix=score_mix(run) if rotated and is_steady(run.head) else None,
+        metrics=metric_results(run),
+        used=run.benchmarks,
+        left_out=left_out(run.warnings),
+        selected=is_selection(run.head),
     )
 
 
@@ -127,7 +148,9 @@ def _benchmark(
     used = next((used for used in run.benchmarks if used.name == name), None)
     reference_s = used.reference_s if used else None
     iterations = [
-        _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s)
+        _window(run.head, bracket, copies.get(bracket.phase, ()), used)
+        if is_steady(run.head) and used
+        else _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s)
         for bracket in sorted(brackets, key=lambda bracket: bracket.iteration or 0)
     ]
     counted = [it for it in iterations if it.counted]
@@ -198,6 +221,39 @@ def _iteration(
     )
 
 
+def _window(
+    head: RunHead, bracket: StoredBracket, copies: Sequence[StoredCopy], used: BenchmarkUsed
+) -> IterationScore:
+    window = score_window(head, bracket, copies, (used,))
+    (rate,) = window.benchmarks
+    last = None
+    if window.slowest is not None:
+        of_it = [c.elapsed_s for c in copies if c.copy == window.slowest.copy and is_good(c)]
+        place = window.slowest
+        last = CopyTime(place.copy, place.cpu, place.node, statistics.median(of_it))
+    valid = window.reason is None
+    return IterationScore(
+        benchmark=used.name,
+        tune=bracket.tune,
+        iteration=bracket.iteration or 0,
+        counted=bracket.counted,
+        selected=False,
+        copies=head.copies,
+        good=window.good_copies,
+        failed=window.failed_copies,
+        bracket_s=None,
+        bracket_from_slowest=False,
+        overlap_s=None,
+        ratio=rate.ratio if valid else None,
+        per_hour=rate.per_hour if valid else None,
+        median_copy_s=rate.median_run_s,
+        slowest=last,
+        score_lost=None,
+        reason=window.reason,
+        steady=window,
+    )
+
+
 def _bracket_times(
     bracket: StoredBracket, copies: Sequence[StoredCopy], planned: int
 ) -> tuple[float | None, float | None]:
@@ -225,34 +281,3 @@ def _score_lost(
         return None
     whole_s = last.elapsed_s if head.stagger_ms > 0 else bracket_s
     return 1 - median_s / whole_s if whole_s else None
-
-
-def _suites(benchmarks: Sequence[BenchmarkScore]) -> tuple[SuiteScore, ...]:
-    tunes = dict.fromkeys(benchmark.tune for benchmark in benchmarks)
-    scores = []
-    for tune in tunes:
-        of_tune = [benchmark for benchmark in benchmarks if benchmark.tune == tune]
-        scores.append(_suite("all", tune, of_tune))
-        scores += [
-            _suite(kind, tune, [b for b in of_tune if b.category == kind]) for kind in ("int", "fp")
-        ]
-    return tuple(scores)
-
-
-def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:
-    over = tuple(member.benchmark for member in members)
-    reason = None
-    missing = [member for member in members if member.reason or member.ratio is None]
-    without = [member for member in members if not member.reference_s]
-    if not members:
-        reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
-    elif without:
-        reason = f"no reference time: {_names(without)}"
-    elif missing:
-        reason = f"not complete: {_names(missing)}"
-    ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
-    return SuiteScore(kind, tune, ratio, over, reason)
-
-
-def _names(benchmarks: Iterable[BenchmarkScore]) -> str:
-    return ", ".join(benchmark.benchmark for benchmark in benchmarks)

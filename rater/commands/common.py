@@ -5,6 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError
+
+if TYPE_CHECKING:
+    from rater.record import StoredRun
+    from rater.store.store import Store
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +28,56 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="one JSON document on stdout",
     )
+
+
+def existing_store(args: argparse.Namespace) -> Store:
+    """Open the database, which there must be."""
+    from rater.store.database import default_path, is_there
+    from rater.store.store import open_store
+
+    path = default_path(args.db)
+    if not is_there(path):
+        raise InputError(
+            f"there is no database {path}; `rater run` makes it, or name another with --db"
+        )
+    return open_store(path)
+
+
+def print_result(
+    args: argparse.Namespace,
+    run: StoredRun,
+    *,
+    after_run: bool = True,
+    beside: StoredRun | None = None,
+) -> None:
+    """Print what a run says, for people or as JSON; `after_run`: with what comes next.
+
+    `beside`: what a steady run is compared with (`run_beside` finds it).
+    """
+    from rater.analysis.beside import stand_beside
+    from rater.analysis.document import to_json
+    from rater.analysis.score import summarise
+
+    summary = summarise(run)
+    other = summarise(beside) if beside else None
+    if args.json:
+        print_json(to_json(summary, stand_beside(summary, other) if other else None))
+        return
+    from rich.console import Console
+
+    from rater.show.terminal import print_summary
+
+    print_summary(summary, Console(), after_run=after_run, beside=other)
+
+
+def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
+    """Return the stored run that a steady one is compared with, None for others."""
+    from rater.analysis.beside import comparable
+
+    if run.head.mode != "steady":
+        return None
+    number = comparable(run.head, store.runs())
+    return None if number is None else store.load(number)
 
 
 def print_json(value: object) -> None:

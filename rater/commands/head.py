@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from datetime import UTC, datetime
@@ -9,8 +10,15 @@ from pathlib import Path
 
 from rater import __version__
 from rater.commands.ready import Ready
+from rater.commands.request import Request, request_to_json
 from rater.commands.resolve import Resolved
-from rater.record import BenchmarkUsed, MachinePU, PlacedCopy, Run, storable
+from rater.plan.suite_find import find_suite, split_selection
+from rater.record import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
+from rater.run.build import sha256_of
+from rater.run.facts import environment_snapshot, settings_snapshot
+from rater.run.prepare import digest_of
+from rater.run.priority import urgent
+from rater.run.script import digest_of_programs, shown
 
 
 def head_of(identity: str, ready: Ready) -> Run:
@@ -18,6 +26,7 @@ def head_of(identity: str, ready: Ready) -> Run:
     resolved, built = ready.resolved, ready.built
     request, plan = resolved.request, resolved.plan
     suite = resolved.suite
+    suite_path, suite_sha256 = suite_files(request)
     return Run(
         uuid=identity,
         started_at=now_utc(),
@@ -40,35 +49,68 @@ def head_of(identity: str, ready: Ready) -> Run:
         warmup_s=plan.window.warmup_ns / 1e9 if plan.window else None,
         window_s=plan.window.length_ns / 1e9 if plan.window else None,
         directory=storable(str(Path.cwd())),
+        request=request_to_json(request),
+        suite_path=suite_path,
+        suite_sha256=suite_sha256,
         tags=_storable_pairs(request.tags),
         environment=_storable_pairs(request.environment),
         benchmarks=tuple(
             BenchmarkUsed(
                 name=workload.benchmark.name,
                 category=workload.benchmark.category,
-                command=storable(shlex.join(program.argv(workload.size))),
+                command=storable(shown(lines)),
                 reference_s=workload.size.reference_s,
-                binary_sha256=program.sha256,
+                binary_sha256=digest_of_programs(program, lines),
                 compiler=program.compiler,
                 flags=program.flags,
+                inputs_sha256=digest_of(inputs),
+                threads=workload.benchmark.threads,
+                metrics=tuple(
+                    MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
+                    for metric in workload.benchmark.metrics
+                ),
             )
-            for workload, program in zip(resolved.workloads, built, strict=True)
-        ),
-        placements=tuple(
-            PlacedCopy(
-                copy=p.copy,
-                cpus=p.cpus,
-                cpu=p.cpu,
-                core=p.core,
-                llc=p.llc,
-                node=p.node,
-                package=p.package,
-                memory_policy=str(p.policy),
-                memory_nodes=p.memory_nodes,
+            for workload, program, lines, inputs in zip(
+                resolved.workloads, built, ready.lines, ready.inputs, strict=True
             )
-            for p in resolved.placements
         ),
+        placements=placed_copies(resolved),
         warnings=resolved.warnings,
+    )
+
+
+def placed_copies(resolved: Resolved) -> tuple[PlacedCopy, ...]:
+    """Return where each copy will be."""
+    return tuple(
+        PlacedCopy(
+            copy=p.copy,
+            cpus=p.cpus,
+            cpu=p.cpu,
+            core=p.core,
+            llc=p.llc,
+            node=p.node,
+            package=p.package,
+            memory_policy=str(p.policy),
+            memory_nodes=p.memory_nodes,
+        )
+        for p in resolved.placements
+    )
+
+
+def suite_files(request: Request) -> tuple[str | None, str | None]:
+    """Return paths and hashes of the suites that were asked for, a line each; None for none."""
+    names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
+    files = [find_suite(name) for name in names]
+    paths = [storable(str(file)) for file in files]
+    return "\n".join(paths) or None, "\n".join(map(sha256_of, files)) or None
+
+
+def settings_now() -> tuple[tuple[str, str], ...]:
+    """Return the settings of the machine and of rater as they are kept with a run."""
+    return (
+        *settings_snapshot(),
+        *environment_snapshot(os.environ),
+        ("rater.supervisor_priority", _priority()),
     )
 
 
@@ -87,3 +129,8 @@ def machine_pus(resolved: Resolved) -> list[MachinePU]:
 def now_utc() -> str:
     """Return the time of day as runs are stored with it."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _priority() -> str:
+    with urgent() as granted:
+        return "real-time" if granted else "normal"

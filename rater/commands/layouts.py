@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rater.commands.common import add_common, print_json
 
 if TYPE_CHECKING:
-    from rater.show.suites import Page
+    from rater.show.suite import Page
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -72,7 +72,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _page() -> Page:
     """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
-    from rater.show.suites import Page
+    from rater.show.suite import Page
 
     ascii_only = not (sys.stdout.encoding or "ascii").lower().startswith("utf")
     return Page(shutil.get_terminal_size().columns, ascii_only)

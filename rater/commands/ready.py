@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rater.commands.request import Request
-from rater.commands.resolve import Resolved, Workload, needs_of
+from rater.commands.resolve import Resolved, needs_of
+from rater.commands.workload import Workload
 from rater.errors import InputError
+from rater.plan.suite import Suite
 from rater.run.build import Built, build, find_command
 from rater.run.prepare import ReadyInput, links_work, ready_inputs
+from rater.run.script import Line, argv_of, folders_of, lines_of
+from rater.run.setup import environment_of, set_up_suite, setup_argv
 from rater.run.workplace import Program
 
 
@@ -22,52 +27,94 @@ class Ready:
     resolved: Resolved
     work: Path  # where its run directories go; exists
     built: tuple[Built, ...]  # by workload
+    lines: tuple[tuple[Line, ...], ...]  # by workload: what a copy runs, in order
     inputs: tuple[tuple[ReadyInput, ...], ...]  # by workload
     programs: dict[str, Program]  # by benchmark
 
 
 def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[..., object]) -> Ready:
-    """Build and make what is missing; `later(function, argument)` is called when the run is over.
+    """Set up, build and make what is missing.
 
-    Raises `InputError` for what can not be built, found or does not fit.
+    `later(function, argument)` is called when the run is over. Raises `InputError`
+    for what can not be set up, built, found or does not fit.
     """
-    request = resolved.request
-    built = tuple(build(w.benchmark, request.tune, cache) for w in resolved.workloads)
-    inputs = tuple(ready_inputs(w.benchmark, w.size, cache) for w in resolved.workloads)
+    request, workloads = resolved.request, resolved.workloads
+    folders = _set_up(resolved, cache)
+    built = tuple(build(w.benchmark, request.tune, cache, w.size) for w in workloads)
+    lines = tuple(lines_of(w.benchmark, w.size, b) for w, b in zip(workloads, built, strict=True))
+    inputs = tuple(
+        ready_inputs(w.benchmark, w.size, cache, folders[w.suite.path] if w.suite else None)
+        for w in workloads
+    )
     try:
         work.mkdir(parents=True)
     except OSError as error:
         raise InputError(
             f"{work}: cannot be made ({error.strerror}); set RATER_CACHE to a folder of yours"
         ) from error
-    later(_remove_if_empty, work)
+    later(remove_if_empty, work)
     linked = all(links_work(some, work) for some in inputs)
-    needs = needs_of(resolved, work, () if linked else inputs)
+    needs = needs_of(resolved, work, inputs, linked=linked)
     if needs.problems and not request.force:
         raise InputError("\n".join(needs.problems))
     programs = {
-        w.benchmark.name: _program(request, w, b, i)
-        for w, b, i in zip(resolved.workloads, built, inputs, strict=True)
+        w.benchmark.name: _program(request, w, one, i, cache)
+        for w, one, i in zip(workloads, lines, inputs, strict=True)
     }
-    return Ready(resolved, work, built, inputs, programs)
+    return Ready(resolved, work, built, lines, inputs, programs)
+
+
+def _set_up(resolved: Resolved, cache: Path) -> dict[Path, Path | None]:
+    """Run the set-ups of all suites that have one; return the folders they left, by suite."""
+    request = resolved.request
+    suites: dict[Path, Suite] = {w.suite.path: w.suite for w in resolved.workloads if w.suite}
+    if any(suite.setup for suite in suites.values()) and not request.force:
+        # Refused before the set-up rather than after it.
+        needs = needs_of(resolved, cache / "work", ())
+        if needs.problems:
+            raise InputError("\n".join(needs.problems))
+    return {
+        path: set_up_suite(
+            suite,
+            cache,
+            {
+                **os.environ,
+                **dict(suite.environment),
+                **dict(request.environment),
+                "RATER_COPIES": str(resolved.plan.copies),
+            },
+        )
+        for path, suite in suites.items()
+    }
 
 
 def _program(
-    request: Request, workload: Workload, built: Built, inputs: tuple[ReadyInput, ...]
+    request: Request,
+    workload: Workload,
+    lines: tuple[Line, ...],
+    inputs: tuple[ReadyInput, ...],
+    cache: Path,
 ) -> Program:
     wrap = request.wrap
     if wrap:
         wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
     elsewhere = bool(request.command) and not request.run_dirs
+    benchmark, size = workload.benchmark, workload.size
     return Program(
-        name=workload.benchmark.name,
-        argv=(*wrap, *built.argv(workload.size)),
+        name=benchmark.name,
+        argv=argv_of(lines, wrap),
         inputs=inputs,
-        expected=workload.size.expected,
+        expected=size.expected,
         directory=str(Path.cwd()) if elsewhere else None,
+        metrics=benchmark.metrics,
+        environment=environment_of(workload.suite, benchmark, size, cache),
+        threads=benchmark.threads,
+        setup=setup_argv(benchmark),
+        folders=folders_of(lines),
     )
 
 
-def _remove_if_empty(work: Path) -> None:
+def remove_if_empty(work: Path) -> None:
+    """Remove a folder of run directories, unless something was kept in it."""
     with suppress(OSError):  # what failed copies left is kept
         work.rmdir()

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
+from rater import __version__
 from rater.errors import InputError
 
 DEFAULT_SUITE = "mini"
+DEFAULT_COPIES = "pus"
 DEFAULT_SIZE = "train"
 DEFAULT_TUNE = "base"
+DEFAULT_LAYOUT = "balanced"
 DEFAULT_GRACE_S = 5.0
 DEFAULT_OUTPUT_LIMIT = "1G"
 DEFAULT_UNTIL_IDLE_S = 300.0
@@ -57,7 +63,10 @@ class Request:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what `run` (and every command that plans a run) takes."""
+    """Declare what `run` (and every command that plans a run) takes.
+
+    What was not given is None, False or an empty list: `request_from` knows the defaults.
+    """
     parser.add_argument(
         "suites",
         nargs="*",
@@ -66,7 +75,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what = parser.add_argument_group("what runs")
     what.add_argument(
-        "--copies", default="pus", metavar="N|pus|cores|nodes", help="default pus: one per PU"
+        "--copies", metavar="N|pus|cores|nodes", help=f"default {DEFAULT_COPIES}: one per PU"
     )
     what.add_argument(
         "--mode",
@@ -95,14 +104,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--increment", type=int, metavar="K", help="step on the ring (rotated order); default 1"
     )
-    what.add_argument("--iterations", type=int, default=1, metavar="N", help="default 1")
-    what.add_argument(
-        "--discard", type=int, default=0, metavar="N", help="first iterations not counted"
-    )
+    what.add_argument("--iterations", type=int, metavar="N", help="default 1")
+    what.add_argument("--discard", type=int, metavar="N", help="first iterations not counted")
     what.add_argument("--size", help=f"of a suite's benchmarks; default {DEFAULT_SIZE}")
     what.add_argument("--tune", help=f"of a suite's benchmarks; default {DEFAULT_TUNE}")
     where = parser.add_argument_group("where")
-    where.add_argument("--layout", default="balanced", help="balanced (default), none, or a path")
+    where.add_argument("--layout", help=f"{DEFAULT_LAYOUT} (default), none, or a path")
     where.add_argument(
         "--mem",
         "--memory",
@@ -111,28 +118,24 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="local (default), bind (strict: out of memory rather than remote), or none",
     )
     where.add_argument(
-        "--no-oversubscribe",
-        dest="oversubscribe",
-        action="store_false",
-        help="refuse more copies than PUs",
+        "--no-oversubscribe", action="store_true", help="refuse more copies than PUs"
     )
     how = parser.add_argument_group("how")
     how.add_argument("--timeout", type=float, metavar="S", help="end a copy that runs longer")
     how.add_argument(
         "--grace",
         type=float,
-        default=DEFAULT_GRACE_S,
         metavar="S",
-        help="from SIGTERM to SIGKILL; default 5",
+        help=f"from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}",
     )
     how.add_argument("--tag", action="append", default=[], metavar="K=V", help="kept with the run")
     how.add_argument("--env", action="append", default=[], metavar="K=V", help="for every copy")
     how.add_argument("--wrap", metavar="PREFIX", help="e.g. 'perf stat -o out', before every copy")
     how.add_argument("--prepare", metavar="CMD", help="shell command before each phase, not timed")
-    how.add_argument("--cooldown", type=float, default=0.0, metavar="S", help="rest between phases")
+    how.add_argument("--cooldown", type=float, metavar="S", help="rest between phases")
     how.add_argument(
         "--until-idle",
-        type=float,
+        type=_idle_seconds,
         nargs="?",
         const=DEFAULT_UNTIL_IDLE_S,
         metavar="MAX_S",
@@ -141,9 +144,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument(
         "--output-limit",
-        default=DEFAULT_OUTPUT_LIMIT,
         metavar="BYTES",
-        help="a copy that prints more is stopped; default 1G",
+        help=f"a copy that prints more is stopped; default {DEFAULT_OUTPUT_LIMIT}",
     )
     how.add_argument("--run-dirs", action="store_true", help="a command's copies get directories")
     how.add_argument("--keep", action="store_true", help="keep the run directories")
@@ -165,37 +167,123 @@ def request_from(args: argparse.Namespace) -> Request:
         wrap = tuple(shlex.split(args.wrap or ""))
     except ValueError as error:
         raise InputError(f"--wrap {args.wrap!r}: {error}; check the quotes") from error
+    grace_s = _seconds("--grace", args.grace, least=0.0)
+    limit = DEFAULT_OUTPUT_LIMIT if args.output_limit is None else args.output_limit
     return Request(
         suites=tuple(args.suites) or (() if args.command else (DEFAULT_SUITE,)),
         command=tuple(args.command or ()),
-        copies=args.copies,
+        copies=DEFAULT_COPIES if args.copies is None else args.copies,
         mode=args.mode,
         stagger_ms=args.stagger,
         order=args.order,
         warmup_s=_seconds("--warmup", args.warmup, least=0.0),
         window_s=_seconds("--window", args.window, least=0.001),
         increment=1 if args.increment is None else args.increment,
-        iterations=args.iterations,
-        discard=args.discard,
+        iterations=1 if args.iterations is None else args.iterations,
+        discard=args.discard or 0,
         size=args.size or DEFAULT_SIZE,
         tune=args.tune or DEFAULT_TUNE,
-        layout=args.layout,
+        layout=DEFAULT_LAYOUT if args.layout is None else args.layout,
         memory=args.memory,
         timeout_s=_seconds("--timeout", args.timeout, least=0.001),
-        grace_s=_seconds("--grace", args.grace, least=0.0) or 0.0,
-        tags=tuple(_pair("--tag", text) for text in args.tag),
+        grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
+        tags=tags_from(args),
         environment=tuple(_variable(text) for text in args.env),
         wrap=wrap,
         prepare=args.prepare,
         cooldown_s=_seconds("--cooldown", args.cooldown, least=0.0) or 0.0,
         until_idle_s=_seconds("--until-idle", args.until_idle, least=0.001),
-        output_limit_bytes=_bytes("--output-limit", args.output_limit),
-        oversubscribe=args.oversubscribe,
+        output_limit_bytes=_bytes("--output-limit", limit),
+        oversubscribe=not args.no_oversubscribe,
         run_dirs=args.run_dirs,
         keep=args.keep,
         force=args.force,
         share=args.share,
     )
+
+
+def tags_from(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """Return what --tag was given; raises `InputError` for what is no KEY=VALUE."""
+    return tuple(_pair("--tag", text) for text in args.tag)
+
+
+def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
+    """Return the arguments that were given, as a user types them, but those called `but`."""
+    given: list[str] = []
+    for name, value in vars(args).items():
+        # By identity: 0 is a value, though it equals False.
+        absent = value is None or value is False or value == []
+        if not absent and name not in but:
+            given += value if name == "suites" else [f"--{name.replace('_', '-')}"]
+    return given
+
+
+# -- kept with the run ------------------------------------------------------------------------
+
+
+def request_to_json(request: Request) -> str:
+    """Return a request as it is kept with its run: enough to ask for the same again."""
+    return json.dumps(asdict(request))
+
+
+def request_from_json(text: str, where: str) -> Request:
+    """Return the request that `request_to_json` made `text` of; `where` names the run in errors.
+
+    What an older rater did not know has its default. Raises `InputError` for what
+    this one does not know.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{where}: what it was asked for is not JSON ({error})") from error
+    if type(values) is not dict:
+        raise InputError(f"{where}: what it was asked for is no JSON object")
+    kinds = {field.name: str(field.type) for field in fields(Request)}
+    unknown = sorted(values.keys() - kinds.keys())
+    if unknown:
+        raise InputError(
+            f"{where} was made by a newer rater: it was asked for with {', '.join(unknown)}, "
+            f"which rater {__version__} does not know; upgrade rater"
+        )
+    for name, value in values.items():
+        if not _KINDS[kinds[name]](value):
+            raise InputError(f"{where}: what it was asked for is damaged: {name} is {value!r}")
+    parser = argparse.ArgumentParser()
+    add_run_arguments(parser)
+    defaults = request_from(parser.parse_args([], argparse.Namespace(command=None)))
+    return replace(defaults, **{name: _frozen(value) for name, value in values.items()})
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_words(value: Any) -> bool:
+    return type(value) is list and all(type(word) is str for word in value)
+
+
+def _is_pairs(value: Any) -> bool:
+    return type(value) is list and all(_is_words(pair) and len(pair) == 2 for pair in value)
+
+
+# What JSON may hold for a field, by the field's type as it is written above.
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "str": lambda value: type(value) is str,
+    "str | None": lambda value: value is None or type(value) is str,
+    "int": lambda value: type(value) is int,
+    "float": _is_number,
+    "float | None": lambda value: value is None or _is_number(value),
+    "bool": lambda value: type(value) is bool,
+    "tuple[str, ...]": _is_words,
+    "tuple[tuple[str, str], ...]": _is_pairs,
+}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(one) for one in value) if type(value) is list else value
+
+
+# -- single values ----------------------------------------------------------------------------
 
 
 def _check_belonging(args: argparse.Namespace) -> None:
@@ -209,6 +297,16 @@ def _check_belonging(args: argparse.Namespace) -> None:
             f"--increment {args.increment} is the step of rotated order: add --mode rotated, "
             "or leave it out"
         )
+
+
+def _idle_seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # its value may be left out, so it takes a suite behind it for one
+        raise argparse.ArgumentTypeError(
+            f"expected seconds, got {text!r}; write --until-idle={DEFAULT_UNTIL_IDLE_S:g}, or put "
+            "--until-idle last"
+        ) from None
 
 
 def _seconds(option: str, value: float | None, *, least: float) -> float | None:

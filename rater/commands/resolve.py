@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.commands.request import Request
+from rater.commands.workload import (
+    Workload,
+    command_workload,
+    load_of,
+    suite_workloads,
+    without_missing,
+    without_unfit,
+)
 from rater.errors import InputError
 from rater.plan.layout import load_layout
 from rater.plan.place import MemoryPolicy, Placement, default_memory, place, resolve_copies
@@ -20,25 +28,11 @@ from rater.plan.schedule import (
     resolve_window,
     rotation_warnings,
 )
-from rater.plan.suite import Benchmark, Command, Size, Suite, load_suite, select, split_selection
-from rater.plan.tomltable import did_you_mean
 from rater.plan.topology import Topology
-from rater.record import storable
 
 if TYPE_CHECKING:
     from rater.run.needs import Needs
     from rater.run.prepare import ReadyInput
-
-
-_LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """One benchmark in the size that was asked for."""
-
-    benchmark: Benchmark
-    size: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +55,13 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
     mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
     suites, workloads = (
-        (None, (_command_workload(request),)) if request.command else _suite_workloads(request)
+        (None, (command_workload(request),)) if request.command else suite_workloads(request)
     )
-    copies = resolve_copies(request.copies, topology)
+    workloads, copies, left_out = _what_fits(request, workloads, topology)
+    threads = _threads(workloads)
     layout = load_layout(request.layout)
     memory = default_memory(layout) if request.memory is None else _memory(request.memory)
-    placed = place(topology, layout, copies, memory)
+    placed = place(topology, layout, copies, memory, threads)
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
     plan = make_plan(
@@ -81,10 +76,13 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         window=window,
     )
     refusals = []
-    if copies > len(topology.pus) and not request.oversubscribe:
+    pus = len(topology.pus)
+    if copies * threads > pus and not request.oversubscribe:
+        each = f" of {threads} threads" if threads > 1 else ""
+        fewer = f"use --copies {pus // threads} or " if pus >= threads else ""
         refusals.append(
-            f"{copies} copies on {len(topology.pus)} usable PUs and --no-oversubscribe: "
-            f"use --copies {len(topology.pus)} or leave the option out"
+            f"{copies} {'copy' if copies == 1 else 'copies'}{each} on {pus} usable PUs and "
+            f"--no-oversubscribe: {fewer}leave the option out"
         )
     return Resolved(
         request=request,
@@ -94,9 +92,52 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         memory=memory,
         suite=suites,
         workloads=workloads,
-        warnings=placed.warnings + rotation_warnings(plan, placed.placements),
+        warnings=(
+            *left_out,
+            *_unequal_threads(workloads),
+            *placed.warnings,
+            *rotation_warnings(plan, placed.placements),
+        ),
         refusals=tuple(refusals),
-        expected_s=_expected(workloads, placed.placements, len(topology.pus)),
+        expected_s=_expected(workloads, placed.placements, pus, threads),
+    )
+
+
+def _what_fits(
+    request: Request, workloads: tuple[Workload, ...], topology: Topology
+) -> tuple[tuple[Workload, ...], int, tuple[str, ...]]:
+    """Return what can run here, with how many copies, and what is left out, in words.
+
+    Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
+    left out, so that others may not fit any more: until nothing changes.
+    """
+    from rater.run.build import cache_root
+
+    if not topology.is_this_system:
+        return workloads, resolve_copies(request.copies, topology, _threads(workloads)), ()
+    fitting, left_out = without_missing(workloads)
+    while fitting:
+        copies = resolve_copies(request.copies, topology, _threads(fitting))
+        if request.force:
+            return fitting, copies, left_out
+        fewer, more = without_unfit(fitting, copies, cache_root() / "work")
+        if not more:
+            return fitting, copies, left_out
+        fitting, left_out = fewer, left_out + more
+    raise InputError("\n".join(["nothing is left to run", *left_out]))
+
+
+def _threads(workloads: Sequence[Workload]) -> int:
+    return max(workload.benchmark.threads for workload in workloads)
+
+
+def _unequal_threads(workloads: Sequence[Workload]) -> tuple[str, ...]:
+    found = {workload.benchmark.threads for workload in workloads}
+    if len(found) == 1:
+        return ()
+    return (
+        f"benchmarks have {min(found)} to {max(found)} threads a copy: every copy gets "
+        f"{max(found)} CPUs, those with fewer threads leave some idle",
     )
 
 
@@ -115,23 +156,24 @@ def expected_total_s(resolved: Resolved) -> float | None:
     return sum(stagger_s + expected[phase.benchmark or ""] for phase in plan.phases)
 
 
-def needs_of(resolved: Resolved, work: Path, inputs: Sequence[tuple[ReadyInput, ...]]) -> Needs:
-    """Estimate memory and disk; `inputs` by workload, when they are copied and not linked."""
-    from rater.run.needs import Load, available, estimate
+def needs_of(
+    resolved: Resolved,
+    work: Path,
+    inputs: Sequence[tuple[ReadyInput, ...]],
+    *,
+    linked: bool = True,
+) -> Needs:
+    """Estimate memory and disk; `inputs` by workload, empty as long as they are not made.
+
+    `linked`: inputs that copies share are hard-linked into run directories, not copied.
+    """
+    from rater.run.needs import available, estimate
 
     plan = resolved.plan
     loads = {}
     for position, workload in enumerate(resolved.workloads):
-        copied = sum(made.size_bytes for made in inputs[position]) if inputs else 0
-        size = workload.size
-        loads[workload.benchmark.name] = Load(
-            benchmark=workload.benchmark.name,
-            copies=plan.copies,
-            runs=plan.copies,
-            memory_bytes=size.memory_bytes,
-            disk_bytes=size.disk_bytes,
-            input_bytes=copied,
-        )
+        made = inputs[position] if inputs else None
+        loads[workload.benchmark.name] = load_of(workload, plan.copies, made, linked=linked)
     if plan.order is Order.ROTATED:
         # The mixes that the order goes through as long as copies keep step; the first one
         # stands for the run directories of all.
@@ -151,84 +193,6 @@ def needs_of(resolved: Resolved, work: Path, inputs: Sequence[tuple[ReadyInput, 
     return estimate(phases, available(work), keep=resolved.request.keep)
 
 
-def _command_workload(request: Request) -> Workload:
-    size = Size(
-        name="command",
-        commands=(Command((), (), None, None, None),),
-        environment=(),
-        reference_s=None,
-        memory_bytes=None,
-        total_memory_bytes=None,
-        disk_bytes=0,
-        inputs=(),
-        expected=(),
-    )
-    benchmark = Benchmark(
-        name=_name_of(request.command[0]),
-        category=None,
-        description="",
-        sources=(),
-        libraries=(),
-        flags={},
-        command=request.command,
-        sizes={"command": size},
-    )
-    return Workload(benchmark, size)
-
-
-def _name_of(command: str) -> str:
-    """Return a benchmark's name for a command: its basename, fit for a file name and a table."""
-    name = storable(Path(command).name or command)
-    return "".join(sign if sign.isprintable() else "?" for sign in name)[:_LONGEST_NAME]
-
-
-def _suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:
-    suites: dict[str, Suite] = {}
-    wanted: dict[str, set[str]] = {}
-    for selection in request.suites:
-        key = split_selection(selection)[0]
-        if key not in suites:
-            suites[key] = load_suite(key)
-            wanted[key] = set()
-        wanted[key] |= {b.name for b in select(suites[key], selection).benchmarks}
-    workloads = [
-        Workload(benchmark, _size(suite, benchmark, request.size))
-        for key, suite in suites.items()
-        for benchmark in suite.benchmarks
-        if benchmark.name in wanted[key]
-    ]
-    twice = [n for n, times in Counter(w.benchmark.name for w in workloads).items() if times > 1]
-    if twice:
-        raise InputError(
-            f"benchmark {twice[0]} is in two of the suites {', '.join(suites)}: "
-            "one run needs different names; run the suites one after the other"
-        )
-    if any(workload.benchmark.sources for workload in workloads):
-        _check_tune(workloads, request.tune)
-    names = dict.fromkeys(suite.name for suite in suites.values())
-    return ", ".join(names), tuple(workloads)
-
-
-def _check_tune(workloads: list[Workload], tune: str) -> None:
-    for workload in workloads:
-        benchmark = workload.benchmark
-        if benchmark.sources and tune not in benchmark.flags:
-            raise InputError(
-                f"--tune {tune}: benchmark {benchmark.name} has no flags for it; "
-                f"{did_you_mean(tune, benchmark.flags)}"
-            )
-
-
-def _size(suite: Suite, benchmark: Benchmark, name: str) -> Size:
-    try:
-        return benchmark.sizes[name]
-    except KeyError:
-        raise InputError(
-            f"--size {name}: benchmark {benchmark.name} of suite {suite.name} has no such size; "
-            f"{did_you_mean(name, benchmark.sizes)}"
-        ) from None
-
-
 def _memory(text: str) -> MemoryPolicy:
     try:
         return MemoryPolicy(text)
@@ -237,11 +201,11 @@ def _memory(text: str) -> MemoryPolicy:
 
 
 def _expected(
-    workloads: tuple[Workload, ...], placements: tuple[Placement, ...], pus: int
+    workloads: tuple[Workload, ...], placements: tuple[Placement, ...], pus: int, threads: int
 ) -> dict[str, float]:
     """Reference time x copies that share a PU: a guess, the machine is not the reference one."""
     if placements[0].cpu is None:
-        crowd = -(-len(placements) // max(1, pus))
+        crowd = -(-len(placements) * threads // max(1, pus))
     else:
         crowd = max(Counter(placement.cpu for placement in placements).values())
     return {

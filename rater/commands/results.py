@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from rater.commands.common import add_common, print_json
+from rater.commands.common import add_common, existing_store, print_json, print_result, run_beside
 
 if TYPE_CHECKING:
-    from rater.store.store import Store
+    from rater.record import StoredRun
 
 _RUN_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (where one run has that tag)"
 _RUNS_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (all runs with that tag)"
@@ -30,6 +30,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     show = subparsers.add_parser("show", help="the results of a run")
     show.add_argument(
         "which", metavar="RUN", nargs="?", default="last", help=f"{_RUN_HELP} (default: last)"
+    )
+    show.add_argument(
+        "--with",
+        dest="beside",
+        metavar="RUN2",
+        help="of a steady run: the run in homogeneous (or rotated) mode to compare it with; "
+        "default: the latest of the same copies",
     )
     show.set_defaults(run=_show)
 
@@ -81,20 +88,33 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from rater.analysis.document import to_json
-    from rater.analysis.score import summarise
-
-    with _existing(args) as store:
-        summary = summarise(store.load(store.find(args.which)))
-    if args.json:
-        print_json(to_json(summary))
-        return 0
-    from rich.console import Console
-
-    from rater.show.terminal import print_summary
-
-    print_summary(summary, Console(), after_run=False)
+    with existing_store(args) as store:
+        run = store.load(store.find(args.which))
+        if args.beside is None:
+            beside = run_beside(store, run)
+        else:
+            run, beside = _pair(run, store.load(store.find(args.beside)))
+    print_result(args, run, after_run=False, beside=beside)
     return 0
+
+
+def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:
+    """Return the steady one of two runs first; raises `InputError` where they are no such pair."""
+    from rater.analysis.beside import can_stand_beside
+    from rater.errors import InputError
+
+    for steady, barrier in ((run, other), (other, run)):
+        if can_stand_beside(steady.head, barrier.head):
+            return steady, barrier
+    modes = " and ".join(
+        f"run {one.head.run} is {one.head.mode}"
+        + (" in rotated order" if one.head.mode == "steady" and one.head.order == "rotated" else "")
+        for one in (run, other)
+    )
+    raise InputError(
+        f"--with {other.head.run}: {modes}; expected a steady run and one in homogeneous mode "
+        "(or rotated, where the steady one is in rotated order)"
+    )
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -108,7 +128,7 @@ def _export(args: argparse.Namespace) -> int:
 
     if args.json and args.format == "csv":
         raise InputError("--format csv is no JSON document: leave out --json, or --format csv")
-    with _existing(args) as store:
+    with existing_store(args) as store:
         stored = store.load(store.find(args.which))
     if args.format == "csv":
         write_csv(stored, sys.stdout)
@@ -148,7 +168,7 @@ def _remove(args: argparse.Namespace) -> int:
 
     from rater.run.build import cache_root
 
-    with _existing(args) as store:
+    with existing_store(args) as store:
         # All are found before the first goes: `last last~1` means two runs as they stand now.
         numbers = list(dict.fromkeys(n for which in args.which for n in store.find_all(which)))
         identities = {head.run: head.uuid for head in store.runs()}
@@ -164,20 +184,6 @@ def _remove(args: argparse.Namespace) -> int:
         for number in numbers:
             print(f"run {number} removed")
     return 0
-
-
-def _existing(args: argparse.Namespace) -> Store:
-    """Open the database, which there must be."""
-    from rater.errors import InputError
-    from rater.store.database import default_path, is_there
-    from rater.store.store import open_store
-
-    path = default_path(args.db)
-    if not is_there(path):
-        raise InputError(
-            f"there is no database {path}; `rater run` makes it, or name another with --db"
-        )
-    return open_store(path)
 
 
 def _bytes_of(file: str) -> bytes:

@@ -15,6 +15,7 @@ from rater.errors import InputError
 
 if TYPE_CHECKING:
     from rater.commands.resolve import Resolved
+    from rater.record import StoredRun
     from rater.run.needs import Needs
 
 
@@ -27,6 +28,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     )
     add_run_arguments(parser)
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="run what is missing of a stored run, as it was asked for; refused where machine, "
+        "settings, programs or suite changed since (--force: go on all the same)",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -44,6 +51,10 @@ def run(args: argparse.Namespace) -> int:
     from rater.run import machine
     from rater.run.build import cache_root
 
+    if args.resume is not None:
+        from rater.commands.resume import resume
+
+        return resume(args)
     request = request_from(args)
     try:
         Path.cwd()
@@ -54,11 +65,14 @@ def run(args: argparse.Namespace) -> int:
     resolved = resolve(request, machine.discover())
     cache = cache_root()
     if args.dry_run:
-        return _dry_run(args, resolved, needs_of(resolved, cache, ()))
+        return dry_run(args, resolved, needs_of(resolved, cache, ()))
     return Session(args, resolved, cache).run()
 
 
-def _dry_run(args: argparse.Namespace, resolved: Resolved, needs: Needs) -> int:
+def dry_run(
+    args: argparse.Namespace, resolved: Resolved, needs: Needs, again: StoredRun | None = None
+) -> int:
+    """Show a run that is not made, and what differs from the one it would repeat."""
     import shutil
 
     from rater.commands.resolve import expected_total_s
@@ -81,6 +95,9 @@ def _dry_run(args: argparse.Namespace, resolved: Resolved, needs: Needs) -> int:
         memory_available_bytes=needs.available.memory_bytes,
         disk_bytes=needs.disk_bytes,
         disk_available_bytes=needs.available.disk_bytes,
+        threads=tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads),
+        cooldown_s=resolved.request.cooldown_s,
+        until_idle_s=resolved.request.until_idle_s,
         warnings=resolved.warnings,
         refusals=(
             *resolved.refusals,
@@ -88,16 +105,31 @@ def _dry_run(args: argparse.Namespace, resolved: Resolved, needs: Needs) -> int:
             *_obstacles(args, resolved),
         ),
     )
+    from rater.show.changes import changes_document, changes_text
+
+    document = plan_document(view)
+    said = ""
+    if again is not None:
+        from rater.commands.again import conditions_before_building, what_changed
+
+        found = what_changed(again, conditions_before_building(resolved))
+        document["differences"] = changes_document(found)
+        number = again.head.run
+        said = f"nothing that is known before building differs from run {number}"
+        if found:
+            said = f"differs from run {number}:{changes_text(found)}"
     if args.json:
-        print_json(plan_document(view))
-    else:
-        print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
+        print_json(document)
+        return 0
+    print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
+    if said:
+        print(said)
     return 0
 
 
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
     """Try everything a run would be refused for, without making anything."""
-    from rater.run.build import find_command, find_compiler
+    from rater.run.build import find_command, find_compiler, missing_programs
     from rater.run.lock import default_lock_path, machine_lock
     from rater.store.database import default_path, is_there
     from rater.store.store import open_store
@@ -117,10 +149,15 @@ def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
     if resolved.request.wrap:
         checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
     benchmarks = [workload.benchmark for workload in resolved.workloads]
-    checks += [partial(find_command, b.command[0]) for b in benchmarks if b.command]
     if any(benchmark.sources for benchmark in benchmarks):
         checks.append(find_compiler)
-    found = []
+    found = [
+        f"benchmark {w.benchmark.name}: {said}"
+        for w in resolved.workloads
+        for said in missing_programs(
+            w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
+        )
+    ]
     for check in checks:
         try:
             check()

@@ -9,14 +9,15 @@ import json
 import os
 import sys
 import tempfile
-import uuid as uuids
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.common import print_json
+from rater.commands.attempt import Attempt, Entered, Now
+from rater.commands.common import print_result, run_beside
 from rater.commands.resolve import Resolved
 from rater.errors import InputError
 from rater.record import Event, Run, RunStatus
@@ -24,7 +25,10 @@ from rater.record import Event, Run, RunStatus
 if TYPE_CHECKING:
     from rater.commands.ready import Ready
     from rater.commands.sinks import Recorder
+    from rater.commands.surroundings import Surroundings
+    from rater.plan.schedule import Phase
     from rater.run.guard import Guard
+    from rater.run.idle import IdleWatch
     from rater.run.supervise import Outcome
     from rater.show.live import View
     from rater.store.store import Store
@@ -39,57 +43,69 @@ class Session:
     args: argparse.Namespace
     resolved: Resolved
     cache: Path
+    attempt: Attempt = field(default_factory=Attempt)
     _run: Run = field(init=False)
 
     def run(self) -> int:
         """Take the lock, prepare, run, show."""
         from rater.commands.head import now_utc
+        from rater.commands.surroundings import Surroundings
         from rater.run.lock import default_lock_path, machine_lock
 
         resolved, request = self.resolved, self.resolved.request
         if resolved.refusals:
             raise InputError("\n".join(resolved.refusals))
-        identity = str(uuids.uuid4())
         holder = (
-            f"rater run {identity[:8]}, process {os.getpid()}, user {_user()}, since {now_utc()}"
+            f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
+            f"since {now_utc()}"
         )
         with machine_lock(default_lock_path(), holder, share=request.share), ExitStack() as stack:
-            return self._locked(identity, stack)
+            return self._locked(stack, Surroundings())
 
-    def _locked(self, identity: str, stack: ExitStack) -> int:
-        from rater.commands.head import head_of, machine_pus
-        from rater.commands.ready import make_ready
-        from rater.run.facts import host_facts, settings_snapshot
+    def _locked(self, stack: ExitStack, surroundings: Surroundings) -> int:
+        from rater.commands.head import head_of, machine_pus, settings_now
+        from rater.commands.ready import make_ready, remove_if_empty
+        from rater.run.facts import host_facts
         from rater.run.guard import MARKER, guard
         from rater.store.database import default_path
         from rater.store.store import open_store
 
-        resolved = self.resolved
+        resolved, attempt = self.resolved, self.attempt
         for warning in resolved.warnings:
             self._say(f"warning: {warning}")
         store = stack.enter_context(open_store(default_path(self.args.db)))
         # From here on nothing that is started, compilers included, outlives this process.
-        os.environ[MARKER] = identity
+        os.environ[MARKER] = attempt.mark
         stack.callback(os.environ.pop, MARKER, None)
-        keeper = stack.enter_context(guard(identity, resolved.plan.copies))
-        work = self.cache / "work" / identity
+        keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
+        work = self.cache / "work" / attempt.folder
+        if work.parent != self.cache / "work":
+            stack.callback(remove_if_empty, work.parent)
         ready = make_ready(resolved, self.cache, work, stack.callback)
-        self._run = head_of(identity, ready)
-        number = store.begin(
+        self._run = self._with_warnings(head_of(attempt.uuid, ready), surroundings)
+        now = Now(
             self._run,
             host_facts(resolved.topology),
-            (*settings_snapshot(), ("rater.supervisor_priority", _priority())),
-            machine_pus(resolved),
+            settings_now(),
+            tuple(machine_pus(resolved)),
         )
-        outcome, recorder = self._supervise(keeper, number, store, ready)
-        return self._finish(store, number, outcome, recorder)
+        entered = attempt.enter(store, resolved.plan, now, self._say)
+        outcome, recorder = self._supervise(keeper, entered, store, ready)
+        return self._finish(store, entered.number, outcome, recorder)
+
+    def _with_warnings(self, run: Run, surroundings: Surroundings) -> Run:
+        """Tell what surrounds the run, and keep it with the run."""
+        warnings = surroundings.warnings(self.resolved)
+        for warning in warnings:
+            self._say(f"warning: {warning}")
+        return replace(run, warnings=run.warnings + warnings)
 
     def _say(self, text: str) -> None:
         if not self.args.quiet:
             print(f"rater: {text}", file=sys.stderr)
 
     def _supervise(
-        self, keeper: Guard, number: int, store: Store, ready: Ready
+        self, keeper: Guard, entered: Entered, store: Store, ready: Ready
     ) -> tuple[Outcome, Recorder]:
         """Run everything; the database and the screen get events on threads of their own."""
         import trio
@@ -102,24 +118,30 @@ class Session:
         resolved, request = self.resolved, self.resolved.request
         folders = RunFolders(
             ready.work,
-            self._run.uuid,
+            self.attempt.mark,
             ready.programs,
             resolved.placements,
             request.environment,
             keep=request.keep,
         )
-        screen = Screen(self._view()) if self._shows_progress() else None
+        phases = entered.phases
+        screen = Screen(self._view(phases), phases) if self._shows_progress() else None
         job = Job(
-            plan=resolved.plan,
+            plan=replace(resolved.plan, phases=phases),
             placements=resolved.placements,
             workplace=folders,
             work=ready.work,
             timeout_s=request.timeout_s,
             grace_s=request.grace_s,
             prepare=request.prepare,
+            cooldown_s=request.cooldown_s,
+            until_idle=_idle_watch(resolved),
             prepare_environment=dict(os.environ) | dict(request.environment),
             output_limit_bytes=request.output_limit_bytes,
             expected_s=resolved.expected_s,
+            elapsed_before_ns=entered.elapsed_before_ns,
+            runs_before=entered.runs_before,
+            failed_before=entered.failed_before,
             suspend=screen.pause if screen else lambda: None,
             resume=screen.resume if screen else lambda: None,
         )
@@ -131,7 +153,7 @@ class Session:
         def fail(reason: str) -> None:
             supervisor.fail(reason)
 
-        recorder = Recorder(partial(store.append, number), fail)
+        recorder = Recorder(partial(store.append, entered.number), fail)
         sinks = (recorder, screen) if screen else (recorder,)
 
         def emit(event: Event) -> None:
@@ -151,7 +173,7 @@ class Session:
     def _shows_progress(self) -> bool:
         return not self.args.quiet
 
-    def _view(self) -> View:
+    def _view(self, phases: Sequence[Phase]) -> View:
         from rich.console import Console
 
         from rater.show.live import make_view
@@ -164,28 +186,21 @@ class Session:
                 phase.benchmark,
                 expected[phase.benchmark] + stagger_s if phase.benchmark in expected else None,
             )
-            for phase in plan.phases
+            for phase in phases
         ]
         # Progress is never part of what a pipe or --json reads.
         return make_view(Console(stderr=True), self._run, ahead)
 
     def _finish(self, store: Store, number: int, outcome: Outcome, recorder: Recorder) -> int:
         """Show the result and return the exit status."""
-        from rater.analysis.document import to_json
-        from rater.analysis.score import summarise
         from rater.run.supervise import EXIT_BY_SIGNAL
 
         if recorder.unsaved:
             self._rescue(number, recorder)
             return 1
-        if self.args.json:
-            print_json(to_json(summarise(store.load(number))))
-        elif not self.args.quiet:
-            from rich.console import Console
-
-            from rater.show.terminal import print_summary
-
-            print_summary(summarise(store.load(number)), Console())
+        if self.args.json or not self.args.quiet:
+            run = store.load(number)
+            print_result(self.args, run, beside=run_beside(store, run))
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:
@@ -217,11 +232,14 @@ class Session:
         print(f"{said}; here they are, a JSON object a line:", *lines, sep="\n", file=sys.stderr)
 
 
-def _priority() -> str:
-    from rater.run.priority import urgent
+def _idle_watch(resolved: Resolved) -> IdleWatch | None:
+    from rater.run.idle import IdleWatch
 
-    with urgent() as granted:
-        return "real-time" if granted else "normal"
+    if resolved.request.until_idle_s is None:
+        return None
+    cpus = {cpu for placement in resolved.placements for cpu in placement.cpus or ()}
+    every = {pu.os for pu in resolved.topology.pus}
+    return IdleWatch(cpus or every, max_s=resolved.request.until_idle_s)
 
 
 def _user() -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rater.record import CopyStarted, Event
+from rater.plan.schedule import Phase
+from rater.record import CopyStarted, Event, Noted, Resting, RunEnded
 from rater.run.priority import urgent
 
 if TYPE_CHECKING:
@@ -85,11 +87,16 @@ class Recorder(threading.Thread):
 
 
 class Screen(threading.Thread):
-    """Feeds a `View` on a thread of its own."""
+    """Feeds a `View` on a thread of its own.
 
-    def __init__(self, view: View) -> None:
+    The view counts phases from 0, whatever numbers those ahead have in the run.
+    """
+
+    def __init__(self, view: View, phases: Sequence[Phase] = ()) -> None:
         super().__init__(name="screen", daemon=True)
         self._view = view
+        self._positions = {it.number: position for position, it in enumerate(phases)}
+        self._renumbers = any(number != place for number, place in self._positions.items())
         self._events: deque[Event] = deque()
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -131,4 +138,7 @@ class Screen(threading.Thread):
 
     def _drain(self) -> None:
         while self._events:
-            self._view.event(self._events.popleft())
+            event = self._events.popleft()
+            if self._renumbers and not isinstance(event, Noted | Resting | RunEnded):
+                event = replace(event, phase=self._positions[event.phase])
+            self._view.event(event)

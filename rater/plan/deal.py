@@ -10,7 +10,8 @@ from rater.plan import cpuset
 from rater.plan.distrib import distrib
 from rater.plan.layout import WRITTEN, Counts, Layout, Order
 from rater.plan.narrow import Narrowed, keep, narrow
-from rater.plan.orders import PERMUTATIONS, Slot, balanced, compact, domain_of, scatter, singles
+from rater.plan.orders import PERMUTATIONS, Slot, balanced, compact, domain_of, scatter
+from rater.plan.slots import slots_of
 from rater.plan.topology import PU, Domain, Topology
 from rater.plan.written import cpus_of, evaluate
 
@@ -25,8 +26,8 @@ class Dealt:
     most: int  # copies that there is room for before a PU gets a second one
 
 
-def deal(topology: Topology, layout: Layout, copies: int) -> Dealt:
-    """Give each of `copies` (at least 1) its PUs; more copies than PUs go round.
+def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Dealt:
+    """Give each of `copies` (at least 1) its PUs, `threads` of them; more copies go round.
 
     The layout's order must not be `none`. Raises `InputError` for what the machine
     does not have, and for a number of copies that the layout's counts do not add up to.
@@ -35,41 +36,53 @@ def deal(topology: Topology, layout: Layout, copies: int) -> Dealt:
     usable = narrowed.topology
     if layout.counts is not None:
         shares = _shares(usable, layout, layout.counts, copies)
-        room = sum(min(share, len(domain.pus)) for domain, share in shares)
-        slots = _counted(usable, layout.order, shares)
+        room = sum(min(share, len(domain.pus) // threads) for domain, share in shares)
+        slots = _counted(usable, layout.order, shares, threads)
         return Dealt(usable, tuple(slots), narrowed.reserved, room)
-    slots = _slots(narrowed, layout, copies)
-    room = len({slot[0].os for slot in slots}) if layout.order in WRITTEN else len(usable.pus)
+    slots = _slots(narrowed, layout, copies, threads)
+    room = len({slot[0].os for slot in slots})
+    if layout.order not in WRITTEN:  # slots of whole cores are fewer than there is room for
+        room = max(1, len(usable.pus) // threads)
     given = tuple(slots[copy % len(slots)] for copy in range(copies))
     return Dealt(usable, given, narrowed.reserved, room)
 
 
-def _slots(narrowed: Narrowed, layout: Layout, copies: int) -> Sequence[Slot]:
+def _slots(narrowed: Narrowed, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
     """Return slots in the order in which copies get them, until all are used."""
     usable = narrowed.topology
     if layout.order is Order.DISTRIB:
-        return distrib(usable, min(copies, len(usable.pus)))
+        return distrib(usable, max(1, min(copies, len(usable.pus) // threads)))
     if layout.order is Order.LIST:
-        return _listed(narrowed, layout)
+        return _runs(_listed(narrowed, layout), layout, threads)
     if layout.order is Order.EXPR:
-        return [(pu,) for pu in evaluate(usable, layout.text)]
-    tiers = singles(usable)
+        return _runs(evaluate(usable, layout.text), layout, threads)
+    tiers = slots_of(usable, copies, threads)
     if layout.order is Order.BALANCED:
         return balanced(tiers, copies)
     return PERMUTATIONS[layout.order](tiers)
 
 
-def _listed(narrowed: Narrowed, layout: Layout) -> list[Slot]:
+def _runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
+    """Cut what the user wrote down into one slot after the other."""
+    whole = len(pus) // threads * threads
+    if not whole:
+        raise InputError(
+            f"layout {layout.name}: {len(pus)} CPUs, and one copy uses {threads}: name more"
+        )
+    return [tuple(pus[begin : begin + threads]) for begin in range(0, whole, threads)]
+
+
+def _listed(narrowed: Narrowed, layout: Layout) -> list[PU]:
     """Return the PUs of a list; those that filters take away are left out."""
     left = narrowed.topology.by_cpu
     named = cpus_of(narrowed.open, layout.text)
-    slots: list[Slot] = [(left[pu.os],) for pu in named if pu.os in left]
-    if not slots:
+    pus = [left[pu.os] for pu in named if pu.os in left]
+    if not pus:
         raise InputError(
             f"layout {layout.name}: none of its CPUs is among those that its filters leave "
             f"({cpuset.format_list(left)})"
         )
-    return slots
+    return pus
 
 
 def _shares(
@@ -103,7 +116,7 @@ def _shares(
 
 
 def _counted(
-    topology: Topology, order: Order, shares: Sequence[tuple[Domain, int]]
+    topology: Topology, order: Order, shares: Sequence[tuple[Domain, int]], threads: int
 ) -> Sequence[Slot]:
     """Give each domain its share, in the order that the layout has on the whole machine.
 
@@ -114,13 +127,24 @@ def _counted(
         for domain, share in shares:
             if share:
                 part = keep(topology, domain.pus)
-                sets = distrib(part, min(share, len(part.pus)))
+                sets = distrib(part, max(1, min(share, len(part.pus) // threads)))
                 slots += [sets[copy % len(sets)] for copy in range(share)]
         return slots
     spread = order is Order.BALANCED
-    whole = (scatter if spread else PERMUTATIONS[order])(singles(topology))
+    most = max(share for _, share in shares) * len(shares)
+    whole = (scatter if spread else PERMUTATIONS[order])(slots_of(topology, most, threads))
+    lacking = [d for d, share in shares if share and not any(_in(slot, d) for slot in whole)]
+    if lacking:
+        raise InputError(
+            f"lgroup {lacking[0].node} has {len(lacking[0].pus)} usable CPUs, and one copy uses "
+            f"{threads}: leave it out of the counts"
+        )
     given = list(_rounds(whole, {domain_of(d.pus[0]): share for d, share in shares}))
     return compact([given]) if spread else given
+
+
+def _in(slot: Slot, domain: Domain) -> bool:
+    return domain_of(slot[0]) == domain_of(domain.pus[0])
 
 
 def _rounds(slots: Sequence[Slot], left: dict[object, int]) -> Iterator[Slot]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from rater.errors import InputError
 from rater.plan import cpuset
 from rater.plan.deal import deal
 from rater.plan.layout import Bind, Layout, Order
-from rater.plan.orders import Key, domain_of
+from rater.plan.orders import Key, Slot, domain_of
 from rater.plan.topology import PU, Topology
 
 MOST_COPIES = 99_999
@@ -50,9 +50,12 @@ class Placed:
     most: int = 0  # copies that there is room for before a PU gets a second one
 
 
-def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy) -> Placed:
+def place(
+    topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy, threads: int = 1
+) -> Placed:
     """Return where each of `copies` (at least 1) copies goes; same input, same answer.
 
+    A copy of several `threads` gets as many neighbouring PUs; of them the first is its `cpu`.
     Raises `InputError` when memory is to be bound and a copy has no node to bind
     to, when the layout widens masks to an object that the machine does not have,
     and when the machine does not fit the layout in another way.
@@ -70,34 +73,30 @@ def place(topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy)
                 Placement(copy, None, None, None, None, None, None, memory, ())
                 for copy in range(copies)
             ),
-            _crowd(loads, pus),
-            most=pus,
+            _crowd(loads, pus) if threads == 1 else _crowd_of_threads(copies, pus, threads),
+            most=max(1, pus // threads),
         )
-    dealt = deal(topology, layout, copies)
-    given = [slot[0] for slot in dealt.slots]
-    nodes = (
-        _memory_nodes(topology, [pu for slot in dealt.slots for pu in slot])
-        if memory is MemoryPolicy.BIND
-        else {}
-    )
+    dealt = deal(topology, layout, copies, threads)
+    given = dealt.slots
+    nodes = _memory_nodes(topology, given) if memory is MemoryPolicy.BIND else {}
     masks = _masks(dealt.topology, layout)
     placements = tuple(
         Placement(
             copy=copy,
-            cpus=_united(masks[pu.os] for pu in dealt.slots[copy]),
-            cpu=pu.os,
-            core=pu.core,
-            llc=pu.llc,
-            node=pu.node,
-            package=pu.package,
+            cpus=_united([masks[pu.os] for pu in slot]),
+            cpu=slot[0].os,
+            core=slot[0].core,
+            llc=slot[0].llc,
+            node=slot[0].node,
+            package=slot[0].package,
             policy=memory,
-            memory_nodes=_united(nodes.get(pu.os, ()) for pu in dealt.slots[copy]),
+            memory_nodes=tuple(sorted({nodes[pu.os] for pu in slot})) if nodes else (),
         )
-        for copy, pu in enumerate(given)
+        for copy, slot in enumerate(given)
     )
     return Placed(
         placements,
-        _warnings(dealt.topology, given, memory),
+        _warnings(dealt.topology, given, memory, threads),
         reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
         most=dealt.most,
     )
@@ -108,17 +107,18 @@ def default_memory(layout: Layout) -> MemoryPolicy:
     return MemoryPolicy.NONE if layout.order is Order.NONE else MemoryPolicy.LOCAL
 
 
-def resolve_copies(text: str, topology: Topology) -> int:
+def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
     """Return the number that `--copies N|pus|cores|nodes` means on a machine.
 
-    `nodes` counts lgroups with usable CPUs. Raises `InputError` for anything else
+    `pus` and `cores` give each copy as many as it has threads; `nodes` counts lgroups
+    with usable CPUs. Raises `InputError` for anything else
     and for numbers outside 1 to `MOST_COPIES`.
     """
     word = text.strip()
     if word == "pus":
-        return len(topology.pus)
+        return max(1, len(topology.pus) // threads)
     if word == "cores":
-        return len(topology.cores)
+        return max(1, len(topology.cores) // threads)
     if word == "nodes":
         nodes = sum(domain.node is not None for domain in topology.domains)
         if not nodes:
@@ -157,22 +157,21 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
     return {pu.os: masks[of(pu)] for pu in topology.pus}
 
 
-def _united(numbers: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return what several ascending tuples hold together; they share or are disjoint."""
-    first, *others = numbers
-    return first if not others else tuple(sorted(set(first).union(*others)))
+def _united(masks: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what several ascending masks hold together."""
+    return masks[0] if len(masks) == 1 else tuple(sorted({cpu for mask in masks for cpu in mask}))
 
 
-def _memory_nodes(topology: Topology, given: Sequence[PU]) -> dict[int, tuple[int, ...]]:
+def _memory_nodes(topology: Topology, given: Sequence[Slot]) -> dict[int, int]:
     """Return the node to bind to by PU: home, else the nearest that the distances tell."""
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[int, int] = {}
     lost: list[int] = []
-    for pu in dict.fromkeys(given):
+    for pu in dict.fromkeys(pu for slot in given for pu in slot):
         node = pu.node if pu.node is not None else _nearest_node(topology, pu.os)
         if node is None:
             lost.append(pu.os)
         else:
-            found[pu.os] = (node,)
+            found[pu.os] = node
     if lost:
         raise InputError(
             f"--mem bind: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no NUMA "
@@ -194,19 +193,33 @@ def _nearest_node(topology: Topology, cpu: int) -> int | None:
     return min(distances)[2] if distances else None
 
 
-def _warnings(topology: Topology, given: Sequence[PU], memory: MemoryPolicy) -> tuple[str, ...]:
-    warnings = list(_crowd(Counter(pu.os for pu in given).values(), len(topology.pus)))
+def _warnings(
+    topology: Topology, given: Sequence[Slot], memory: MemoryPolicy, threads: int
+) -> tuple[str, ...]:
+    firsts = [slot[0] for slot in given]
+    loads = Counter(pu.os for slot in given for pu in slot)
+    warnings = list(
+        _crowd(loads.values(), len(topology.pus))
+        if threads == 1
+        else _crowd_of_threads(len(given), len(topology.pus), threads)
+    )
     if not warnings:
-        warnings += _sharing_cores(given)
-    warnings += _unequal_nodes(given)
-    kinds = Counter(pu.kind for pu in given)
+        warnings += _sharing_cores(firsts) if threads == 1 else _meeting_in_cores(given)
+    astray = sum(len({domain_of(pu) for pu in slot}) > 1 for slot in given)
+    if astray:
+        warnings.append(
+            f"{_count(astray, 'copy has', 'copies have')} CPUs in several lgroups: "
+            "part of their memory is remote"
+        )
+    warnings += _unequal_nodes(firsts)
+    kinds = Counter(pu.kind for pu in firsts)
     if len(kinds) > 1:
         shares = ", ".join(str(kinds[kind]) for kind in sorted(kinds, reverse=True))
         warnings.append(
             f"copies run on CPUs of {len(kinds)} speeds, from the fastest kind to the slowest: "
             f"{shares} copies"
         )
-    homeless = {pu.os for pu in given if pu.node is None}
+    homeless = {pu.os for slot in given for pu in slot if pu.node is None}
     if homeless and memory is not MemoryPolicy.BIND:
         warnings.append(
             f"{_count(len(homeless), 'CPU')} without memory of an own NUMA node "
@@ -229,6 +242,16 @@ def _crowd(loads: Collection[int], usable: int) -> tuple[str, ...]:
     return (f"{sum(loads)} copies share {pus}: {crowd}",)
 
 
+def _crowd_of_threads(copies: int, pus: int, threads: int) -> tuple[str, ...]:
+    """Warn of copies that have more threads together than there are PUs."""
+    if copies * threads <= pus:
+        return ()
+    return (
+        f"{_count(copies, 'copy', 'copies')} of {threads} threads on "
+        f"{_count(pus, 'usable PU')}: there are PUs with more than one thread to run",
+    )
+
+
 def _sharing_cores(given: Sequence[PU]) -> list[str]:
     """Warn of copies that have half a core while others have a whole one."""
     cores = Counter(pu.core for pu in given)
@@ -240,6 +263,18 @@ def _sharing_cores(given: Sequence[PU]) -> list[str]:
         "on cores of their own: they will not take equally long"
         if alone
         else f"cores run {min(cores.values())} to {max(cores.values())} copies each: "
+        "they will not take equally long"
+    ]
+
+
+def _meeting_in_cores(given: Sequence[Slot]) -> list[str]:
+    """Warn of copies that share a core with another one while others do not."""
+    cores = Counter(core for slot in given for core in {pu.core for pu in slot})
+    meeting = sum(any(cores[pu.core] > 1 for pu in slot) for slot in given)
+    if meeting in (0, len(given)):
+        return []
+    return [
+        f"{meeting} copies share a core with another one while {len(given) - meeting} do not: "
         "they will not take equally long"
     ]
 

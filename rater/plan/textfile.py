@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-_MOST_BYTES = 10_000_000  # of a suite or a layout
+_MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
 
 
 def file_problem(path: Path, typed: str = "") -> str | None:
@@ -36,7 +36,7 @@ def is_file(path: str | Path) -> bool:
         return False
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
     """Return the text of a small regular file, without the mark that editors of Windows add.
 
     Raises `OSError` with a reason in words, `UnicodeDecodeError` when it is not
@@ -55,6 +55,6 @@ def read_text(path: Path) -> str:
     finally:
         os.close(handle)
     if len(data) > _MOST_BYTES:
-        most = f"larger than {_MOST_BYTES // 10**6} MB, too large for a suite or a layout"
+        most = f"larger than {_MOST_BYTES // 10**6} MB, too large for {too_large_for}"
         raise OSError(errno.EFBIG, most, str(path))
     return data.decode("utf-8-sig")

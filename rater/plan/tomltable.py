@@ -10,25 +10,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.tomllines import Key, find_line, key_lines
 
 # Names become names of files: neither "." nor "..", and not longer than a file system takes.
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 NAME_SAID = "expected a name of at most 100 letters, digits, '.', '_' and '-'"
-_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
-_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]\]?\s*(?:#.*)?$")
-_ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
-# What hides or nests line ends: strings (the long kinds first), comments, brackets.
-_SIGN = re.compile(
-    r'''"""(?:[^\\]|\\.)*?"{3,5}'''
-    r"""|'{3}.*?'{3,5}"""
-    r"""|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]""",
-    re.DOTALL,
-)
-
 _HUGE = 10**18  # beyond this Python may refuse to print an integer of a TOML file
-
-type Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +71,7 @@ class Document:
 
     def mistake(self, key: Key, text: str) -> None:
         """Note a mistake at `key`; its line is that of the nearest enclosing key with one."""
-        plain = tuple(re.sub(r"\[\d+\]$", "", part) for part in key)
-        lines = (self._lines.get(plain[:length]) for length in range(len(plain), 0, -1))
-        line = next((number for number in lines if number is not None), None)
+        line = find_line(self._lines, key)
         mistake = Mistake(self.path, line, ".".join(map(_shown, key)), text)
         if mistake not in self.mistakes:
             self.mistakes.append(mistake)
@@ -117,15 +102,38 @@ class Table:
         """Note a mistake about this table, or about its key `name`."""
         self.document.mistake((*self.key, name) if name else self.key, text)
 
-    def string(self, name: str, default: str = "", *, required: bool = False) -> str:
-        """Return the string at `name`."""
+    def string(
+        self, name: str, default: str = "", *, required: bool = False, empty: bool = True
+    ) -> str:
+        """Return the string at `name`; unless `empty` is allowed, "" is a mistake."""
         value = self._value(name, "a string" if required else None)
         if value is None:
             return default
         if not isinstance(value, str):
             self._unexpected(name, "a string", value)
             return default
+        if not value and not empty:
+            self.mistake("expected a string, got an empty one", name)
+            return default
         return value
+
+    def flag(self, name: str) -> bool:
+        """Return the true or false at `name`, false when absent."""
+        value = self._value(name)
+        if value is None or isinstance(value, bool):
+            return value or False
+        self._unexpected(name, "true or false", value)
+        return False
+
+    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
+        """Return the whole number at `name`, from `least` to `most`."""
+        value = self._value(name)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        self._unexpected(name, f"a whole number from {least} to {most}", value)
+        return default
 
     def choice(self, name: str, choices: Sequence[str]) -> str | None:
         """Return the string at `name` when it is one of `choices`, None when absent."""
@@ -204,17 +212,21 @@ class Table:
         """Return (name, table) for every key of this table, in the order of the file."""
         return [(name, self.table(name)) for name in self.names() if self._is_table(name)]
 
-    def names(self) -> list[str]:
-        """Return the keys, which the user chose; a name with odd characters is a mistake."""
+    def names(self, fit: re.Pattern[str] = NAME, said: str = NAME_SAID) -> list[str]:
+        """Return the keys, which the user chose; one that does not `fit` is a mistake."""
         for name in self._data:
             self._asked[name] = None
-            if not NAME.fullmatch(name):
-                self.mistake(NAME_SAID, name)
+            if not fit.fullmatch(name):
+                self.mistake(said, name)
         return list(self._data)
 
     def is_string(self, name: str) -> bool:
         """Tell whether the value at `name` is a string, where several types are allowed."""
         return isinstance(self._data.get(name), str)
+
+    def is_list(self, name: str) -> bool:
+        """Tell whether the value at `name` is a list."""
+        return isinstance(self._data.get(name), list)
 
     def finish(self) -> None:
         """Report every key that nothing asked for."""
@@ -246,41 +258,6 @@ class Table:
         elif wanted == "a list of strings" and isinstance(value, str):
             hint = ' (["one", "two"])'
         self.mistake(f"expected {wanted}, got {_described(value)}{hint}", name)
-
-
-def key_lines(text: str) -> dict[Key, int]:
-    """Map every key and table header of a TOML text to its line (from 1).
-
-    tomllib gives no positions. Keys inside inline tables are not found: their
-    mistakes are reported at the line of the key that holds them.
-    """
-    lines: dict[Key, int] = {}
-    table: Key = ()
-    begin, first = 0, 1  # of the statement we are in: its first character, its line
-    number, depth = 1, 0  # line and open brackets here
-    for sign in _SIGN.finditer(text + "\n"):
-        number += sign[0].count("\n")
-        if sign[0] in ("[", "{"):
-            depth += 1
-        elif sign[0] in ("]", "}"):
-            depth -= 1
-        if sign[0] != "\n" or depth:
-            continue
-        statement = text[begin : sign.start()]
-        header, assignment = _HEADER.match(statement), _ASSIGNMENT.match(statement)
-        key: Key = ()
-        if header:
-            key = table = _parts(header[1])
-        elif assignment:
-            key = table + _parts(assignment[1])
-        for length in range(1, len(key) + 1):
-            lines.setdefault(key[:length], first)
-        begin, first = sign.end(), number
-    return lines
-
-
-def _parts(dotted: str) -> Key:
-    return tuple(part.strip("\"'") for part in re.findall(_PART, dotted))
 
 
 def _shown(part: str) -> str:

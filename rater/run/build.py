@@ -58,10 +58,6 @@ class Built:
     flags: str | None  # as a shell would take them, libraries included
     arguments: tuple[str, ...] = ()  # of an existing command, before those of the size
 
-    def argv(self, size: Size) -> tuple[str, ...]:
-        """Return the whole command line of one size."""
-        return (str(self.executable), *self.arguments, *size.commands[0].args)
-
 
 def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     """Return $RATER_CACHE, else $XDG_CACHE_HOME/rater, else ~/.cache/rater (absolute).
@@ -80,16 +76,20 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
         raise InputError("no home directory is known: set RATER_CACHE to a folder") from None
 
 
-def build(benchmark: Benchmark, tune: str, cache: Path) -> Built:
+def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None) -> Built:
     """Compile a benchmark with the flags of `tune` into `cache`, or find its command.
 
     Compiled again only when sources, headers beside them, compiler or flags
-    changed. Raises `InputError` with the compiler's message, or the way out.
+    changed. A size whose commands all have programs of their own does not need the
+    benchmark's: its first one is found then. Raises `InputError` with the compiler's
+    message, or the way out.
     """
     if not benchmark.sources:
-        where = f"benchmark {benchmark.name}"
-        executable = find_command(benchmark.command[0], where)
-        return Built(executable, _sha256_or_none(executable), None, None, benchmark.command[1:])
+        command = benchmark.command
+        if size is not None and all(one.program for one in size.commands):
+            command = size.commands[0].program
+        executable = find_command(command[0], f"benchmark {benchmark.name}")
+        return Built(executable, _sha256_or_none(executable), None, None, command[1:])
     if tune not in benchmark.flags:
         raise InputError(
             f"benchmark {benchmark.name} has no flags for tune {tune!r}; "
@@ -118,6 +118,26 @@ def find_command(word: str, where: str = "the command") -> Path:
     if not os.access(path, os.X_OK):
         raise InputError(f"{where}: {path} may not be executed: chmod +x it{_noexec(path)}")
     return path
+
+
+def missing_programs(benchmark: Benchmark, size: Size, *, has_setup: bool = False) -> list[str]:
+    """Return what is wrong with the existing programs that one size runs, in words.
+
+    With `has_setup` programs given by a path are believed: the suite's set-up may make them.
+    """
+    wanted = [benchmark.setup[0]] if benchmark.setup else []
+    if benchmark.command and not all(one.program for one in size.commands):
+        wanted.append(benchmark.command[0])
+    wanted += [one.program[0] for one in size.commands if one.program]
+    found = []
+    for word in dict.fromkeys(wanted):
+        if has_setup and "/" in word:
+            continue
+        try:
+            find_command(word)
+        except InputError as error:
+            found.append(str(error).removeprefix("the command: "))
+    return found
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:

@@ -55,16 +55,16 @@ def run_tool(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=_last_will(),
+            preexec_fn=last_will(),
             check=False,
         )
-        return ToolEnded(done.returncode, _both_ends(output.fileno()))
+        return ToolEnded(done.returncode, both_ends(output.fileno()))
 
 
 def run_alone(
     argv: Sequence[str],
     run_dir: Path,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str] | Mapping[bytes, bytes],
     timeout_s: float | None = None,
 ) -> AloneEnded:
     """Run a benchmark in its run directory, output to the files `stdout` and `stderr` there.
@@ -84,12 +84,12 @@ def run_alone(
             stdout=stdout,
             stderr=stderr,
             process_group=0,
-            preexec_fn=_last_will(),  # noqa: PLW1509 (only where there are no other threads)
+            preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
         )
 
     def stop() -> None:
         late.set()
-        _kill_group(process.pid)
+        kill_group(process.pid)
 
     timer = threading.Timer(timeout_s, stop) if timeout_s is not None else None
     if timer:
@@ -101,7 +101,7 @@ def run_alone(
     finally:
         if timer:
             timer.cancel()
-        _kill_group(process.pid)
+        kill_group(process.pid)
         process.wait()
     code = process.returncode
     return AloneEnded(
@@ -113,19 +113,21 @@ def run_alone(
     )
 
 
-def _kill_group(group: int) -> None:
-    with suppress(ProcessLookupError):
+def kill_group(group: int) -> None:
+    """Kill a process group, if it is still there."""
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 
 
-def _last_will() -> Callable[[], object] | None:
+def last_will() -> Callable[[], object] | None:
     """Return what makes a child die with us; None where Python between fork and exec is unsafe."""
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 (only the number matters)
         return None
     return lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _both_ends(file: int) -> str:
+def both_ends(file: int) -> str:
+    """Return what a file of output says, the middle of a long one left out."""
     size = os.fstat(file).st_size
     if size <= 2 * _SHOWN_BYTES:
         said = os.pread(file, size, 0)

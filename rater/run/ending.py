@@ -1,4 +1,4 @@
-"""What a copy's end means: its status in the run's words, and the event that says so; pure."""
+"""What a copy's end means: its status in the run's words, and the event that says so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 
 from rater.record import CopyEnded, CopyStatus, Validity, storable
 from rater.run.launch import Child, Reaped
+from rater.run.script import failed_command
 
 _SHELL_CODES = {
     126: "exit code 126: it could not be executed, or says so itself; see its stderr",
@@ -76,6 +77,11 @@ def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
         status = CopyStatus.INTERRUPTED
     elif child.stopped_for is not None or reaped.exit_code != 0:
         status = CopyStatus.FAILED
+        if child.stopped_for is None:
+            ended_by = failed_command(
+                child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal
+            )
+            notes += [ended_by] if ended_by else []
         if reaped.signal == signal.SIGKILL and child.stopped_for is None:
             notes.append("killed from outside (out of memory? see `dmesg`)")
         elif reaped.exit_code in _SHELL_CODES and child.stopped_for is None:

@@ -28,14 +28,15 @@ class Judged:
 class Workplace(Protocol):
     """Where copies run and how their output is judged; called in worker threads."""
 
-    def specs(self, phase: Phase) -> dict[tuple[int, int], CopySpec]:
+    def specs(self, phase: Phase, stop: Callable[[], bool]) -> dict[tuple[int, int], CopySpec]:
         """Make the run directories; return what to start by (copy, position in its queue).
 
         Of a phase with a window, whose queues have no end, only for each copy's first run.
+        `stop` is asked while set-up commands run: they end when it says so.
         """
         ...
 
-    def spec(self, copy: int, position: int, step: Step) -> CopySpec:
+    def spec(self, copy: int, position: int, step: Step, stop: Callable[[], bool]) -> CopySpec:
         """Make what a later run of a copy needs, of a phase with a window."""
         ...
 

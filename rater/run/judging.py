@@ -27,10 +27,12 @@ class Ended:
 class Judge:
     """Judges ended copies, emits what it found, counts what failed."""
 
-    def __init__(self, workplace: Workplace, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, workplace: Workplace, emit: Callable[[Event], None], failed_before: int = 0
+    ) -> None:
         self._workplace = workplace
         self._emit = emit
-        self.failed_copies = 0
+        self.failed_copies = failed_before
 
     async def judge(self, ended: list[Ended]) -> None:
         """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""

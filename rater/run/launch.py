@@ -40,7 +40,7 @@ _GATE = (
     'shift 3; exec "$@" 3<&-'
 )
 _FDS_PER_COPY = 2  # a pidfd, and the writing end of its own gate
-_FDS_OTHER = 64  # database, pipes, trio, terminal
+_FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +298,14 @@ def open_gate(child: Child) -> None:
     child.close_gate()
 
 
+def _open_files() -> int:
+    """Return how many descriptors are open already, inherited ones too."""
+    try:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only how many there are
+    except OSError:
+        return 0
+
+
 _raised_from: tuple[int, int] | None = None  # (our limit, the user's)
 
 
@@ -307,7 +315,7 @@ def _raise_nofile(copies: int, own_gates: bool) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Raised before by us, for an earlier phase: the user's own limit is the one before that.
     original = _raised_from[1] if _raised_from and _raised_from[0] == soft else soft
-    needed = copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER
+    needed = copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER + _open_files()
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise InputError(
             f"{copies} copies need {needed} open files, the hard limit here is {hard}: "

@@ -22,6 +22,7 @@ class Load:
     memory_bytes: int | None  # per copy, None when the suite does not say
     disk_bytes: int  # written by one run
     input_bytes: int  # copied into each run directory; 0 when links work
+    is_divided: bool = False  # all copies of the run share one amount: fewer do not need less
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def estimate(phases: Iterable[Sequence[Load]], available: Available, *, keep: bo
     Loads of one phase run side by side, phases one after another; run directories
     live to the end of their phase, with `keep` to the end of the run.
     """
-    most, most_name, most_copies = 0, None, 0
+    most, most_name, most_copies, divided = 0, None, 0, False
     disk = 0
     unstated: dict[str, None] = {}
     for loads in phases:
@@ -61,12 +62,13 @@ def estimate(phases: Iterable[Sequence[Load]], available: Available, *, keep: bo
         if memory > most:
             most, most_copies = memory, sum(load.copies for load in loads)
             most_name = loads[0].benchmark if len(loads) == 1 else "the ring"
+            divided = any(load.is_divided for load in loads)
         written = sum(load.runs * (load.disk_bytes + load.input_bytes) for load in loads)
         disk = disk + written if keep else max(disk, written)
     problems = []
     if most > available.memory_bytes:
-        limit = f" (the limit of cgroup {available.memory_limit})" if available.memory_limit else ""
-        fitting = most_copies * available.memory_bytes // most
+        limit = _limit(available)
+        fitting = 0 if divided else most_copies * available.memory_bytes // most
         copies = f"{most_copies} {'copy' if most_copies == 1 else 'copies'} of {most_name}"
         problems.append(
             f"memory: {_gb(most)} needed ({copies}), {_gb(available.memory_bytes)} "
@@ -80,6 +82,18 @@ def estimate(phases: Iterable[Sequence[Load]], available: Available, *, keep: bo
             f"{available.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
         )
     return Needs(most, most_name, disk, available, tuple(unstated), tuple(problems))
+
+
+def misfit(load: Load, available: Available) -> str | None:
+    """Say why a benchmark does not fit even alone, None when it does."""
+    memory = load.copies * (load.memory_bytes or 0)
+    if memory > available.memory_bytes:
+        left = f"{_gb(available.memory_bytes)} available{_limit(available)}"
+        return f"{_gb(memory)} needed, {left}"
+    disk = load.runs * (load.disk_bytes + load.input_bytes)
+    if disk > available.disk_bytes:
+        return f"{_gb(disk)} of disk needed, {_gb(available.disk_bytes)} free in {available.disk}"
+    return None
 
 
 def available(work: Path) -> Available:
@@ -167,6 +181,10 @@ def _stat(folder: Path, name: str) -> int:
         if key == name:
             return int(value)
     return 0
+
+
+def _limit(available: Available) -> str:
+    return f" (the limit of cgroup {available.memory_limit})" if available.memory_limit else ""
 
 
 def _gb(count: int) -> str:

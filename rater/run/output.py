@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isinf, isnan
+from io import BufferedReader
+from math import inf, isinf, isnan
 from pathlib import Path
-from typing import BinaryIO
 
 from rater.plan.suite import Expected
 
@@ -43,7 +45,9 @@ def check_output(
 
     Reads line by line and stops at the first difference; no more than a line of
     bounded length is in memory. White space at the end of a line, empty lines at
-    the end of the file and the width of gaps between words do not count.
+    the end of the file and the width of gaps between words do not count. Lines that
+    are to be ignored are left out on both sides: an expected text may be a recorded
+    output as it is.
     """
     for want in expected:
         path = stdout_path if want.file == "stdout" else run_dir / want.file
@@ -63,9 +67,7 @@ def same_token(got: bytes, want: bytes, absolute: float, relative: float) -> boo
     """
     if got == want:
         return True
-    if len(got) > _LONGEST_NUMBER or len(want) > _LONGEST_NUMBER:
-        return False
-    a, b = _number(got), _number(want)
+    a, b = number_of(got), number_of(want)
     if a is None or b is None or isnan(a) or isnan(b):
         return False
     if isinf(a) or isinf(b):
@@ -74,47 +76,103 @@ def same_token(got: bytes, want: bytes, absolute: float, relative: float) -> boo
     return gap <= absolute or gap <= relative * abs(b)
 
 
-def _check_file(path: Path, want: Expected) -> Difference | None:
+def open_regular(path: Path) -> BufferedReader | str:
+    """Open a file that a copy wrote; return what is wrong, behind its name, when there is none."""
     try:
         # A copy may have left a pipe by that name: opening it must not wait for a writer.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Difference(want.file, None, f"{want.file} was not written")
+        return "was not written"
     except OSError as error:
-        return Difference(want.file, None, f"{want.file} cannot be read: {error.strerror}")
+        return f"cannot be read: {error.strerror}"
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        return Difference(want.file, None, f"{want.file} is not a regular file")
-    with os.fdopen(handle, "rb") as file:
-        return _compare(file, want)
+        return "is not a regular file"
+    return os.fdopen(handle, "rb")
 
 
-def _compare(file: BinaryIO, want: Expected) -> Difference | None:
-    lines, longest = _wanted(want.text)
+def _check_file(path: Path, want: Expected) -> Difference | None:
+    file = open_regular(path)
+    if isinstance(file, str):
+        return Difference(want.file, None, f"{want.file} {file}")
+    with file:
+        return _compare(file, want) if want.sha256 is None else _compare_digest(file, want)
+
+
+def _compare_digest(file: BufferedReader, want: Expected) -> Difference | None:
+    got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got == want.sha256:
+        return None
+    said = f"{want.file} has SHA-256 {got}, expected {want.sha256}"
+    return Difference(want.file, None, said)
+
+
+def _compare(file: BufferedReader, want: Expected) -> Difference | None:
+    lines, longest = _wanted(want.text, want.ignore)
     limit = 4 * longest + _LONGEST_LINE
+    number = 0  # of the last line that was read, ignored ones counted
 
-    def differs(number: int, text: str) -> Difference:
+    def differs(text: str) -> Difference:
         return Difference(want.file, number, f"{want.file} line {number}: {text}")
 
-    for number, wanted in enumerate(lines, start=1):
-        line = file.readline(limit)
-        if not line:
-            return differs(number, f"got the end of the file, expected {_line(wanted)}")
+    written = _lines(file, limit, want.ignore)
+    for wanted in lines:
+        number, line = next(written, (number + 1, b""))
         if len(line) == limit and not line.endswith(b"\n"):
-            return differs(number, f"got over {limit} bytes in one line, expected {_line(wanted)}")
-        got = line.split()
-        for a, b in zip(got, wanted, strict=False):
-            if not same_token(a, b, want.absolute_tolerance, want.relative_tolerance):
-                return differs(number, f"got {_word(a)}, expected {_word(b)}{_allowed(a, b, want)}")
-        if len(got) > len(wanted):
-            wrong = _word(got[len(wanted)])
-            return differs(number, f"got {wrong} where the line should end")
-        if len(got) < len(wanted):
-            return differs(number, f"got the end of the line, expected {_word(wanted[len(got)])}")
-    return _check_rest(file, want, len(lines))
+            return differs(f"got over {limit} bytes in one line, expected {_line(wanted)}")
+        said = _difference(line, wanted, want)
+        if said is not None:
+            return differs(said)
+    if want.ignore is None:
+        return _check_rest(file, want, len(lines))
+    for number, line in written:  # noqa: B007 (`differs` says it)
+        if line.strip():
+            said = _line(line.split(maxsplit=8)[:8])
+            return differs(f"got {said}, expected the end of the file")
+    return None
 
 
-def _check_rest(file: BinaryIO, want: Expected, lines_before: int) -> Difference | None:
+def _difference(line: bytes, wanted: list[bytes], want: Expected) -> str | None:
+    """Compare one line, empty at the end of the file."""
+    if not line:
+        return f"got the end of the file, expected {_line(wanted)}"
+    got = line.split()
+    for a, b in zip(got, wanted, strict=False):
+        if not same_token(a, b, want.absolute_tolerance, want.relative_tolerance):
+            return f"got {_word(a)}, expected {_word(b)}{_allowed(a, b, want)}"
+    if len(got) > len(wanted):
+        return f"got {_word(got[len(wanted)])} where the line should end"
+    if len(got) < len(wanted):
+        return f"got the end of the line, expected {_word(wanted[len(got)])}"
+    return None
+
+
+def _lines(file: BufferedReader, limit: int, ignore: str | None) -> Iterator[tuple[int, bytes]]:
+    """Yield number and text of the lines that count; of longer ones the first `limit` bytes.
+
+    Without `ignore` the file is never read beyond what was yielded.
+    """
+    ignored = None if ignore is None else re.compile(ignore, re.MULTILINE)
+    number = 0
+    while line := file.readline(limit):
+        number += 1
+        if ignored is None:
+            yield number, line
+            continue
+        kept = not ignored.search(_text(line))
+        if kept:
+            yield number, line
+        while len(line) == limit and not line.endswith(b"\n"):
+            line = file.readline(limit)
+            if kept and line.strip():
+                yield number, line
+
+
+def _text(line: bytes) -> str:
+    return line.rstrip(b"\r\n").decode(errors="replace")
+
+
+def _check_rest(file: BufferedReader, want: Expected, lines_before: int) -> Difference | None:
     """Only white space may follow the last expected line."""
     number = lines_before + 1
     while block := file.read(_BLOCK):
@@ -128,15 +186,22 @@ def _check_rest(file: BinaryIO, want: Expected, lines_before: int) -> Difference
 
 
 @lru_cache(maxsize=256)  # the same text for every copy
-def _wanted(text: str) -> tuple[list[list[bytes]], int]:
+def _wanted(text: str, ignore: str | None) -> tuple[list[list[bytes]], int]:
     """Return the words of each expected line, and the length of the longest line."""
     raw = text.encode().rstrip().split(b"\n")
+    if ignore is not None:
+        ignored = re.compile(ignore, re.MULTILINE)
+        raw = [line for line in raw if not ignored.search(_text(line))]
+        while raw and not raw[-1].strip():
+            raw.pop()
     lines = [line.split() for line in raw] if raw != [b""] else []
-    return lines, max(len(line) for line in raw)
+    return lines, max((len(line) for line in raw), default=0)
 
 
-def _number(token: bytes) -> float | int | None:
+def number_of(token: bytes) -> float | int | None:
     """Return the value of a number, None for text and for numbers beyond a double."""
+    if len(token) > _LONGEST_NUMBER:
+        return None
     if _INTEGER.fullmatch(token):
         return int(token)
     if _HEX_INTEGER.fullmatch(token):
@@ -144,21 +209,18 @@ def _number(token: bytes) -> float | int | None:
     text = token.decode("latin-1")
     if _SPECIAL.fullmatch(token):
         return float(text)
-    try:
+    value = inf
+    with suppress(OverflowError):
         if _DECIMAL.fullmatch(token):
             value = float(text.lower().replace("d", "e"))
         elif _HEX.fullmatch(token):
             value = float.fromhex(text)
-        else:
-            return None
-    except OverflowError:
-        return None
     # Digests such as 12e999 look like numbers; two different ones must not both be "infinite".
     return None if isinf(value) else value
 
 
 def _allowed(got: bytes, want: bytes, expected: Expected) -> str:
-    if _number(got[:_LONGEST_NUMBER]) is None or _number(want[:_LONGEST_NUMBER]) is None:
+    if number_of(got[:_LONGEST_NUMBER]) is None or number_of(want[:_LONGEST_NUMBER]) is None:
         return ""
     parts = []
     if expected.absolute_tolerance:
@@ -171,7 +233,7 @@ def _allowed(got: bytes, want: bytes, expected: Expected) -> str:
 def _word(token: bytes) -> str:
     """Return a word for a message: numbers bare, text quoted and cut, nothing unprintable."""
     text = token[:60].decode(errors="backslashreplace")
-    if _number(token) is not None and len(token) <= 60:
+    if number_of(token) is not None and len(token) <= 60:
         return text
     clean = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     return f'"{clean}{"..." if len(token) > 60 else ""}"'

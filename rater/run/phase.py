@@ -272,7 +272,8 @@ class PhaseRun:
         if self._window is None:
             return [Wanted(copy, position, steps[position], self._specs[copy, position])]
         step = steps[position % len(steps)]
-        return [Wanted(copy, position, step, self._job.workplace.spec(copy, position, step))]
+        spec = self._job.workplace.spec(copy, position, step, self._state.stop_flag.is_set)
+        return [Wanted(copy, position, step, spec)]
 
     def _close_window(self) -> None:
         """Nothing that counts runs any more: end what only kept the load up."""

@@ -10,12 +10,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
-from rater.run.build import cache_errors, compile_program, key_of
+from rater.run.build import cache_errors, compile_program, key_of, sha256_of
 from rater.run.child import run_tool
 
 # Why a hard link may be refused where a copy is not.
@@ -26,15 +26,19 @@ _NO_LINK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReadyInput:
-    """An input file in the cache, which run directories link to."""
+    """An input file that run directories link to: in the cache, or made by a suite's set-up."""
 
     name: str  # relative to the run directory
     path: Path
     size_bytes: int
     mtime_ns: int
+    sha256: str = ""  # of its content when it was made
+    private: bool = False  # each copy gets its own, which it may write into
 
     def damaged(self) -> bool:
-        """Tell whether somebody wrote into the file since it was made: all copies share it."""
+        """Tell whether somebody wrote into the file since it was made: copies share it."""
+        if self.private:
+            return False
         try:
             found = self.path.stat()
         except OSError:
@@ -56,14 +60,28 @@ class RunDir:
         return remove_run_dir(self.path)
 
 
-def ready_inputs(benchmark: Benchmark, size: Size, cache: Path) -> tuple[ReadyInput, ...]:
+def ready_inputs(
+    benchmark: Benchmark, size: Size, cache: Path, setup_folder: Path | None = None
+) -> tuple[ReadyInput, ...]:
     """Make the input files of one size, once: copied or generated into the cache.
 
     The user's own files are copied there first, so that a benchmark that writes
-    into its input cannot reach them. Raises `InputError`.
+    into its input cannot reach them. `setup_folder` is where the suite's set-up
+    left what it made. Raises `InputError`.
     """
     with cache_errors(cache):
-        return tuple(_ready_input(benchmark, wanted, cache) for wanted in size.inputs)
+        return tuple(
+            replace(_ready_input(benchmark, wanted, cache, setup_folder), private=wanted.private)
+            for wanted in size.inputs
+        )
+
+
+def digest_of(inputs: Sequence[ReadyInput]) -> str | None:
+    """Return a SHA-256 over names and contents of input files, None when there are none."""
+    if not inputs:
+        return None
+    pairs = sorted((made.name, made.sha256) for made in inputs)
+    return key_of(*(part for pair in pairs for part in pair))
 
 
 def run_dir_name(benchmark: str, iteration: int, copy: int, step: int = 0) -> str:
@@ -73,7 +91,9 @@ def run_dir_name(benchmark: str, iteration: int, copy: int, step: int = 0) -> st
 
 
 def make_run_dir(work: Path, name: str, inputs: Sequence[ReadyInput]) -> RunDir:
-    """Make `work/name` with every input hard-linked into it, copied where links fail.
+    """Make `work/name` with every input hard-linked into it; private ones are copied.
+
+    Others are copied where links fail, which `notices` tell.
 
     Raises `RunError` when the file system refuses (full, not writable).
     """
@@ -85,6 +105,9 @@ def make_run_dir(work: Path, name: str, inputs: Sequence[ReadyInput]) -> RunDir:
             target = path / wanted.name
             if target.parent != path:
                 target.parent.mkdir(parents=True, exist_ok=True)
+            if wanted.private:
+                shutil.copyfile(wanted.path, target)
+                continue
             try:
                 os.link(wanted.path, target)
             except OSError as error:
@@ -123,11 +146,12 @@ def remove_run_dir(path: Path) -> str | None:
 
 def links_work(inputs: Sequence[ReadyInput], work: Path) -> bool:
     """Try whether inputs can be hard-linked into `work`, an existing directory."""
-    if not inputs:
-        return True
+    shared = [made for made in inputs if not made.private]
     try:
         with tempfile.TemporaryDirectory(prefix="link-", dir=work) as scratch:
-            os.link(inputs[0].path, Path(scratch) / "link")
+            # A set-up's folder may lie elsewhere than the cache of inputs: one of each.
+            for place, made in {made.path.stat().st_dev: made for made in shared}.items():
+                os.link(made.path, Path(scratch) / f"link-{place}")
     except OSError:
         return False
     return True
@@ -143,12 +167,39 @@ def _open_up(path: Path) -> None:
             folders += [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
 
 
-def _ready_input(benchmark: Benchmark, wanted: InputFile, cache: Path) -> ReadyInput:
+def _ready_input(
+    benchmark: Benchmark, wanted: InputFile, cache: Path, setup_folder: Path | None
+) -> ReadyInput:
     what = f"input {wanted.name} of {benchmark.name}"
     if wanted.generator is not None:
         return _generated(what, wanted.name, wanted.generator, cache)
-    assert wanted.path is not None  # the suite's reader takes either a path or a generator
-    source = wanted.path
+    if wanted.made is not None:
+        assert setup_folder is not None  # the suite's reader wants a set-up then
+        return _left_by_setup(what, wanted, setup_folder, cache)
+    assert wanted.path is not None  # the reader takes one of the three
+    return _copied(what, wanted.name, wanted.path, cache)
+
+
+def _left_by_setup(what: str, wanted: InputFile, folder: Path, cache: Path) -> ReadyInput:
+    source = folder / (wanted.made or "")
+    try:
+        real = source.resolve(strict=True)
+    except OSError as error:
+        raise InputError(
+            f"{what}: the suite's set-up did not leave {wanted.made} in {folder} ({error.strerror})"
+        ) from None
+    if not real.is_file():
+        raise InputError(f"{what}: {source} is no regular file")
+    if not real.is_relative_to(folder.resolve()):
+        # A link to a file of the user's, which copies must not reach.
+        return _copied(what, wanted.name, real, cache)
+    # Written back to disk now: that must not fall into a measurement.
+    _flush(real)
+    found = real.stat()
+    return ReadyInput(wanted.name, real, found.st_size, found.st_mtime_ns, sha256_of(real))
+
+
+def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
     try:
         found = source.stat()
     except OSError as error:
@@ -160,7 +211,7 @@ def _ready_input(benchmark: Benchmark, wanted: InputFile, cache: Path) -> ReadyI
             raise InputError(f"{what}: {source} is a pipe, expected a file")
         shutil.copyfile(source, target)
 
-    return _made_once(cache / "inputs" / key[:32], wanted.name, copy_source)
+    return _made_once(cache / "inputs" / key[:32], name, copy_source)
 
 
 def _generated(what: str, name: str, generator: Generator, cache: Path) -> ReadyInput:
@@ -189,10 +240,10 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
     """
     data, stamp = folder / "data", folder / "stamp"
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         try:
-            size, mtime_ns = map(int, stamp.read_text().split())
-            ready = ReadyInput(name, data, size, mtime_ns)
+            size, mtime_ns, sha256 = stamp.read_text().split()
+            ready = ReadyInput(name, data, int(size), int(mtime_ns), sha256)
             if not ready.damaged():
                 return ready
         except (FileNotFoundError, ValueError):
@@ -204,14 +255,16 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
             _flush(fresh)
             found = fresh.stat()
             stamped = Path(scratch) / "stamp"
-            stamped.write_text(f"{found.st_size} {found.st_mtime_ns}\n")
+            sha256 = sha256_of(fresh)
+            stamped.write_text(f"{found.st_size} {found.st_mtime_ns} {sha256}\n")
             fresh.replace(data)
             stamped.replace(stamp)
-        return ReadyInput(name, data, found.st_size, found.st_mtime_ns)
+        return ReadyInput(name, data, found.st_size, found.st_mtime_ns, sha256)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against other raters, waiting for the one that holds it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # Some network file systems know no locks; then two raters may both do the work.

@@ -151,7 +151,9 @@ class Supervisor:
     async def _run_phase(self, phase: Phase) -> None:
         if self._job.prepare is not None:
             await self._prepare(self._job.prepare)
-        specs = await trio.to_thread.run_sync(self._job.workplace.specs, phase)
+        specs = await trio.to_thread.run_sync(
+            self._job.workplace.specs, phase, self._state.stop_flag.is_set
+        )
         if self._state.stop_flag.is_set():
             return
         self._emit_notices()

@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import uuid4
 
 from rater.errors import RaterError
-from rater.plan.suite import Benchmark, Size
+from rater.plan.place import MemoryPolicy, Placement
+from rater.plan.schedule import Step
+from rater.plan.suite import Benchmark, Size, Suite
 from rater.run.build import build, cache_errors
 from rater.run.child import AloneEnded, run_alone
-from rater.run.output import check_output
-from rater.run.prepare import ReadyInput, make_run_dir, ready_inputs, run_dir_name
+from rater.run.guard import MARKER
+from rater.run.launch import CopySpec
+from rater.run.prepare import ready_inputs
+from rater.run.script import argv_of, failed_command, folders_of, lines_of
+from rater.run.setup import environment_of, set_up_suite, setup_argv, setup_folder
+from rater.run.watchdog import kill_marked
+from rater.run.workplace import Program, RunFolders
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
+_UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,16 @@ def trial_folder(cache: Path) -> Iterator[Path]:
             work.rmdir()
 
 
+def try_setup(suite: Suite, cache: Path) -> str | None:
+    """Run the set-up of a suite, if it has one; return what went wrong."""
+    environment = {**os.environ, **dict(suite.environment), "RATER_COPIES": "1"}
+    try:
+        set_up_suite(suite, cache, environment)
+    except RaterError as error:
+        return str(error)
+    return None
+
+
 def try_run(
     benchmark: Benchmark,
     tune: str,
@@ -76,10 +95,12 @@ def try_run(
     cache: Path,
     work: Path,
     timeout_s: float,
+    suite: Suite | None = None,
 ) -> Trial:
     """Build and run one copy alone, not bound, and compare its output.
 
     Its run directory below `work` is removed when all is well and kept otherwise.
+    What the set-up of `suite` makes must be there: `try_setup`.
     """
     trial = Trial(benchmark.name, None)
     size = pick_size(benchmark, size_name)
@@ -87,68 +108,81 @@ def try_run(
         known = ", ".join(benchmark.sizes)
         return replace(trial, error=f"has no size {size_name}; there are: {known}")
     try:
-        built = build(benchmark, tune, cache)
+        built = build(benchmark, tune, cache, size)
         trial = replace(trial, executable=str(built.executable), size=size.name)
-        inputs = ready_inputs(benchmark, size, cache)
-        return _run(trial, size, built.argv(size), inputs, work=work, timeout_s=timeout_s)
+        lines = lines_of(benchmark, size, built)
+        made = setup_folder(suite, cache) if suite is not None else None
+        program = Program(
+            name=benchmark.name,
+            argv=argv_of(lines),
+            inputs=ready_inputs(benchmark, size, cache, made),
+            expected=size.expected,
+            directory=None,
+            metrics=benchmark.metrics,
+            environment=environment_of(suite, benchmark, size, cache),
+            threads=benchmark.threads,
+            setup=setup_argv(benchmark),
+            folders=folders_of(lines),
+        )
     except RaterError as error:
         return replace(trial, error=str(error))
+    identity = str(uuid4())
+    folders = RunFolders(work, identity, {program.name: program}, (_UNBOUND,), (), keep=False)
+    try:
+        return _run(trial, benchmark, size, folders, timeout_s)
+    finally:
+        kill_marked(f"{MARKER}={identity}".encode())
 
 
 def _run(
-    trial: Trial,
-    size: Size,
-    argv: tuple[str, ...],
-    inputs: Sequence[ReadyInput],
-    *,
-    work: Path,
-    timeout_s: float,
+    trial: Trial, benchmark: Benchmark, size: Size, folders: RunFolders, timeout_s: float
 ) -> Trial:
-    run_dir = make_run_dir(work, run_dir_name(trial.benchmark, 1, 0), inputs)
-    environment = os.environ | {
-        "RATER_COPY": "0",
-        "RATER_CPUS": "",
-        "RATER_NODE": "",
-        "RATER_RUN_DIR": str(run_dir.path),
-    }
+    step = Step(benchmark.name, 1)
     try:
-        ended = run_alone(argv, run_dir.path, environment, timeout_s)
+        spec = folders.spec(0, 0, step)
+    except RaterError as error:
+        return replace(trial, error=str(error))
+    try:
+        ended = run_alone(spec.argv, Path(spec.directory), spec.environment, timeout_s)
     except OSError as error:
-        run_dir.remove()
+        folders.clear(spec)
         return replace(trial, error=f"cannot be started: {error.strerror}")
     except BaseException:  # interrupted: nothing was found out that its files could explain
-        run_dir.remove()
+        folders.clear(spec)
         raise
-    wrong = _failure(ended, timeout_s)
+    wrong = _failure(ended, spec, timeout_s)
+    metrics: tuple[tuple[str, float], ...] = ()
     if wrong is None:
-        difference = check_output(run_dir.path, run_dir.stdout, size.expected)
-        wrong = None if difference is None else str(difference)
-    remarks = [*run_dir.notices]
-    remarks += [
-        f"writes into its input {i.name}, which all copies share" for i in inputs if i.damaged()
-    ]
+        judged = folders.judge(step, spec)
+        wrong, metrics = judged.detail, judged.metrics
+    units = {metric.name: metric.unit for metric in benchmark.metrics}
+    remarks = [f"{name}: {value:.6g} {units[name]}".rstrip() for name, value in metrics]
     if not size.expected:
         remarks.append("no expected output: any answer passes")
-    stated, used = size.memory_bytes, ended.max_rss_bytes
+    stated, used = size.total_memory_bytes or size.memory_bytes, ended.max_rss_bytes
     if stated is not None and used is not None and used > stated * _MORE_MEMORY:
-        remarks.append(f"used {used / 1e6:.0f} MB, the suite states memory_mb = {stated / 1e6:g}")
+        key = "memory_mb" if size.total_memory_bytes is None else "memory_total_mb"
+        remarks.append(f"used {used / 1e6:.0f} MB, the suite states {key} = {stated / 1e6:g}")
     if wrong is None:
-        trouble = run_dir.remove()
-        remarks += [trouble] if trouble else []
+        folders.clear(spec)
     return replace(
         trial,
         error=wrong,
         elapsed_s=ended.elapsed_s,
         max_rss_bytes=used,
         checked=bool(size.expected),
-        run_dir=None if wrong is None else str(run_dir.path),
-        remarks=tuple(remarks),
+        run_dir=None if wrong is None else spec.directory,
+        remarks=(*remarks, *folders.take_notices()),
     )
 
 
-def _failure(ended: AloneEnded, timeout_s: float) -> str | None:
+def _failure(ended: AloneEnded, spec: CopySpec, timeout_s: float) -> str | None:
     if ended.timed_out:
         return f"was not done after {timeout_s:g} s (--timeout)"
+    if ended.exit_code != 0:
+        said = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
+        if said is not None:
+            return said
     if ended.signal is not None:
         return f"was killed by {_signal_name(ended.signal)}"
     return f"ended with exit code {ended.exit_code}" if ended.exit_code else None

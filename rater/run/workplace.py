@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rater.errors import RunError
+from rater.errors import RaterError, RunError
 from rater.plan.cpuset import format_list
 from rater.plan.place import Placement
 from rater.plan.schedule import Phase, Step
-from rater.plan.suite import Expected
+from rater.plan.suite import Expected, Metric
 from rater.record import Validity
+from rater.run.binding import ThreadBinding
 from rater.run.guard import MARKER
 from rater.run.job import Judged
 from rater.run.launch import CopySpec
+from rater.run.metrics import NoMetricError, read_metrics
 from rater.run.output import check_output
 from rater.run.prepare import ReadyInput, make_run_dir, remove_run_dir, run_dir_name
+from rater.run.setup import SetupStopped, set_up_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,11 @@ class Program:
     inputs: tuple[ReadyInput, ...]
     expected: tuple[Expected, ...]
     directory: str | None  # where all copies work; None: each in a run directory of its own
+    metrics: tuple[Metric, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()  # of suite, benchmark and size
+    threads: int = 1
+    setup: tuple[str, ...] = ()  # command line, before each run of a copy
+    folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
 
 
 class RunFolders:
@@ -50,31 +60,55 @@ class RunFolders:
         self.keeps = keep
         self._notices: list[str] = []
         self._noticed: set[str] = set()
-        # A variable without a name can not be handed on by posix_spawn.
-        base = {name: value for name, value in os.environb.items() if name}
-        base.update((name.encode(), os.fsencode(value)) for name, value in added)
-        base[MARKER.encode()] = uuid.encode()
-        base[b"RATER_RUN_DIR"] = os.fsencode(os.getcwd())  # of copies that work where we are
-        self._environments = [_environment(base, placement) for placement in placements]
+        self._placements = placements
+        self._added = {name.encode(): os.fsencode(value) for name, value in added}
+        self._added[MARKER.encode()] = uuid.encode()
+        self._added[b"RATER_COPIES"] = b"%d" % len(placements)
+        # Of copies that work where we are.
+        self._added[b"RATER_RUN_DIR"] = os.fsencode(os.getcwd())
+        self._environments: dict[object, list[dict[bytes, bytes]]] = {}
 
-    def specs(self, phase: Phase) -> dict[tuple[int, int], CopySpec]:
-        """Make a run directory for every step of every copy of the phase."""
+    def specs(
+        self, phase: Phase, stop: Callable[[], bool] = lambda: False
+    ) -> dict[tuple[int, int], CopySpec]:
+        """Make a run directory for every step of every copy of the phase, and set it up.
+
+        `stop` is asked while set-ups run; what is returned then can not be started.
+        """
         made = {}
+        setups = []
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
             for position, step in enumerate(steps):
-                made[queue.copy, position] = self._spec(queue.copy, position, step)
+                spec = self._spec(queue.copy, position, step)
+                made[queue.copy, position] = spec
+                if self._programs[step.benchmark].setup:
+                    setups.append((queue.copy, step, spec))
+        if setups:
+            self._set_up_all(setups, stop, list(made.values()))
         return made
 
-    def spec(self, copy: int, position: int, step: Step) -> CopySpec:
+    def spec(
+        self, copy: int, position: int, step: Step, stop: Callable[[], bool] = lambda: False
+    ) -> CopySpec:
         """Make what a later run of a copy needs, of a phase with a window."""
-        return self._spec(copy, position, step)
+        spec = self._spec(copy, position, step)
+        if self._programs[step.benchmark].setup:
+            try:
+                self._set_up(copy, step, spec, stop)
+            except SetupStopped:
+                self._remove(spec)
+            except KeyboardInterrupt:  # of a trial, in the main thread
+                self._remove(spec)
+                raise
+        return spec
 
     def expects(self, benchmark: str) -> bool:
         """Tell whether a benchmark's copies are judged: output or shared inputs to look at."""
         program = self._programs[benchmark]
-        return bool(program.expected or program.inputs)
+        shared = any(not made.private for made in program.inputs)
+        return bool(program.expected or program.metrics or shared)
 
     def judge(self, step: Step, spec: CopySpec) -> Judged:
         """Compare a copy's output with what is expected, and see that shared inputs are whole."""
@@ -86,17 +120,22 @@ class RunFolders:
                     "copies share: the results since then are not trustworthy"
                 )
                 return Judged(Validity.INVALID, f"input {shared.name} was changed while copies ran")
-        if not program.expected:
-            return Judged(Validity.NOT_CHECKED)
-        difference = check_output(Path(spec.directory), Path(spec.stdout), program.expected)
+        directory, stdout = Path(spec.directory), Path(spec.stdout)
+        difference = check_output(directory, stdout, program.expected)
         if difference is not None:
             return Judged(Validity.INVALID, str(difference))
-        return Judged(Validity.VALID)
+        try:
+            metrics = read_metrics(directory, stdout, Path(spec.stderr), program.metrics)
+        except NoMetricError as error:
+            return Judged(Validity.INVALID, str(error))
+        return Judged(Validity.VALID if program.expected else Validity.NOT_CHECKED, None, metrics)
 
     def clear(self, spec: CopySpec) -> None:
         """Remove a copy's output and run directory, unless all are to be kept."""
-        if self.keeps:
-            return
+        if not self.keeps:
+            self._remove(spec)
+
+    def _remove(self, spec: CopySpec) -> None:
         for name in (spec.stdout, spec.stderr):
             with suppress(OSError):
                 os.unlink(name)
@@ -122,7 +161,7 @@ class RunFolders:
     def _spec(self, copy: int, position: int, step: Step) -> CopySpec:
         program = self._programs[step.benchmark]
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
-        environment = self._environments[copy]
+        environment = self._environment(program, copy)
         if program.directory is not None:
             # No directory for output alone: making one can cost more than all the rest.
             return CopySpec(program.argv, environment, program.directory, f"{self._work}/{name}.")
@@ -133,20 +172,83 @@ class RunFolders:
             path = str(made.path)
         else:
             path = f"{self._work}/{name}"
-            try:
+        try:
+            if not program.inputs:
                 os.mkdir(path)
-            except OSError as error:
-                raise RunError(
-                    f"the run directory {path} cannot be made: {error.strerror}; "
-                    "make room or set RATER_CACHE to another folder"
-                ) from error
+            for folder in program.folders:
+                os.makedirs(f"{path}/{folder}", exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"the run directory {path} cannot be made: {error.strerror}; "
+                "make room or set RATER_CACHE to another folder"
+            ) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
         return CopySpec(program.argv, environment, path, f"{path}/")
 
+    def _environment(self, program: Program, copy: int) -> dict[bytes, bytes]:
+        """Return what a copy of a program finds, but for its run directory; made once."""
+        key = (program.environment, program.threads)
+        made = self._environments.get(key)
+        if made is None:
+            # A variable without a name can not be handed on by posix_spawn.
+            base = {name: value for name, value in os.environb.items() if name}
+            base.update((n.encode(), os.fsencode(value)) for n, value in program.environment)
+            base |= self._added
+            base[b"RATER_THREADS"] = b"%d" % program.threads
+            made = [base | _whereabouts(placement) for placement in self._placements]
+            self._environments[key] = made
+        return made[copy]
 
-def _environment(base: Mapping[bytes, bytes], placement: Placement) -> dict[bytes, bytes]:
-    environment = dict(base)
-    environment[b"RATER_COPY"] = b"%d" % placement.copy
-    environment[b"RATER_CPUS"] = format_list(placement.cpus or ()).encode()
-    environment[b"RATER_NODE"] = b"" if placement.node is None else b"%d" % placement.node
-    return environment
+    # -- set-ups --------------------------------------------------------------------------------
+
+    def _set_up_all(
+        self,
+        setups: Sequence[tuple[int, Step, CopySpec]],
+        stop: Callable[[], bool],
+        made: Sequence[CopySpec],
+    ) -> None:
+        """Set up several copies at a time; remove what was made when one fails or all stop."""
+        failed = threading.Event()
+
+        def unwanted() -> bool:
+            return failed.is_set() or stop()
+
+        def one(setup: tuple[int, Step, CopySpec]) -> RaterError | None:
+            if unwanted():
+                return None
+            try:
+                self._set_up(*setup, unwanted)
+            except SetupStopped:
+                return None
+            except RaterError as error:
+                failed.set()
+                return error
+            return None
+
+        cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
+        workers = len(cpus) or len(os.sched_getaffinity(0))
+        with ThreadPoolExecutor(min(workers, len(setups))) as pool:
+            errors = list(pool.map(one, setups))
+        if failed.is_set() or stop():
+            kept = {setup[2].files for setup, error in zip(setups, errors, strict=True) if error}
+            for spec in made:
+                if spec.files not in kept:
+                    self._remove(spec)
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _set_up(self, copy: int, step: Step, spec: CopySpec, stop: Callable[[], bool]) -> None:
+        program = self._programs[step.benchmark]
+        who = f"copy {copy} of {program.name}"
+        with ThreadBinding() as binding:
+            binding.apply(self._placements[copy])
+            set_up_copy(program.setup, Path(spec.directory), spec.environment, who, stop)
+
+
+def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
+    return {
+        b"RATER_COPY": b"%d" % placement.copy,
+        b"RATER_CPUS": format_list(placement.cpus or ()).encode(),
+        b"RATER_NODE": b"" if placement.node is None else b"%d" % placement.node,
+    }

@@ -11,7 +11,7 @@ from pathlib import Path
 from rater.plan import cpuset
 from rater.plan.layout import WRITTEN, Layout, Parts
 from rater.show.format import plain
-from rater.show.suites import Page
+from rater.show.suite import Page
 
 _LEAST = 20  # characters that a sentence gets, however narrow the terminal
 _WRITTEN = (

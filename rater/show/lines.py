@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 from rater.record import Event, PhaseEnded, PhaseStarted, Run, RunEnded
-from rater.show.format import count, number, plain, what_ran
+from rater.show.format import count, duration, number, plain, what_ran
 from rater.show.progress import DONE, PhaseResult, Progress
 
 NEVER_S = 3600.0  # nothing to draw unless an event comes
@@ -16,8 +16,9 @@ def title(run: Run, ascii_only: bool) -> str:
     what, how_many = what_ran(run.suite, [used.name for used in run.benchmarks])
     details = ", ".join(detail for detail in (run.size, run.tune) if detail)
     stagger = f", {run.stagger_ms:g} ms between starts" if run.stagger_ms else ""
+    order = " in rotated order" if run.window_s is not None and run.order == "rotated" else ""
     what += f" ({details})" if details else ""
-    text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}, "
+    text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}{order}, "
     return plain(text + count(run.copies, "copy", "copies") + stagger, ascii_only=ascii_only)
 
 
@@ -35,6 +36,14 @@ def phase_name(
 def result_text(result: PhaseResult, ascii_only: bool) -> str:
     """Return what a finished phase took."""
     text = phase_name(result.benchmark, result.iteration, result.counted, ascii_only)
+    if result.window_s is not None:
+        text += (
+            f": {number(result.completions, 1)} runs in {duration(result.window_s)}, "
+            f"{number(result.completions / result.window_s)}/s"
+        )
+        return text + (f", median {number(result.median_s)} s" if result.median_s else "")
+    if result.steady:
+        return f"{text}: {duration(result.bracket_s)}"
     text += f": bracket {number(result.bracket_s)} s"
     if result.median_s is not None:
         text += f", median {number(result.median_s)} s"
@@ -64,19 +73,21 @@ class LineView:
         if isinstance(event, PhaseEnded) and progress.last_phase and progress.phase:
             result = progress.last_phase
             text = result_text(result, self._ascii)
-            if result.slowest:
+            if result.slowest and result.window_s is None:
                 cpu, node = self._places.get(result.slowest[0], (None, None))
                 where = [f"copy {result.slowest[0]}"]
                 where += [f"CPU {cpu}"] if cpu is not None else []
                 where += [f"lgroup {node}"] if node is not None else []
                 text += f" ({', '.join(where)})"
             if result.failed:
-                # In rotated order a copy has several runs, of which each can fail.
-                words = ("copy run",) if progress.steps_per_copy > 1 else ("copy", "copies")
+                # In rotated order and steady mode a copy has several runs, each of which can fail.
+                one_run = progress.steps_per_copy == 1
+                words = ("copy", "copies") if one_run else ("copy run",)
                 text += f"; {count(result.failed, *words)} failed"
                 text += f", the last: {progress.last_failure}"
             if not result.complete:
-                text += f"; stopped: {progress.counts[DONE]} of {progress.run.copies} copies done"
+                done = f"{progress.counts[DONE]} of {progress.run.copies} copies done"
+                text += f"; stopped: {'the window did not close' if progress.steady else done}"
             self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")
         if isinstance(event, PhaseEnded | PhaseStarted):
             self._told = progress.failures

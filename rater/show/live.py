@@ -17,10 +17,11 @@ from rich.segment import ControlType, Segment
 from rich.style import Style
 
 from rater.record import Event, Run
-from rater.show.format import aligned, clock, number, plain
+from rater.show.format import aligned, clock, count, number, plain
 from rater.show.grid import Grid, fit, groups_of
 from rater.show.lines import NEVER_S, LineView, phase_name, result_text, title
 from rater.show.progress import PhaseAhead, Progress, Standout
+from rater.show.window import WindowState
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
 _UNCHANGED_NS = 1_000_000_000  # otherwise at most one
@@ -230,9 +231,12 @@ class LiveView:
         phase = progress.phase
         if phase is None:
             return "setting up"
-        text = f"phase {phase.phase + 1} of {phase.total_phases}: "
+        if progress.stage == "resting":
+            waits_for = plain(progress.waits_for, ascii_only=self._ascii)
+            return f"{waits_for}, then phase {progress.phase_number + 1} of {phase.total_phases}"
+        text = f"phase {progress.phase_number} of {phase.total_phases}: "
         text += phase_name(phase.benchmark, phase.iteration, phase.counted, self._ascii)
-        if progress.steps_per_copy > 1:
+        if progress.steps_per_copy is not None and progress.steps_per_copy > 1:
             steps = progress.run.copies * progress.steps_per_copy
             text += f", {progress.steps_done} of {steps} steps done"
         if progress.stage == "at the gate":
@@ -244,7 +248,10 @@ class LiveView:
     def _time_text(self, now_ns: int) -> str:
         parts = [f"elapsed {clock((now_ns - self._begin_ns) / 1e9)}"]
         phase_s = self.progress.phase_elapsed_s(now_ns)
-        if phase_s is not None and self.progress.stage == "running":
+        window = self.progress.window_state(now_ns)
+        if window is not None and self.progress.stage == "running":
+            parts.append(_window_text(window))
+        elif phase_s is not None and self.progress.stage == "running":
             parts.append(f"this phase {clock(phase_s)}")
         left = self.progress.time_left_s(now_ns)
         if left is not None:
@@ -291,6 +298,19 @@ class LiveView:
             f"{number(one.elapsed_s)} s",
             f"{one.over * 100:.0f} % over the median{', still running' if one.running else ''}",
         )
+
+
+def _window_text(window: WindowState) -> str:
+    """Return `warm-up 3 of 10 s`, `window 42 of 60 s, 1234 runs, 98/s`, or what it waits for."""
+    if window.stage == "closing":
+        return f"closing: waiting for {count(window.waiting, 'run')}"
+    places = 0 if window.length_s >= 10 else 1
+    step = 10**places  # rounded down: "60 of 60 s" is what stands there when it is over
+    elapsed = f"{math.floor(window.elapsed_s * step) / step:.{places}f}"
+    text = f"{window.stage} {elapsed} of {window.length_s:g} s"
+    if window.stage == "window":
+        text += f", {count(window.runs, 'run')}"
+    return text if window.per_s is None else f"{text}, {number(window.per_s)}/s"
 
 
 def _writable_poll(stream: IO[str]) -> select.poll | None:

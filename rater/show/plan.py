@@ -39,6 +39,9 @@ class PlanView:
     disk_available_bytes: int
     warnings: tuple[str, ...]
     refusals: tuple[str, ...]
+    threads: tuple[tuple[str, int], ...] = ()  # CPUs a copy uses, by benchmark
+    cooldown_s: float = 0.0  # rest between phases
+    until_idle_s: float | None = None  # longest wait for an idle machine between them; None: none
 
 
 def print_plan(view: PlanView, out: TextIO, width: int) -> None:
@@ -56,6 +59,13 @@ def plan_document(view: PlanView) -> dict[str, Any]:
         "mode": plan.mode,
         "benchmarks": list(plan.benchmarks),
         "iterations": plan.iterations,
+        "order": str(plan.order),
+        "phases": len(plan.phases),
+        "warmup_s": plan.window.warmup_ns / 1e9 if plan.window else None,
+        "window_s": plan.window.length_ns / 1e9 if plan.window else None,
+        "threads": dict(view.threads),
+        "cooldown_s": view.cooldown_s,
+        "until_idle_s": view.until_idle_s,
         "stagger_ms": plan.stagger_ns / 1e6,
         "copies": [
             {
@@ -96,13 +106,10 @@ def _lines(view: PlanView) -> Iterator[str]:
     rounds = f", {count(plan.iterations, 'iteration')}"
     if plan.discard:
         rounds += f" (the first {plan.discard} not counted)"
-    yield f"how      {plan.mode}, {count(plan.copies, 'copy', 'copies')}{rounds}"
-    if plan.stagger_ns:
-        last_s = plan.stagger_ns * (plan.copies - 1) / 1e9
-        yield (
-            f"stagger  {plan.stagger_ns / 1e6:g} ms between starts, "
-            f"the last copy starts after {duration(last_s)}"
-        )
+    rotated = plan.window is not None and plan.order is Order.ROTATED
+    mode = f"{plan.mode} in rotated order" if rotated else plan.mode
+    yield f"how      {mode}, {count(plan.copies, 'copy', 'copies')}{rounds}"
+    yield from _timing(view)
     yield f"where    layout {view.layout} on {view.machine}"
     yield from _places(view)
     yield ""
@@ -122,6 +129,37 @@ def _lines(view: PlanView) -> Iterator[str]:
         yield f"warning  {warning}"
     for refusal in view.refusals:
         yield f"REFUSED  as it stands, this run would be refused: {refusal}"
+
+
+def _timing(view: PlanView) -> Iterator[str]:
+    """What is between starts, in a phase and between phases."""
+    plan = view.plan
+    if plan.stagger_ns:
+        last_s = plan.stagger_ns * (plan.copies - 1) / 1e9
+        yield (
+            f"stagger  {plan.stagger_ns / 1e6:g} ms between starts, "
+            f"the last copy starts after {duration(last_s)}"
+        )
+    if plan.window is not None:
+        windows = count(len(plan.phases), "window")
+        yield (
+            f"window   {windows} of {duration(plan.window.length_ns / 1e9)}, each after "
+            f"{duration(plan.window.warmup_ns / 1e9)} of warm-up; copies repeat until every run "
+            "that began before its end has ended"
+        )
+    several = [(name, threads) for name, threads in view.threads if threads > 1]
+    if several:
+        most = max(threads for _, threads in several)
+        if len({threads for _, threads in view.threads}) == 1:
+            yield f"threads  {most} CPUs for each copy"
+        else:
+            each = ", ".join(f"{name} {threads}" for name, threads in view.threads)
+            yield f"threads  CPUs that a copy uses: {each}"
+    if len(plan.phases) > 1 and (view.cooldown_s or view.until_idle_s is not None):
+        rests = [f"{duration(view.cooldown_s)} of rest"] if view.cooldown_s else []
+        if view.until_idle_s is not None:
+            rests.append(f"at most {duration(view.until_idle_s)} until the machine is idle again")
+        yield f"between  phases: {', then '.join(rests)}"
 
 
 def _places(view: PlanView) -> Iterator[str]:
@@ -153,10 +191,11 @@ def _estimates(view: PlanView) -> Iterator[str]:
         more = f"at least {duration(least_s)} of staggered starts" if least_s else "not known"
         yield f"time     {more} (no reference time to estimate from)"
     else:
-        yield (
-            f"time     about {duration(view.expected_s)}, "
-            "if this machine is as fast as the reference"
-        )
+        if plan.window is not None:
+            basis = "the windows and the runs that cross their ends"
+        else:
+            basis = "if this machine is as fast as the reference"
+        yield f"time     about {duration(view.expected_s)}, {basis}"
     available = f"{gigabytes(view.memory_available_bytes)} available"
     if view.memory_benchmark is None:
         yield f"memory   not known ({available})"

@@ -22,10 +22,12 @@ from rater.record import (
     OutputChecked,
     PhaseEnded,
     PhaseStarted,
+    Resting,
     Run,
     RunEnded,
     Validity,
 )
+from rater.show.window import WindowCount, WindowState
 
 WAITING, RUNNING, DONE, FAILED, STOPPED = range(5)
 # A running copy stands out when it is this much over the median of the finished ones, a finished
@@ -33,11 +35,12 @@ WAITING, RUNNING, DONE, FAILED, STOPPED = range(5)
 _RUNNING_OVER = 0.20
 _FINISHED_OVER = 0.05
 _SLOWEST_KEPT = 3
+_TIMES_KEPT = 4096  # of steady mode's runs, which have no end: the latest ones make the median
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseAhead:
-    """A phase of the plan, for the time left."""
+    """A phase of this call, in the order in which they come, for the time left."""
 
     benchmark: str | None  # None: several (rotated order)
     expected_s: float | None  # None: not known
@@ -58,7 +61,7 @@ class Standout:
 class PhaseResult:
     """A phase that is over."""
 
-    number: int  # counts from 1
+    number: int  # counts from 1, as they came
     benchmark: str | None
     iteration: int | None
     counted: bool
@@ -67,6 +70,9 @@ class PhaseResult:
     median_s: float | None  # of the copies that ended well; None in rotated order too
     slowest: tuple[int, float] | None  # copy, seconds; of the same copies
     failed: int  # runs of a benchmark; in rotated order one copy can have several
+    steady: bool = False
+    window_s: float | None = None  # steady mode: the window, None where it never closed
+    completions: float = 0.0  # in it; runs across an edge by their share inside
 
 
 @dataclass(slots=True)
@@ -80,6 +86,9 @@ class _Times:
 
     def add(self, elapsed_ns: int, copy: int) -> None:
         self.elapsed_ns.append(elapsed_ns)
+        if len(self.elapsed_ns) > 2 * _TIMES_KEPT:
+            del self.elapsed_ns[:_TIMES_KEPT]
+            self.median_of = 0
         if len(self.slowest) < _SLOWEST_KEPT or elapsed_ns > self.slowest[-1][0]:
             self.slowest.append((elapsed_ns, copy))
             self.slowest.sort(reverse=True)
@@ -103,20 +112,27 @@ class Progress:
     ) -> None:
         self.run = run
         self.rotated = run.order == "rotated"
+        self.steady = run.window_s is not None
         rounds = len(run.benchmarks) if self.rotated and run.increment else 1
-        self.steps_per_copy = rounds * (run.iterations if self.rotated else 1)
+        # Of a phase; None: steady mode, where a copy goes on until the window has closed.
+        self.steps_per_copy = None if self.steady else rounds
+        if self.steps_per_copy is not None and self.rotated:
+            self.steps_per_copy *= run.iterations
         self.states = bytearray(run.copies)
         self.counts = [run.copies, 0, 0, 0, 0]
         self.touched: set[int] = set()  # copies whose state changed; whoever draws clears it
         self.changed = True  # anything at all changed since whoever draws cleared it
         self.phase: PhaseStarted | None = None
+        self.phase_number = 0  # of this call, from 1: a resumed run begins with a later phase
         self.stage = "setting up"
         self.steps_done = 0
+        self._window: WindowCount | None = None  # steady mode, from the phase's first release
         self.last_phase: PhaseResult | None = None
         self.failures = 0  # runs of a benchmark, of the whole run
         self._failures_before = 0  # the same, before this phase
         self.last_failure: str | None = None
         self.last_note: str | None = None
+        self.waits_for = ""  # between two phases, in words
         self._phases = phases
         self._clock = clock
         self._origin_ns: int | None = None  # clock at the run's first release
@@ -145,6 +161,8 @@ class Progress:
             self._phase_ended(event)
         elif isinstance(event, Noted):
             self.last_note = event.text
+        elif isinstance(event, Resting):
+            self.stage, self.waits_for = "resting", event.text
         elif isinstance(event, RunEnded):
             self.stage = "over"
 
@@ -157,11 +175,13 @@ class Progress:
     def _phase_started(self, event: PhaseStarted) -> None:
         copies = self.run.copies
         self.phase = event
+        self.phase_number += 1
         self.stage = "at the gate"
         self.states = bytearray(copies)
         self.counts = [copies, 0, 0, 0, 0]
         self.touched.update(range(copies))
         self.steps_done = 0
+        self._window = None
         self._failures_before = self.failures
         self._phase_start_ns = None
         self._times.clear()
@@ -173,6 +193,10 @@ class Progress:
             self.stage = "running"
             if self._origin_ns is None:
                 self._origin_ns = self._clock() - event.start_ns
+            if self.phase is not None and self.phase.window_ns is not None:
+                self._window = WindowCount(event.start_ns, self.phase.window_ns)
+        if self._window is not None and not self._window.started(copy, event.start_ns):
+            return  # it keeps up the load until the others have ended; its time is not taken
         self._start_ns[copy] = event.start_ns
         self._benchmark[copy] = event.benchmark
         if self.states[copy] == WAITING:
@@ -181,12 +205,18 @@ class Progress:
     def _copy_ended(self, event: CopyEnded) -> None:
         copy = event.copy
         self.steps_done += 1
+        last = event.step + 1 == self.steps_per_copy
+        if self._window is not None:
+            if self._window.opens(event.finish_ns):
+                self._times.clear()
+            good = event.status is CopyStatus.OK
+            last = self._window.ended(copy, event.start_ns, event.finish_ns, good)
         if event.status is CopyStatus.OK:
             times = self._times.get(event.benchmark)
             if times is None:
                 times = self._times[event.benchmark] = _Times()
             times.add(event.finish_ns - event.start_ns, copy)
-            if event.step == self.steps_per_copy - 1 and self.states[copy] == RUNNING:
+            if last and self.states[copy] == RUNNING:
                 self._set(copy, DONE)
         elif event.status is CopyStatus.INTERRUPTED:
             self._set(copy, STOPPED)
@@ -208,8 +238,11 @@ class Progress:
         bracket_s = (event.finish_ns - event.start_ns) / 1e9
         times = None if event.benchmark is None else self._times.get(event.benchmark)
         self.stage = "checking outputs"
+        window_s = None
+        if event.window_start_ns is not None and event.window_finish_ns is not None:
+            window_s = (event.window_finish_ns - event.window_start_ns) / 1e9
         self.last_phase = PhaseResult(
-            number=event.phase + 1,
+            number=self.phase_number,
             benchmark=event.benchmark,
             iteration=event.iteration,
             counted=event.counted,
@@ -218,8 +251,11 @@ class Progress:
             median_s=times.median() / 1e9 if times else None,
             slowest=(times.slowest[0][1], times.slowest[0][0] / 1e9) if times else None,
             failed=self.failures - self._failures_before,
+            steady=self.steady,
+            window_s=window_s,
+            completions=self._window.completions if self._window else 0.0,
         )
-        expected_s = self._planned_s(event.phase)
+        expected_s = self._planned_s(self.phase_number)
         if event.complete and not self.counts[FAILED]:
             if event.benchmark is not None:
                 self._measured_s[event.benchmark] = bracket_s
@@ -234,6 +270,11 @@ class Progress:
         if self._phase_start_ns is None or self._origin_ns is None:
             return None
         return (now_ns - self._origin_ns - self._phase_start_ns) / 1e9
+
+    def window_state(self, now_ns: int) -> WindowState | None:
+        """Return where a phase of steady mode stands, None in others and before its start."""
+        elapsed_s = self.phase_elapsed_s(now_ns)
+        return self._window.state(elapsed_s) if self._window and elapsed_s is not None else None
 
     def standouts(self, now_ns: int) -> list[Standout]:
         """Return the copies that stand out, each once, furthest over its median first.
@@ -274,30 +315,41 @@ class Progress:
         if self.phase is None or self.stage == "over":
             return None
         ahead_s = 0.0
-        for number in range(self.phase.phase + 1, self.phase.total_phases):
+        for number in range(self.phase_number + 1, self.phase.total_phases + 1):
             expected_s = self._expected_s(number)
             if expected_s is None:
                 return None
             ahead_s += expected_s
-        if self.stage == "checking outputs":
+        if self.stage in ("checking outputs", "resting"):
             return ahead_s, False
         elapsed_s = max(0.0, self.phase_elapsed_s(now_ns) or 0.0)
-        expected_s = self._expected_s(self.phase.phase)
-        share = self.steps_done / (self.run.copies * self.steps_per_copy)
-        if expected_s is None and self.steps_per_copy > 1 and share >= 0.1:
-            expected_s = elapsed_s / share  # by the steps that are done
+        expected_s = self._expected_s(self.phase_number)
+        if expected_s is None and (self.steps_per_copy or 0) > 1:
+            share = self.steps_done / (self.run.copies * (self.steps_per_copy or 1))
+            # By the steps that are done, once they are enough to tell.
+            expected_s = elapsed_s / share if share >= 0.1 else None
         if expected_s is None:
             return None
         return ahead_s + max(0.0, expected_s - elapsed_s), elapsed_s > expected_s
 
     def _planned_s(self, number: int) -> float | None:
-        if self.phase is not None and self.phase.phase == number and self.phase.expected_s:
+        """Return what the plan expects of a phase (counted from 1 as they come)."""
+        if self.steady:
+            return self._window_s()
+        if self.phase is not None and self.phase_number == number and self.phase.expected_s:
             return self.phase.expected_s
-        return self._phases[number].expected_s if number < len(self._phases) else None
+        return self._phases[number - 1].expected_s if number <= len(self._phases) else None
+
+    def _window_s(self) -> float:
+        """Return when a phase of steady mode is over: when its window is, and one run more."""
+        run_s = max((times.median() / 1e9 for times in self._times.values()), default=0.0)
+        return (self.run.warmup_s or 0.0) + (self.run.window_s or 0.0) + run_s
 
     def _expected_s(self, number: int) -> float | None:
-        name = self._phases[number].benchmark if number < len(self._phases) else None
-        if self.phase is not None and self.phase.phase == number:
+        if self.steady:
+            return self._window_s()
+        name = self._phases[number - 1].benchmark if number <= len(self._phases) else None
+        if self.phase is not None and self.phase_number == number:
             name = self.phase.benchmark
         elif name is None and len(self.run.benchmarks) == 1 and not self.rotated:
             name = self.run.benchmarks[0].name

@@ -1,25 +1,16 @@
-"""Suites and benchmarks as text and as values for JSON."""
+"""The list of suites and what a check of one found, as text and as values for JSON."""
 
 from __future__ import annotations
 
-import shlex
-import textwrap
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rater.plan.suite import Benchmark, Size, Suite
-from rater.show.format import aligned, crop, decimals, number, plain
-
-_LEAST = 20  # characters that a sentence gets, however narrow the terminal
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What text is written on."""
-
-    width: int = 80  # characters
-    ascii_only: bool = False
+from rater.plan.suite import Suite
+from rater.show.format import aligned, crop, plain, wrapped
+from rater.show.suite import Page, size_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +21,40 @@ class Listed:
     path: Path
     suite: Suite | None
     trouble: str | None
+    folder: Path | None = None  # None: it comes with rater
+    instead: Path | None = None  # the file that the name stands for, when it is another one
+
+
+def standard_page() -> Page:
+    """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
+    ascii_only = not (sys.stdout.encoding or "ascii").lower().startswith("utf")
+    return Page(shutil.get_terminal_size().columns, ascii_only)
 
 
 def suites_text(suites: Sequence[Listed], page: Page) -> str:
-    """Return the table of all suites, descriptions cut where the page ends."""
-    rows = [("suite", "benchmarks", "sizes", "description")]
-    for listed in suites:
-        if listed.suite is None:
-            rows.append((listed.name, "-", "-", f"broken: see rater suites check {listed.name}"))
-            continue
-        sizes = ",".join(size_names(listed.suite))
-        benchmarks = str(len(listed.suite.benchmarks))
-        rows.append((listed.name, benchmarks, sizes, plain(listed.suite.description)))
-    table = aligned(rows, (False, True, False, False))
-    lines = [crop(line, page.width, ascii_only=page.ascii_only) for line in table]
+    """Return the table of all suites by folder, descriptions cut where the page ends."""
+    meant = [listed for listed in suites if listed.instead is None]
+    table = aligned(
+        [("suite", "benchmarks", "sizes", "description"), *map(_row, meant)],
+        (False, True, False, False),
+    )
+    lines = [table[0]]
+    place = None
+    for listed, line in zip(meant, table[1:], strict=True):
+        if listed.folder is not None and listed.folder != place:
+            place = listed.folder
+            lines += ["", f"in {place}"]
+        lines.append(line)
+    lines = [crop(line, page.width, ascii_only=page.ascii_only) for line in lines]
+    for hidden in suites:
+        if hidden.instead is not None:
+            built_in = _is_built_in(hidden, suites)
+            first = "the suite that comes with rater" if built_in else str(hidden.instead)
+            said = f"the name {hidden.name} means {first}, not {hidden.path}"
+            lines += ["", *wrapped(said, max(1, page.width))]
     more = ["more: rater suites show SUITE", "run one: rater run SUITE"]
-    lines += ["", *_prose("    ".join(more), page)]
-    return _joined(lines, page)
+    lines += ["", *page.prose("    ".join(more)), "begin your own: rater suites new NAME"]
+    return page.joined(lines)
 
 
 def suites_json(suites: Sequence[Listed]) -> list[dict[str, object]]:
@@ -55,6 +63,8 @@ def suites_json(suites: Sequence[Listed]) -> list[dict[str, object]]:
         {
             "name": listed.name,
             "path": str(listed.path),
+            "folder": None if listed.folder is None else str(listed.folder),
+            "instead": None if listed.instead is None else str(listed.instead),
             "description": listed.suite.description if listed.suite else None,
             "benchmarks": [b.name for b in listed.suite.benchmarks] if listed.suite else [],
             "sizes": size_names(listed.suite) if listed.suite else [],
@@ -64,43 +74,13 @@ def suites_json(suites: Sequence[Listed]) -> list[dict[str, object]]:
     ]
 
 
-def suite_text(suite: Suite, page: Page) -> str:
-    """Return one suite: what its benchmarks are, then reference time and memory by size."""
-    head = f"{suite.name}: {plain(suite.description)}" if suite.description else suite.name
-    lines = [*_prose(head, page), f"file: {plain(str(suite.path))}"]
-    if suite.reference_machine:
-        lines += _prose(f"reference times: {plain(suite.reference_machine)}", page)
-    return _joined([*lines, "", *_about(suite, page), "", *_sizes_table(suite, page)], page)
-
-
-def suite_json(suite: Suite) -> dict[str, object]:
-    """Return one suite for JSON."""
-    return {
-        "name": suite.name,
-        "description": suite.description,
-        "path": str(suite.path),
-        "reference_machine": suite.reference_machine,
-        "benchmarks": [
-            {
-                "name": b.name,
-                "category": b.category,
-                "description": b.description,
-                "sources": [str(source) for source in b.sources],
-                "libraries": list(b.libraries),
-                "flags": {tune: list(flags) for tune, flags in b.flags.items()},
-                "command": list(b.command),
-                "sizes": [_size_json(size) for size in b.sizes.values()],
-            }
-            for b in suite.benchmarks
-        ],
-    }
-
-
 def trial_text(
     name: str,
-    width: int,
+    page: Page,
     *,
     error: str | None,
+    left_out: str | None,
+    is_built: bool,
     executable: str | None,
     size: str | None,
     elapsed_s: float | None,
@@ -108,106 +88,44 @@ def trial_text(
     checked: bool,
     run_dir: str | None,
     remarks: Sequence[str],
-    ascii_only: bool = False,
 ) -> str:
-    """Return what a trial of one benchmark showed: a line, and one more for each remark."""
+    """Return what a trial of one benchmark showed: a line, and one more for each remark.
+
+    `name` is as wide as its column; `left_out` says why a run goes on without the benchmark.
+    """
+    more: list[str] = []
     if error is not None:
         first, *more = error.splitlines()
         facts = f"FAILED  {first}"
         if run_dir is not None:
             more.append(f"its files are in {run_dir}")
+    elif left_out is not None:
+        facts = f"left out of a run: {left_out}"
     elif elapsed_s is None:
-        facts, more = f"built   {executable}", []
+        facts = f"{'built' if is_built else 'found'}   {executable}"
     else:
         rss = "" if max_rss_bytes is None else f"{max_rss_bytes / 1e6:8.0f} MB"
         answer = "answer right" if checked else "answer not checked"
-        facts, more = f"ok      {size} {elapsed_s:8.2f} s{rss}  {answer}", []
-    lines = [f"{name.ljust(width)}  {facts}", *(f"    {line}" for line in more)]
-    lines += [f"    note: {remark}" for remark in remarks]
-    return "\n".join(plain(line, ascii_only=ascii_only) for line in lines)
+        facts = f"ok      {size} {elapsed_s:8.2f} s{rss}  {answer}"
+    width = max(1, page.width)
+    lines = [*wrapped(f"{name}  {facts}", width), *(f"    {line}" for line in more)]
+    for remark in remarks:
+        lines += wrapped(f"    note: {remark}", width, " " * 10)
+    return page.joined(lines)
 
 
-def size_names(suite: Suite) -> list[str]:
-    """Return the names of all sizes, in the order in which they first appear."""
-    return list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
+def doubts_text(doubts: Sequence[str], page: Page) -> str:
+    """Return what is allowed but probably not meant, a paragraph each."""
+    return page.joined([line for doubt in doubts for line in page.prose(f"warning: {doubt}")])
 
 
-def _size_json(size: Size) -> dict[str, object]:
-    return {
-        "name": size.name,
-        "args": list(size.commands[0].args),
-        "reference_s": size.reference_s,
-        "memory_bytes": size.memory_bytes,
-        "disk_bytes": size.disk_bytes,
-        "inputs": [wanted.name for wanted in size.inputs],
-        "checked": [want.file for want in size.expected],
-    }
+def _row(listed: Listed) -> tuple[str, str, str, str]:
+    if listed.suite is None:
+        return listed.name, "-", "-", f"broken: see rater suites check {listed.name}"
+    sizes = ",".join(size_names(listed.suite))
+    benchmarks = str(len(listed.suite.benchmarks))
+    return listed.name, benchmarks, sizes, plain(listed.suite.description)
 
 
-def _about(suite: Suite, page: Page) -> list[str]:
-    """Return the table of benchmarks; descriptions go on below themselves, never cut."""
-    rows = [("benchmark", "category")]
-    rows += [(b.name, b.category or "-") for b in suite.benchmarks]
-    texts = ["description"]
-    texts += [plain(b.description or _made_of(b)) for b in suite.benchmarks]
-    margin = sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
-    lines: list[str] = []
-    for begin, text in zip(aligned(rows, (False, False)), texts, strict=True):
-        width = max(_LEAST, page.width - margin)
-        first, *more = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-        lines += [begin.ljust(margin) + first, *(" " * margin + line for line in more)]
-    return lines
-
-
-def _sizes_table(suite: Suite, page: Page) -> list[str]:
-    """Return reference seconds and megabytes per copy of every size, side by side.
-
-    Sizes for which a line has no room follow in a table below.
-    """
-    names = ["benchmark", *(benchmark.name for benchmark in suite.benchmarks)]
-    lines = _prose("reference seconds and MB of memory per copy, by size", page)
-    table = [names]
-    for name in size_names(suite):
-        wider = [*table, *_size_columns(suite, name)]
-        if len(table) > 1 and max(map(len, _table(wider))) > page.width:
-            lines += [*_table(table), ""]
-            wider = [names, *wider[-2:]]
-        table = wider
-    return lines + _table(table)
-
-
-def _table(columns: Sequence[Sequence[str]]) -> list[str]:
-    right = [False] + [True] * (len(columns) - 1)
-    return aligned(list(zip(*columns, strict=True)), right)
-
-
-def _size_columns(suite: Suite, name: str) -> tuple[list[str], list[str]]:
-    sizes = [benchmark.sizes.get(name) for benchmark in suite.benchmarks]
-    seconds = [size.reference_s if size else None for size in sizes]
-    places = min(2, decimals(seconds))
-    return (
-        [f"{name} s", *(number(value, places) for value in seconds)],
-        [f"{name} MB", *(_megabytes(size) for size in sizes)],
-    )
-
-
-def _prose(text: str, page: Page) -> list[str]:
-    """Return a sentence, broken between words where the page ends."""
-    width = max(_LEAST, page.width)
-    return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
-
-
-def _joined(lines: Sequence[str], page: Page) -> str:
-    return "\n".join(plain(line, ascii_only=page.ascii_only) for line in lines)
-
-
-def _megabytes(size: Size | None) -> str:
-    if size is None or size.memory_bytes is None:
-        return "-"
-    return number(size.memory_bytes / 1e6, 0 if size.memory_bytes >= 1e7 else 1)
-
-
-def _made_of(benchmark: Benchmark) -> str:
-    if benchmark.sources:
-        return " ".join(source.name for source in benchmark.sources)
-    return shlex.join(benchmark.command)
+def _is_built_in(hidden: Listed, suites: Sequence[Listed]) -> bool:
+    return any(other.path == hidden.instead and other.folder is None for other in suites)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
+from rater.analysis.beside import can_stand_beside, stand_beside
 from rater.analysis.outcome import FailedCopy
-from rater.analysis.score import BenchmarkScore, IterationScore, SuiteScore, Summary
+from rater.analysis.score import BenchmarkScore, Summary
+from rater.analysis.suites import SuiteScore
 from rater.plan.cpuset import format_list
 from rater.record import RunHead, RunStatus
-from rater.show.format import clock, count, decimals, number, percent, plain, what_ran, wrapped
+from rater.show.beside import print_beside
+from rater.show.format import clock, count, decimals, number, percent, what_ran
+from rater.show.metrics import print_metrics
+from rater.show.printer import Printer
 from rater.show.rotated import rotated_lines
-from rater.show.table import Column, place_text, seconds_columns, table_lines
+from rater.show.rows import Rows, iteration_marks, names
+from rater.show.steady import print_mix, print_verdicts, print_windows
+from rater.show.table import Column, place_text, seconds_columns
 
-_MOST_REMARKS = 10  # lines of failed copies, and of warnings and notes
 _STATUS_STYLE = {
     RunStatus.FAILED: "bold red",
     RunStatus.INTERRUPTED: "bold yellow",
@@ -23,62 +28,45 @@ _STATUS_STYLE = {
 }
 
 
-class Printer:
-    """Lines of text on a console, none of it read as rich's markup, none of it wrapped there."""
+def print_summary(
+    summary: Summary, console: Console, *, after_run: bool = True, beside: Summary | None = None
+) -> None:
+    """Print what a run says; `after_run`: with the commands that come next.
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.width = console.width
-        self.ascii_only = not console.encoding.lower().startswith("utf")
-
-    def line(self, text: str = "", style: str = "") -> None:
-        """Print one line as it is."""
-        text = plain(text, ascii_only=self.ascii_only)
-        self.console.print(Text(text, style), soft_wrap=True, highlight=False)
-
-    def prose(self, text: str, style: str = "") -> None:
-        """Print a sentence, broken between words where the console ends."""
-        clean = plain(text, ascii_only=self.ascii_only)
-        for line in wrapped(clean, max(20, self.width)):
-            self.line(line, style)
-
-    def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
-        """Print a table; `styles` are those of its rows."""
-        clean = [
-            Column(
-                column.heading,
-                [plain(cell, ascii_only=self.ascii_only) for cell in column.cells],
-                column.right,
-                column.flexible,
-                column.optional,
-            )
-            for column in columns
-        ]
-        lines = table_lines(clean, self.width, ascii_only=self.ascii_only)
-        heading = len(lines) - max(len(column.cells) for column in columns)
-        for place, line in enumerate(lines):
-            row = place - heading
-            style = "bold" if row < 0 else styles[row] if row < len(styles) else ""
-            self.line(line, style)
-
-
-def print_summary(summary: Summary, console: Console, *, after_run: bool = True) -> None:
-    """Print what a run says; `after_run`: with the commands that come next."""
+    `beside` is what to compare a steady run with: one of the same order with a
+    barrier (`analysis.beside.comparable` finds it); another run is not looked at.
+    """
     printer = Printer(console)
     head = summary.head
     _print_head(head, printer)
     printer.line()
     if summary.rotated is not None:
         rotated_lines(summary.rotated, head, printer.table, printer.prose)
+    elif summary.mix is not None:
+        print_mix(summary.mix, summary, printer)
+        print_verdicts(summary, printer)
     else:
         _print_benchmarks(summary, printer)
+    if summary.metrics:
+        printer.line()
+        print_metrics(summary.metrics, printer)
+    if beside is not None and can_stand_beside(head, beside.head):
+        print_beside(stand_beside(summary, beside), printer)
+    elif summary.steady and head.status is RunStatus.COMPLETE:
+        printer.line()
+        printer.prose(
+            f"no complete {head.order} run of the same copies is stored to compare with; with one, "
+            f"`rater show {head.run}` shows both"
+        )
     _print_failed(summary.failed, printer)
     if summary.remarks:
         printer.line()
-        _print_some([f"note: {remark}" for remark in summary.remarks], printer, "yellow")
+        printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
     if after_run:
         printer.line()
         printer.line(f"This was run {head.run}. What comes next:")
+        if head.status is RunStatus.INTERRUPTED and head.request is not None:
+            printer.line(f"  rater run --resume {head.run}")
         printer.line(f"  rater show {head.run}")
         printer.line(f"  rater export {head.run} --format csv")
         printer.line("  rater list")
@@ -131,7 +119,11 @@ def _what(head: RunHead) -> str:
 def _print_head(head: RunHead, printer: Printer) -> None:
     what, several = what_ran(head.suite, head.benchmarks)
     words = [what + _details(head), *([several] if several else [])]
-    words += [head.mode, count(head.copies, "copy", "copies")]
+    rotated = head.mode == "steady" and head.order == "rotated"
+    mode = f"{head.mode} in rotated order" if rotated else head.mode
+    words += [mode, count(head.copies, "copy", "copies")]
+    if head.window_s is not None:
+        words.append(f"warm-up {head.warmup_s or 0:g} s, window {head.window_s:g} s")
     if head.stagger_ms:
         words.append(f"{head.stagger_ms:g} ms between starts")
     if head.iterations > 1:
@@ -144,6 +136,7 @@ def _print_head(head: RunHead, printer: Printer) -> None:
     facts += [f"layout {head.layout}"] if head.layout else []
     facts += [f"memory {head.memory}"] if head.memory else []
     facts += ["imported"] if head.source == "import" else []
+    facts += [f"resumed {count(head.resumed, 'time')}"] if head.resumed else []
     if facts:
         printer.prose(", ".join(facts))
     if head.status is RunStatus.RUNNING:
@@ -155,7 +148,9 @@ def _print_head(head: RunHead, printer: Printer) -> None:
 
 def _print_benchmarks(summary: Summary, printer: Printer) -> None:
     rows = [(b, it) for b in summary.benchmarks for it in b.iterations]
-    if rows:
+    if rows and summary.steady:
+        print_windows(rows, printer)
+    elif rows:
         styles = ["red" if it.reason else "" if it.counted else "dim" for _, it in rows]
         printer.table(_columns(rows), styles)
     if summary.staggered and rows:
@@ -167,12 +162,14 @@ def _print_benchmarks(summary: Summary, printer: Printer) -> None:
     if any(it.bracket_from_slowest for _, it in rows):
         printer.prose("start times are not known: the slowest copy stands for the bracket")
     _print_missing(summary.benchmarks, printer)
+    if summary.steady:
+        print_verdicts(summary, printer)
     if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
         printer.line()
         for tune in dict.fromkeys(score.tune for score in summary.suites):
             several = len({score.tune for score in summary.suites}) > 1
             scores = {score.kind: score for score in summary.suites if score.tune == tune}
-            _print_suite(scores, f"{tune} " if several and tune else "", printer)
+            _print_suite(summary, scores, f"{tune} " if several and tune else "", printer)
 
 
 def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> None:
@@ -182,10 +179,10 @@ def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> No
         names = ", ".join(benchmark.benchmark for benchmark in failed)
         printer.prose(f"no result where a copy failed: {names} (see below)", "red")
     reasons = [f"{b.benchmark}: {b.reason}" for b in benchmarks if b.reason and b not in failed]
-    _print_some(reasons, printer, "yellow")
+    printer.some(reasons, "yellow")
 
 
-def _columns(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[Column]:
+def _columns(rows: Rows) -> list[Column]:
     brackets, medians, longest = seconds_columns(
         [it.bracket_s for _, it in rows],
         [it.median_copy_s for _, it in rows],
@@ -197,8 +194,8 @@ def _columns(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[Colu
         ratios, heading = [it.per_hour for _, it in rows], ("copies", "/hour")
     ratio_places = decimals(ratios)
     return [
-        Column(("benchmark", ""), _names(rows), right=False, flexible=True),
-        Column(("iter", ""), _iteration_marks(rows)),
+        Column(("benchmark", ""), names(rows), right=False, flexible=True),
+        Column(("iter", ""), iteration_marks(rows)),
         Column(("bracket", "s"), brackets),
         Column(heading, [number(ratio, ratio_places) for ratio in ratios]),
         Column(("median", "copy s"), medians, optional=1),
@@ -208,27 +205,7 @@ def _columns(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[Colu
     ]
 
 
-def _names(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[str]:
-    """Return the names, each in its first row only, with the tune where there are several."""
-    several = len({benchmark.tune for benchmark, _ in rows}) > 1
-    names = []
-    for benchmark, it in rows:
-        name = f"{benchmark.benchmark} {benchmark.tune or ''}" if several else benchmark.benchmark
-        names.append(name if it is benchmark.iterations[0] else "")
-    return names
-
-
-def _iteration_marks(rows: Sequence[tuple[BenchmarkScore, IterationScore]]) -> list[str]:
-    """Return `2*` for the selected of several iterations, `(1)` for one that does not count."""
-    if all(len(benchmark.iterations) == 1 for benchmark, _ in rows):
-        return [str(it.iteration) for _, it in rows]
-    return [
-        f"{it.iteration}{'*' if it.selected else ' '}" if it.counted else f"({it.iteration})"
-        for _, it in rows
-    ]
-
-
-def _print_stagger(rows: Sequence[tuple[BenchmarkScore, IterationScore]], printer: Printer) -> None:
+def _print_stagger(rows: Rows, printer: Printer) -> None:
     brackets, overlaps = seconds_columns(
         [it.bracket_s for _, it in rows], [it.overlap_s for _, it in rows]
     )
@@ -238,8 +215,8 @@ def _print_stagger(rows: Sequence[tuple[BenchmarkScore, IterationScore]], printe
     ]
     printer.table(
         [
-            Column(("benchmark", ""), _names(rows), right=False, flexible=True),
-            Column(("iter", ""), _iteration_marks(rows)),
+            Column(("benchmark", ""), names(rows), right=False, flexible=True),
+            Column(("iter", ""), iteration_marks(rows)),
             Column(("first start to", "last finish s"), brackets),
             Column(("last start to", "first finish s"), overlaps),
         ]
@@ -248,7 +225,9 @@ def _print_stagger(rows: Sequence[tuple[BenchmarkScore, IterationScore]], printe
         printer.prose("none: the copies never all ran at once")
 
 
-def _print_suite(scores: dict[str, SuiteScore], label: str, printer: Printer) -> None:
+def _print_suite(
+    summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
+) -> None:
     whole = scores["all"]
     values = [score.ratio for score in scores.values()]
     places = decimals(values)
@@ -259,7 +238,7 @@ def _print_suite(scores: dict[str, SuiteScore], label: str, printer: Printer) ->
     ]
     if whole.ratio is not None:
         kinds = f" ({', '.join(parts)})" if parts else ""
-        over = count(len(whole.over), "benchmark")
+        over = _over(summary, whole)
         printer.prose(
             f"{label}suite ratio {number(whole.ratio, places)}{kinds}, "
             f"the geometric mean over {over}",
@@ -276,20 +255,32 @@ def _print_suite(scores: dict[str, SuiteScore], label: str, printer: Printer) ->
             )
 
 
+def _over(summary: Summary, whole: SuiteScore) -> str:
+    """Return `13 benchmarks (left out: ffmpeg)`, or which, where only some were asked for."""
+    text = count(len(whole.over), "benchmark")
+    if summary.selected:
+        text += f" of the suite: {', '.join(whole.over)}"
+    if summary.left_out:
+        text += f" (left out: {', '.join(name for name, _ in summary.left_out)})"
+    return text
+
+
 def _print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
     alike: dict[tuple[str, str | None, int, str], list[FailedCopy]] = {}
     for one in failed:
         alike.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)
     if alike:
         printer.line()
-        _print_some([_failed_text(group) for group in alike.values()], printer, "red")
+        printer.some([_failed_text(group) for group in alike.values()], "red")
 
 
 def _failed_text(group: Sequence[FailedCopy]) -> str:
     first = group[0]
     where = f"{first.benchmark}, iteration {first.iteration}, "
+    copies = {one.copy for one in group}
     if len(group) > 1:
-        where += f"copies {format_list(one.copy for one in group)}"
+        where += f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {first.copy}"
+        where += f", {len(group)} runs" if len(group) > len(copies) else ""
     else:
         where += f"copy {first.copy}"
         where += "" if first.cpu is None else f", CPU {first.cpu}"
@@ -298,11 +289,3 @@ def _failed_text(group: Sequence[FailedCopy]) -> str:
     kept = next((one for one in group if one.run_dir), None)
     files = f"; files of copy {kept.copy}: {kept.run_dir}" if kept else ""
     return f"{where}: {first.what}{files}"
-
-
-def _print_some(texts: Iterable[str], printer: Printer, style: str) -> None:
-    shown = list(texts)
-    for text in shown[:_MOST_REMARKS]:
-        printer.prose(text, style)
-    if len(shown) > _MOST_REMARKS:
-        printer.prose(f"and {len(shown) - _MOST_REMARKS} more (--json has them all)", style)

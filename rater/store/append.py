@@ -55,7 +55,7 @@ _METRIC_COLUMNS = "name unit better combine"
 _PLACE_COLUMNS = "cpu core llc node package"
 _BRACKET_COLUMNS = (
     "phase benchmark tune iteration counted start_ns finish_ns last_start_ns first_finish_ns "
-    "complete"
+    "complete torn window_start_ns window_finish_ns"
 )
 _COPY_COLUMNS = (
     "phase copy step benchmark tune iteration counted planned_start_ns start_ns finish_ns "
@@ -106,6 +106,8 @@ _PLACES = (
     "FROM placement WHERE run_id = ?"
 )
 
+# Times, completeness, torn and window of a phase that has just begun.
+_NOT_YET: tuple[_Value, ...] = (None, None, None, None, False, False, None, None)
 _NOWHERE: tuple[_Value, ...] = (None,) * 6
 
 
@@ -134,8 +136,7 @@ def insert_run(
     _pairs(connection, number, "environment", run.environment)
     _pairs(connection, number, "tag", run.tags)
     _benchmarks(connection, number, run.benchmarks)
-    connection.executemany(_PLACEMENT, (_placement_row(number, it) for it in run.placements))
-    _pus(connection, number, pus)
+    place_copies(connection, number, run.placements, pus)
     connection.executemany(_NOTE, ((number, "warning", text) for text in run.warnings))
     return number
 
@@ -152,6 +153,19 @@ def insert_imported(connection: sqlite3.Connection, stored: StoredRun) -> int:
     connection.executemany(_COPY, (_copy_row(number, it) for it in stored.copies))
     connection.executemany(_NOTE, ((number, "note", text) for text in stored.notes))
     return number
+
+
+def place_copies(
+    connection: sqlite3.Connection,
+    run_id: int,
+    placements: Iterable[PlacedCopy],
+    pus: Iterable[MachinePU],
+) -> None:
+    """Store where copies are from now on, and on which hardware threads, instead of before."""
+    for table in ("placement", "pu"):
+        connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
+    connection.executemany(_PLACEMENT, (_placement_row(run_id, it) for it in placements))
+    _pus(connection, run_id, pus)
 
 
 def context_of(connection: sqlite3.Connection, run_id: int) -> Context:
@@ -183,7 +197,7 @@ def append_event(
             )
         case PhaseStarted():
             what = (event.phase, event.benchmark, None, event.iteration, event.counted)
-            connection.execute(_BRACKET, (run_id, *what, None, None, None, None, False))
+            connection.execute(_BRACKET, (run_id, *what, *_NOT_YET))
         case PhaseEnded():
             times = (event.start_ns, event.finish_ns, event.last_start_ns, event.first_finish_ns)
             window = (event.window_start_ns, event.window_finish_ns)

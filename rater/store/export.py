@@ -27,17 +27,32 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     if head.stagger_ms:
         run["stagger_ms"] = head.stagger_ms
     rotated = head.order == "rotated"
+    steady = head.mode == "steady"
+    if steady:
+        run |= {"order": head.order, "warmup_s": head.warmup_s, "window_s": head.window_s}
+        run["windows"] = [
+            {
+                "benchmark": bracket.benchmark,
+                "iteration": bracket.iteration,
+                "start_s": bracket.window_start_ns / 1e9,
+                "finish_s": bracket.window_finish_ns / 1e9,
+            }
+            for bracket in stored.brackets
+            if bracket.window_start_ns is not None and bracket.window_finish_ns is not None
+        ]
     if rotated:
         run["increment"] = head.increment
     return {
         "rater": VERSION,
         "run": run,
         "topology": {key: _shared(stored.pus, name) for key, name in SHARED_BY_PU.items()},
-        "observations": [_observation(copy, head.source, rotated) for copy in stored.copies],
+        "observations": [
+            _observation(copy, head.source, rotated or steady) for copy in stored.copies
+        ],
     }
 
 
-def _observation(copy: StoredCopy, source: str, rotated: bool) -> dict[str, Any]:
+def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
     values: dict[str, Any] = {
         "benchmark": copy.benchmark,
         "iteration": copy.iteration,
@@ -49,7 +64,7 @@ def _observation(copy: StoredCopy, source: str, rotated: bool) -> dict[str, Any]
         "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
         "elapsed_s": copy.elapsed_s,
     }
-    if rotated:  # else a queue has one step, and it says nothing
+    if queued:  # else a copy has one step a phase, and it says nothing
         values["step"] = copy.step
     if copy.tune is not None:
         values["tune"] = copy.tune

@@ -2,14 +2,17 @@
 
 Beside the keys of the contract, `run.stagger_ms`, `run.increment` and an
 observation's `counted` (false: a discarded iteration) and, in rotated order,
-`step` (position in the copy's queue, from 0) are read where they stand. Others
-are left alone.
+`step` (position in the copy's queue, from 0) are read where they stand. Mode
+`steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows` (one for
+each phase whose window closed); its `step` counts a copy's runs from 0. Others are
+left alone.
 `rater.store.export` writes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from rater.record import (
@@ -24,7 +27,7 @@ from rater.record import (
     StoredRun,
 )
 from rater.store.document import JsonObject, parse_json
-from rater.store.observed import read_homogeneous, read_rotated
+from rater.store.observed import read_homogeneous, read_rotated, read_steady
 
 VERSION = 1
 _ORDERS = {
@@ -34,6 +37,7 @@ _ORDERS = {
     "rotated": "rotated",
     "heterogeneous": "rotated",
 }
+_STEADY_ORDERS = {"homogeneous": "homogeneous", "rotated": "rotated"}
 SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
 
 
@@ -47,12 +51,17 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     if root.whole("rater") != VERSION:
         root.wrong("rater", f"{VERSION}, the version of the format that this rater knows")
     run = root.object("run")
-    rotated = run.choice("mode", _ORDERS) == "rotated"
+    rotated = _order(run) == "rotated"
+    steady = run.text("mode") == "steady"
     pus = _pus(root.object_or_none("topology"))
     copies = run.whole("copies", least=1)
     items = root.objects("observations")  # none at all is a run that ended before its first copy
-    rows = read_rotated(items, copies) if rotated else read_homogeneous(items, copies)
-    brackets = _brackets(rows, rotated)
+    if steady:
+        rows = read_steady(items, copies, rotated)
+        brackets = _with_windows(_brackets(rows, rotated, steady=True), run)
+    else:
+        rows = read_rotated(items, copies) if rotated else read_homogeneous(items, copies)
+        brackets = _brackets(rows, rotated)
     head = _head(run, copies, rows, brackets)
     return StoredRun(
         head=head,
@@ -68,6 +77,29 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         warnings=(),
         notes=_what_is_missing(copies, rows),
+    )
+
+
+def _order(run: JsonObject) -> str:
+    order: str = run.choice("mode", _ORDERS)
+    if run.text("mode") == "steady" and run.has("order"):
+        order = run.choice("order", _STEADY_ORDERS)
+    return order
+
+
+def _with_windows(brackets: Sequence[StoredBracket], run: JsonObject) -> tuple[StoredBracket, ...]:
+    """Return the brackets with the windows that the document gives them."""
+    found: dict[tuple[str | None, int], tuple[int, int]] = {}
+    for window in run.objects("windows") if run.has("windows") else ():
+        start_ns, finish_ns = window.nanoseconds("start_s"), window.nanoseconds("finish_s")
+        if finish_ns <= start_ns:
+            window.wrong("finish_s", "a time after start_s")
+        key = (window.text_or_none("benchmark"), window.whole("iteration"))
+        found[key] = (start_ns, finish_ns)
+    windows = [found.get((b.benchmark, b.iteration or 0), (None, None)) for b in brackets]
+    return tuple(
+        replace(bracket, window_start_ns=start_ns, window_finish_ns=finish_ns)
+        for bracket, (start_ns, finish_ns) in zip(brackets, windows, strict=True)
     )
 
 
@@ -101,7 +133,7 @@ def _head(
         elapsed_s=None,
         hostname=run.text_or_none("host"),
         mode=mode,
-        order=_ORDERS[mode],
+        order=_order(run),
         copies=copies,
         iterations=len(iterations),
         discard=sum(not counted for counted in iterations.values()),
@@ -118,6 +150,8 @@ def _head(
         rater_version=None,
         benchmarks=tuple(dict.fromkeys(row.benchmark for row in rows)),
         tags=(),
+        warmup_s=run.number("warmup_s", "seconds") if run.has("warmup_s") else None,
+        window_s=run.number("window_s", "seconds") if run.has("window_s") else None,
     )
 
 
@@ -182,11 +216,17 @@ def _pus(topology: JsonObject | None) -> tuple[MachinePU, ...]:
     )
 
 
-def _brackets(rows: Sequence[StoredCopy], rotated: bool) -> tuple[StoredBracket, ...]:
+def _brackets(
+    rows: Sequence[StoredCopy], rotated: bool, *, steady: bool = False
+) -> tuple[StoredBracket, ...]:
     members: dict[int, list[StoredCopy]] = {}
     for row in rows:
         members.setdefault(row.phase, []).append(row)
-    return tuple(_bracket(phase, members[phase], rotated) for phase in sorted(members))
+    brackets = (_bracket(phase, members[phase], rotated) for phase in sorted(members))
+    if not (steady and rotated):
+        return tuple(brackets)
+    # There an iteration is a phase, where a plain rotated run is one as a whole.
+    return tuple(replace(b, iteration=members[b.phase][0].iteration) for b in brackets)
 
 
 def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBracket:

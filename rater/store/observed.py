@@ -35,6 +35,41 @@ def read_homogeneous(items: Sequence[JsonObject], copies: int) -> list[StoredCop
     return rows
 
 
+def read_steady(items: Sequence[JsonObject], copies: int, rotated: bool) -> list[StoredCopy]:
+    """Return the copies of steady mode: each runs again and again, `step` counts its runs.
+
+    A phase is a benchmark and iteration (and tune); in rotated order an iteration. A
+    document without `step` has each copy's runs in the order of their starts (else in
+    the document's).
+    """
+    with_step = bool(items) and items[0].has("step")
+    phases: dict[object, int] = {}
+    first_at: dict[tuple[int, int, int], int] = {}
+    rows: list[StoredCopy] = []
+    for position, item in enumerate(items):
+        cell = _cell(item)
+        key = cell.iteration if rotated else cell
+        row = _row(item, cell, phases.setdefault(key, len(phases)), copies)
+        if item.has("step") != with_step:
+            item.wrong("step", "a step in every observation or in none")
+        if with_step:
+            row = replace(row, step=item.whole("step"))
+            first = first_at.setdefault((row.phase, row.copy, row.step), position)
+            if first != position:
+                item.wrong(
+                    "step",
+                    f"a step of its own for each run of copy {row.copy} "
+                    f"(observations[{first}] has the same one)",
+                )
+        rows.append(row)
+    if with_step:
+        return rows
+    by_phase: dict[int, list[StoredCopy]] = {}
+    for row in rows:
+        by_phase.setdefault(row.phase, []).append(row)
+    return [row for members in by_phase.values() for row in _in_queues(members)]
+
+
 def read_rotated(items: Sequence[JsonObject], copies: int) -> list[StoredCopy]:
     """Return the copies in one phase, each with its queue.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,12 +15,14 @@ from rater.record import (
     Host,
     MachinePU,
     PhaseEnded,
+    PlacedCopy,
     Run,
     RunEnded,
     RunHead,
     RunStatus,
     StoredRun,
 )
+from rater.store import resume
 from rater.store.append import Context, append_event, context_of, insert_imported, insert_run
 from rater.store.database import connect, translated
 from rater.store.find import find_all, find_one
@@ -87,6 +89,50 @@ class Store:
                 settings=settings,
                 pus=pus,
                 owner=owner or this_process(),
+            )
+
+    def take_up(
+        self,
+        run_id: int,
+        *,
+        resumed: int,
+        torn: Sequence[int],
+        placements: Iterable[PlacedCopy],
+        pus: Iterable[MachinePU],
+        notes: Iterable[str],
+        owner: Owner | None = None,
+    ) -> None:
+        """Make a stored run this process's own: it runs again; all or nothing.
+
+        `torn` are phases that run again as a whole, `placements` and `pus` where copies
+        will be; `resumed` is how often the run had been taken up when the caller looked
+        at it. Raises `InputError` when another rater has it, or has had it since then.
+        """
+        with self._transaction("taking up a run"):
+            resume.take_up(
+                self._connection,
+                run_id,
+                resumed=resumed,
+                torn=torn,
+                placements=placements,
+                pus=pus,
+                notes=notes,
+                owner=owner or this_process(),
+            )
+        self._contexts.pop(run_id, None)
+
+    def close_run(
+        self, run_id: int, *, resumed: int, status: RunStatus, reason: str | None, note: str
+    ) -> None:
+        """Say how a run ended of which nothing is missing; raises `InputError` as `take_up`."""
+        with self._transaction("ending a run"):
+            resume.close(
+                self._connection,
+                run_id,
+                resumed=resumed,
+                status=status,
+                reason=reason,
+                note=note,
             )
 
     def append(self, run_id: int, *events: Event) -> None:

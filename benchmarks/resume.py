@@ -1,0 +1,226 @@
+"""kill -9 at random moments and `--resume`, killed too at times: each phase is there once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import cycle, pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import Bench
+
+COPIES = 3
+NAMES = ("early", "middle", "late")
+# Short programs whose output is judged, so that a kill can fall between end and verdict too.
+SUITE = "[suite]\nformat = 1\n" + "".join(
+    f"""
+[benchmarks.{name}]
+command = ["sh", "-c", "sleep 0.0$((RATER_COPY + {place})); echo {name}"]
+[benchmarks.{name}.sizes.train]
+reference_s = 1.0
+memory_mb = 1
+expected = "{name}\\n"
+"""
+    for place, name in enumerate(NAMES, 3)
+)
+MODES = {
+    "homogeneous": ("--iterations", "3"),
+    "rotated": ("--mode", "rotated", "--iterations", "6"),
+    "staggered": ("--stagger", "20", "--iterations", "2"),
+    "steady": ("--mode", "steady", "--window", "0.1", "--iterations", "2"),
+}
+_KILL_AFTER_S = (0.0, 0.9)  # from when there is a run to about its end
+_KILL_AGAIN_AFTER_S = (0.1, 1.5)  # from the start of the process: before it has looked around, too
+_PAUSE_S = 0.01
+_AGAIN = 0.4  # share of resumes that are killed too
+_MOST_KILLS = 4
+_BRACKET = "benchmark, iteration, phase, complete, start_ns, finish_ns, last_start_ns"
+
+
+@dataclass
+class Told:
+    """What one run went through."""
+
+    kills: int = 0  # of the first attempt and of resumes
+    done: int = 0  # phases done when it was killed last, and rows that were there then
+    rows: int = 0
+    torn: int = 0  # attempts that are marked at the end
+    wrong: list[str] = field(default_factory=list)
+
+
+def campaign(bench: Bench, runs: int = 50, seed: int = 1) -> None:
+    """Kill and resume `runs` runs; count what is not exactly as it should be."""
+    moments = random.Random(seed)
+    told = []
+    for _, mode in zip(range(runs), cycle(MODES), strict=False):
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            told.append(one_resume(Path(folder), dict(bench.environment), mode, moments))
+        for wrong in told[-1].wrong:
+            print(f"run {len(told)} ({mode}): {wrong}", flush=True)
+    exact = sum(not it.wrong for it in told)
+    print(
+        f"{runs} runs killed {sum(it.kills for it in told)} times: {exact} resumed exactly; "
+        f"{sum(it.done for it in told)} phases were done and not run again, "
+        f"{sum(it.torn for it in told)} torn attempts kept and marked, "
+        f"{sum(it.rows for it in told)} stored rows unchanged; goal: {runs} exact"
+    )
+
+
+def one_resume(
+    folder: Path, environment: dict[str, str], mode: str, moments: random.Random
+) -> Told:
+    """Kill a run of `mode`, resume it until it ends, and look at every row."""
+    places = {
+        "RATER_DB": str(folder / "resume.db"),
+        "RATER_CACHE": str(folder / "cache"),
+        "RATER_LOCK": str(folder / "lock"),
+    }
+    rig = _Rig(folder, environment | places)
+    told = Told()
+    first = ["run", "own.toml", "--copies", str(COPIES), *MODES[mode]]
+    while not rig.killed(first, moments.uniform(*_KILL_AFTER_S), once_begun=True):
+        rig.forget()  # it had ended before
+    told.kills = 1
+    before = rig.snapshot()
+    while told.kills < _MOST_KILLS and moments.random() < _AGAIN:
+        if not rig.killed(["run", "--resume", "last"], moments.uniform(*_KILL_AGAIN_AFTER_S)):
+            break
+        told.kills += 1
+        told.wrong += before.changed_in(rig.snapshot())
+        before = rig.snapshot()
+    ended = rig.started(["run", "--resume", "last"])
+    said = ended.communicate()[1].decode()
+    if ended.returncode:
+        told.wrong.append(f"exit status {ended.returncode}: {said}")
+    after = rig.snapshot()
+    told.wrong += before.changed_in(after) + rig.problems(mode, after)
+    told.done = sum(after.brackets[phase] == before.brackets[phase] for phase in before.whole())
+    told.torn = len(after.torn)
+    told.rows = len(before.copies) + len(before.brackets)
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """All rows of all phases; whether a bracket is torn stands apart, as it may change."""
+
+    brackets: dict[int, tuple[Any, ...]]
+    copies: dict[tuple[int, int, int], tuple[Any, ...]]
+    torn: frozenset[int]
+
+    def whole(self) -> list[int]:
+        """Phases that are done: complete, not torn, every copy judged well."""
+        open_phases = {phase for (phase, _, _), row in self.copies.items() if "unchecked" in row}
+        return [
+            phase
+            for phase, row in self.brackets.items()
+            if row[3] and phase not in self.torn and phase not in open_phases
+        ]
+
+    def changed_in(self, later: _Snapshot) -> list[str]:
+        """Say which rows are not as they were."""
+        whole = self.whole()
+        wrong = [f"phase {it} was done and is torn" for it in whole if it in later.torn]
+        wrong += [f"phase {it} is no longer torn" for it in self.torn - later.torn]
+        wrong += [
+            f"bracket of phase {it} changed"
+            for it, row in self.brackets.items()
+            if later.brackets.get(it) != row
+        ]
+        wrong += [
+            f"copy row {key} changed"
+            for key, row in self.copies.items()
+            if later.copies[key] != row
+        ]
+        return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class _Rig:
+    folder: Path
+    environment: dict[str, str]
+
+    def __post_init__(self) -> None:
+        (self.folder / "own.toml").write_text(SUITE)
+
+    def started(self, words: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "rater", *words, "--quiet"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def killed(self, words: list[str], after_s: float, *, once_begun: bool = False) -> bool:
+        """Start rater and kill it; False when it had ended before."""
+        process = self.started(words)
+        while once_begun and process.poll() is None and not self.rows("run"):
+            time.sleep(_PAUSE_S)
+        try:
+            process.wait(after_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        said = process.communicate()[1].decode()
+        if process.returncode not in (0, -signal.SIGKILL):
+            raise RuntimeError(f"rater {' '.join(words)} ended with {process.returncode}: {said}")
+        return process.returncode == -signal.SIGKILL
+
+    def forget(self) -> None:
+        for file in self.folder.glob("resume.db*"):
+            file.unlink()
+
+    def rows(self, table: str, columns: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
+        if not Path(self.environment["RATER_DB"]).exists():
+            return []
+        with closing(sqlite3.connect(self.environment["RATER_DB"])) as db:
+            # Killed while it made the database, rater may not have come to the tables.
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                return []
+            return db.execute(f"SELECT {columns} FROM {table} ORDER BY {order}").fetchall()
+
+    def snapshot(self) -> _Snapshot:
+        return _Snapshot(
+            {row[2]: row for row in self.rows("bracket", _BRACKET)},
+            {row[:3]: row for row in self.rows("copy", "phase, copy, step, copy.*")},
+            frozenset(phase for phase, torn in self.rows("bracket", "phase, torn") if torn),
+        )
+
+    def problems(self, mode: str, after: _Snapshot) -> list[str]:
+        """Say what is wrong with a run that should be complete."""
+        wrong = []
+        states = self.rows("run", "status, reason")
+        if states != [("complete", None)]:
+            wrong.append(f"status {states}")
+        iterations = range(1, int(MODES[mode][-1]) + 1)
+        planned: Counter[tuple[str | None, int | None]] = Counter(
+            (name, iteration) for iteration in iterations for name in NAMES
+        )
+        if mode == "rotated":
+            planned = Counter({(None, None): 1})
+        kept = [row for phase, row in after.brackets.items() if phase not in after.torn]
+        if Counter(row[:2] for row in kept) != planned:
+            wrong.append(f"phases {sorted(Counter(row[:2] for row in kept) - planned)}")
+        if not all(row[3] for row in kept):
+            return [*wrong, "a bracket is not complete"]
+        spans = sorted((row[4], row[5]) for row in kept)
+        if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
+            wrong.append("brackets overlap")
+        steps = len(NAMES) * len(iterations) if mode == "rotated" else 1
+        for row in kept:
+            own = {key[1:]: copy for key, copy in after.copies.items() if key[0] == row[2]}
+            wanted = {(copy, step) for copy in range(COPIES) for step in range(steps)}
+            if not (wanted <= own.keys() if mode == "steady" else wanted == own.keys()):
+                wrong.append(f"phase {row[2]} has copy runs {sorted(own)}")
+            if not all("ok" in copy and "valid" in copy for copy in own.values()):
+                wrong.append(f"phase {row[2]} has a copy that is not valid")
+        return wrong

@@ -1,0 +1,124 @@
+"""A stored run as something to be done once more: what was asked for, where, and what changed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.commands.request import Request, request_from_json
+from rater.errors import InputError
+from rater.plan.suite_find import find_suite, split_selection, suite_names
+
+if TYPE_CHECKING:
+    from rater.analysis.changes import Conditions, Difference
+    from rater.commands.attempt import Now
+    from rater.commands.resolve import Resolved
+    from rater.record import RunHead, StoredRun
+
+_PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK")
+
+
+def request_of(head: RunHead) -> Request:
+    """Return what a stored run was asked for, its copies as the number that it meant then.
+
+    Raises `InputError` for imported runs and those of a rater that did not keep it.
+    """
+    if head.source != "run":
+        raise InputError(
+            f"run {head.run} was imported: its times are known, not how to make them; "
+            "`rater run` makes one here"
+        )
+    if head.request is None:
+        raise InputError(
+            f"run {head.run} was made by rater {head.rater_version}, which did not keep what it "
+            f"was asked for; type it again: {head.command_line}"
+        )
+    request = request_from_json(head.request, f"run {head.run}")
+    return replace(request, copies=str(head.copies))
+
+
+def go_to(args: argparse.Namespace, head: RunHead) -> None:
+    """Make the directory a run was called in ours; what the caller named stays where it is.
+
+    Raises `InputError` when it cannot be entered.
+    """
+    from rater.store.database import default_path
+
+    args.db = str(default_path(args.db).absolute())
+    for name in _PLACES:
+        if os.environ.get(name):
+            os.environ[name] = str(Path(os.environ[name]).absolute())
+    suites = [word for word in os.environ.get("RATER_SUITES", "").split(":") if word]
+    if suites:
+        os.environ["RATER_SUITES"] = ":".join(str(Path(word).absolute()) for word in suites)
+    directory = head.directory or "."
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise InputError(
+            f"run {head.run} was made in {directory}, which cannot be entered ({error.strerror}): "
+            "its command and files were looked for there; put it back, or use `rater run`"
+        ) from error
+    if "PWD" in os.environ:  # shells that copies start believe it where it is right
+        os.environ["PWD"] = directory
+
+
+def with_its_suites(request: Request, head: RunHead) -> Request:
+    """Return the request with the user's own suites by the files they were, if still there.
+
+    A name can mean another file by now: `RATER_SUITES` is not kept with the run.
+    """
+    names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
+    files = dict(zip(names, (head.suite_path or "").splitlines(), strict=False))
+    return replace(request, suites=tuple(_pinned(it, files) for it in request.suites))
+
+
+def _pinned(selection: str, files: dict[str, str]) -> str:
+    name, benchmarks = split_selection(selection)
+    file = files.get(name)
+    if file is None or name in suite_names() or not Path(file).is_file():
+        return selection
+    try:
+        if find_suite(name) == Path(file):
+            return selection
+    except InputError:
+        pass
+    return f"{file}/{','.join(benchmarks)}" if benchmarks else file
+
+
+def what_changed(run: StoredRun, now: Conditions) -> tuple[Difference, ...]:
+    """Return what differs from a stored run, readings that always do left out."""
+    from rater.analysis.changes import differences, stored_conditions
+    from rater.run.facts import volatile
+
+    return differences(stored_conditions(run), now, volatile)
+
+
+def conditions_before_building(resolved: Resolved) -> Conditions:
+    """Return the conditions of a run as far as they are known before anything is built."""
+    from rater import __version__
+    from rater.analysis.changes import Conditions
+    from rater.commands.head import machine_pus, placed_copies, settings_now, suite_files
+    from rater.run.facts import host_facts
+
+    path, sha256 = suite_files(resolved.request)
+    return Conditions(
+        host=host_facts(resolved.topology),
+        settings=settings_now(),
+        pus=tuple(machine_pus(resolved)),
+        placements=placed_copies(resolved),
+        benchmarks=None,
+        suite_path=path,
+        suite_sha256=sha256,
+        rater_version=__version__,
+    )
+
+
+def conditions_of(now: Now) -> Conditions:
+    """Return the conditions of a run that is about to begin."""
+    from rater.analysis.changes import present_conditions
+
+    return present_conditions(now.run, now.host, now.settings, now.pus)

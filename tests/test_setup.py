@@ -1,0 +1,208 @@
+"""Set-ups of copies: where they run, that they can be stopped, what stays of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError, RunError
+from rater.plan.place import MemoryPolicy, Placement
+from rater.plan.schedule import Phase, Step, make_plan
+from rater.plan.suite import Benchmark, InputFile, Size, Suite
+from rater.run.prepare import digest_of, locked, ready_inputs
+from rater.run.setup import environment_of, set_up_suite, setup_folder
+from rater.run.workplace import Program, RunFolders
+
+SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
+BENCHMARK = Benchmark(
+    "p", None, "", (), (), {}, ("true",), {"test": SIZE}, (("B", "bench"), ("C", "bench"))
+)
+
+
+def own_suite(folder: Path, *setup: str) -> Suite:
+    path = folder / "own.toml"
+    return Suite("own", "", path, None, (BENCHMARK,), (("A", "suite"), ("B", "suite")), setup)
+
+
+def placed(copies: int) -> tuple[Placement, ...]:
+    """Copies in turn on the first and the last CPU that may be used."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return tuple(
+        Placement(copy, (cpu,), cpu, None, None, None, None, MemoryPolicy.NONE, ())
+        for copy, cpu in ((copy, cpus[-(copy % 2)]) for copy in range(copies))
+    )
+
+
+def folders(work: Path, script: str, copies: int, *, keep: bool = False) -> RunFolders:
+    work.mkdir()
+    setup = ("/bin/sh", "-c", script)
+    program = Program("p", ("/bin/true",), (), (), None, setup=setup)
+    return RunFolders(work, "uuid", {"p": program}, placed(copies), (), keep=keep)
+
+
+def phase_of(copies: int) -> Phase:
+    return make_plan(["p"], copies).phases[0]
+
+
+def test_each_copy_is_set_up_in_its_run_directory_on_its_cpus(tmp_path: Path) -> None:
+    script = 'grep Cpus_allowed_list /proc/self/status > "$RATER_RUN_DIR/cpus"; echo said'
+    before = os.sched_getaffinity(0)
+    made = folders(tmp_path / "work", script, 5).specs(phase_of(5))
+    assert os.sched_getaffinity(0) == before
+    for placement in placed(5):
+        run_dir = Path(made[placement.copy, 0].directory)
+        assert [path.name for path in run_dir.iterdir()] == ["cpus"]
+        assert (run_dir / "cpus").read_text().split()[1] == str(placement.cpu)
+
+
+def test_several_copies_are_set_up_at_a_time(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU only")
+    os.mkfifo(tmp_path / "meet")
+    # Opening a pipe waits for the other end: one after the other they would wait for ever.
+    script = f"if [ $RATER_COPY = 0 ]; then echo > {tmp_path}/meet; else cat {tmp_path}/meet; fi"
+    made = folders(tmp_path / "work", script, 2).specs(phase_of(2))
+    assert len(made) == 2
+
+
+@contextmanager
+def stopping_after(path: Path) -> Iterator[threading.Event]:
+    """An event that is set as soon as something lies at `path`."""
+    flag, over = threading.Event(), threading.Event()
+
+    def look() -> None:
+        while not path.exists() and not over.wait(0.005):
+            pass
+        flag.set()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    yield flag
+    over.set()
+    thread.join()
+
+
+def test_set_ups_that_are_not_wanted_any_more_are_killed_and_leave_nothing(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    made = folders(
+        tmp_path / "work",
+        f"sleep 60 & echo $! > {begun}.tmp; mv {begun}.tmp {begun}; wait",
+        3,
+        keep=True,
+    )
+    with stopping_after(begun) as flag:
+        begin_s = time.monotonic()
+        made.specs(phase_of(3), flag.is_set)
+        assert time.monotonic() - begin_s < 10
+    assert list((tmp_path / "work").iterdir()) == []
+    stat = Path(f"/proc/{begun.read_text().strip()}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    with stopping_after(begun) as flag:
+        made.spec(0, 7, Step("p", 1), flag.is_set)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> None:
+    script = "test $RATER_COPY = 0 && sleep 60; seq 100; kill -9 $$"
+    made = folders(tmp_path / "work", script, 2)
+    with pytest.raises(RunError) as caught:
+        made.specs(phase_of(2))
+    said = str(caught.value).splitlines()
+    assert said[0].startswith("set-up of copy 1 of p was killed by signal 9: /bin/sh -c")
+    assert said[1:21] == [str(number) for number in range(81, 101)]
+    (kept,) = (tmp_path / "work").iterdir()
+    assert said[21] == f"(its files are in {kept})"
+    assert kept.name == "p.i1.c0001"
+    assert (kept / "setup.out").exists()
+
+
+def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    made = folders(tmp_path / "work", "", 1)
+    made._programs = {"p": Program("p", ("/bin/true",), (), (), None, setup=("/no/such",))}
+    with pytest.raises(RunError, match="set-up of copy 0 of p cannot be started: No such file"):
+        made.specs(phase_of(1))
+
+
+def test_the_nearer_environment_wins(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path, "true")
+    found = dict(environment_of(suite, BENCHMARK, SIZE, tmp_path / "cache"))
+    assert found == {
+        "A": "suite",
+        "B": "bench",
+        "C": "size",
+        "RATER_SUITE_DIR": str(tmp_path),
+        "RATER_SETUP_DIR": str(setup_folder(suite, tmp_path / "cache")),
+    }
+    assert dict(environment_of(None, BENCHMARK, SIZE, tmp_path)) == {"B": "bench", "C": "size"}
+
+
+def test_environments_are_made_once_a_copy_and_the_users_wins(tmp_path: Path) -> None:
+    programs = {
+        name: Program(name, ("/bin/true",), (), (), None, environment=own, threads=threads)
+        for name, own, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
+    }
+    added = [("X", "user")]
+    made = RunFolders(tmp_path, "uuid", programs, placed(2), added, keep=False)
+    plan = make_plan(["a", "b", "c"], 2)
+    a, b, c = (made.specs(phase)[1, 0].environment for phase in plan.phases)
+    assert {k: v for k, v in a.items() if k != b"RATER_RUN_DIR"} == {
+        k: v for k, v in b.items() if k != b"RATER_RUN_DIR"
+    }
+    assert len(made._environments) == 2
+    assert (c[b"X"], c[b"RATER_THREADS"], c[b"RATER_COPIES"]) == (b"user", b"2", b"2")
+    assert a[b"RATER_THREADS"] == b"1"
+
+
+def test_a_suite_is_set_up_by_one_rater_at_a_time(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path, "sh", "-c", 'echo "$RATER_SETUP_DIR" > here')
+    folder = setup_folder(suite, tmp_path)
+    folder.mkdir(parents=True)
+    other = threading.Thread(target=set_up_suite, args=(suite, tmp_path, os.environ))
+    with locked(folder):
+        other.start()
+        other.join(0.2)
+        assert not (folder / "here").exists()
+    other.join()
+    assert (folder / "here").read_text() == f"{folder}\n"
+
+
+def made_input(name: str = "in", made: str = "made") -> InputFile:
+    return InputFile(name, None, None, made)
+
+
+def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
+    folder = tmp_path / "setup"
+    folder.mkdir()
+    size = replace(SIZE, inputs=(made_input(),))
+    with pytest.raises(InputError, match="input in of p: the suite's set-up did not leave made in"):
+        ready_inputs(BENCHMARK, size, tmp_path, folder)
+    (folder / "made").write_text("one")
+    (first,) = ready_inputs(BENCHMARK, size, tmp_path, folder)
+    assert first.path.samefile(folder / "made")
+    assert not first.damaged()
+    (folder / "made").write_text("other")
+    assert first.damaged()
+    (second,) = ready_inputs(BENCHMARK, size, tmp_path, folder)
+    assert digest_of([first]) != digest_of([second])
+    (folder / "made").unlink()
+    (folder / "made").mkdir()
+    with pytest.raises(InputError, match="made is no regular file"):
+        ready_inputs(BENCHMARK, size, tmp_path, folder)
+
+
+def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Path) -> None:
+    folder = tmp_path / "setup"
+    folder.mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (folder / "made").symlink_to(tmp_path / "mine")
+    size = replace(SIZE, inputs=(made_input(),))
+    (ready,) = ready_inputs(BENCHMARK, size, tmp_path, folder)
+    assert ready.path.read_text() == "mine"
+    assert not ready.path.samefile(tmp_path / "mine")
