@@ -227,6 +227,8 @@ CREATE TABLE copy (
   pid                  INTEGER,
   note                 TEXT,              -- in words, what was odd
   run_dir              TEXT,              -- where its files were
+  gate_cpus            TEXT,              -- the kernel let it use while it waited at its gate, as lists:
+  gate_mems            TEXT,              -- CPUs, and nodes; NULL: not looked at
   PRIMARY KEY (run_id, phase, copy, step),
   FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE,
   FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE,
@@ -245,6 +247,43 @@ CREATE TABLE copy_metric (
   FOREIGN KEY (run_id, phase, copy, step) REFERENCES copy (run_id, phase, copy, step)
     ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+
+-- What was seen of a copy while it ran (--proof). Not referring to copy: a look may be stored
+-- a moment before the end of its copy, and at one whose end rater did not live to see.
+CREATE TABLE sample (
+  run_id         INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
+  phase          INTEGER NOT NULL,
+  copy           INTEGER NOT NULL,
+  step           INTEGER NOT NULL,
+  age_ns         INTEGER NOT NULL,  -- since the copy's release; of several looks the last one's
+  looks          INTEGER NOT NULL,  -- it stands for: averages of those (bytes), else their extremes
+  processes      INTEGER NOT NULL,  -- of the copy that were looked at
+  unread         INTEGER NOT NULL,  -- of them whose memory could not be read
+  cpus           TEXT NOT NULL,     -- its threads ran on last, as a list
+  allowed        TEXT,              -- affinity mask of its first process as a list
+  migrations     INTEGER,           -- to another CPU, of threads that still live
+  pages_migrated INTEGER,           -- by the kernel's NUMA balancing
+  node_bytes     TEXT,              -- anonymous memory and huge pages by node: {"0": 4096}
+  policy         TEXT,              -- of most of it, as the kernel names it: bind:2
+  page_bytes     TEXT,              -- the same memory by page size in bytes
+  rss_bytes      INTEGER,           -- resident, huge pages included; files too
+  peak_bytes     INTEGER,           -- highest since its exec; NULL: not known
+  swap_bytes     INTEGER,           -- the most that was swapped out
+  read_ns        INTEGER NOT NULL,  -- how long a look took, the longest one
+  PRIMARY KEY (run_id, phase, copy, step, age_ns)
+) STRICT, WITHOUT ROWID;
+
+-- What looking at copies cost; of a resumed run, all attempts together that were not killed.
+CREATE TABLE observed (
+  run_id         INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+  cadence        TEXT NOT NULL,     -- --proof: auto, once, or seconds
+  samples        INTEGER NOT NULL,  -- looks at copies
+  interval_s     REAL,              -- mean time between two looks at the same copy
+  cpu_s          REAL NOT NULL,     -- CPU time all of it took
+  share          REAL NOT NULL,     -- of one CPU, while copies ran
+  longest_read_s REAL NOT NULL,
+  unknown        TEXT NOT NULL      -- what this machine does not show, as a JSON list
+) STRICT;
 
 -- Every copy run with its time in seconds and its place; torn attempts left out.
 CREATE VIEW copy_time AS
@@ -468,6 +507,52 @@ SELECT
   copies, value, lowest, highest
 FROM combined
 WHERE row = 1;
+
+-- Every copy run that was looked at, at its gate or while it ran: what it was allowed, how much of
+-- its memory lay on its home lgroup (anonymous memory and huge pages), how large it was.
+-- Whether that is what was planned: `rater show`.
+CREATE VIEW placement_proof AS
+WITH
+looked AS (
+  SELECT
+    run_id, phase, copy, step,
+    sum(looks) AS looks,
+    max(age_ns) / 1e9 AS last_look_s,
+    max(migrations) AS migrations,
+    sum(rss_bytes * looks) * 1.0 / sum(iif(rss_bytes IS NULL, NULL, looks)) / 1048576.0
+      AS rss_mib,
+    nullif(max(max(coalesce(peak_bytes, 0), coalesce(rss_bytes, 0))), 0) / 1048576.0
+      AS most_rss_mib,
+    max(swap_bytes) / 1048576.0 AS most_swap_mib
+  FROM sample
+  GROUP BY run_id, phase, copy, step
+),
+lay AS (
+  SELECT
+    sample.run_id, sample.phase, sample.copy, sample.step,
+    sum(of_node.value * sample.looks) AS byte_looks,
+    sum(iif(of_node.key = copy.node, of_node.value * sample.looks, 0)) AS home_byte_looks
+  FROM sample
+  JOIN json_each(sample.node_bytes) AS of_node
+  LEFT JOIN copy
+    ON copy.run_id = sample.run_id AND copy.phase = sample.phase
+    AND copy.copy = sample.copy AND copy.step = sample.step
+  GROUP BY sample.run_id, sample.phase, sample.copy, sample.step
+)
+SELECT
+  copy.run_id, copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.cpu,
+  copy.node, copy.gate_cpus, copy.gate_mems, looked.looks, looked.last_look_s,
+  iif(copy.node IS NULL, NULL, lay.home_byte_looks * 1.0 / nullif(lay.byte_looks, 0)) AS home_share,
+  looked.migrations, looked.rss_mib, looked.most_rss_mib, looked.most_swap_mib
+FROM copy
+JOIN bracket ON bracket.run_id = copy.run_id AND bracket.phase = copy.phase
+LEFT JOIN looked
+  ON looked.run_id = copy.run_id AND looked.phase = copy.phase
+  AND looked.copy = copy.copy AND looked.step = copy.step
+LEFT JOIN lay
+  ON lay.run_id = copy.run_id AND lay.phase = copy.phase
+  AND lay.copy = copy.copy AND lay.step = copy.step
+WHERE NOT bracket.torn AND (copy.gate_cpus IS NOT NULL OR looked.looks IS NOT NULL);
 
 -- Every benchmark, iteration and lgroup: how its copies that ended well compare with all of them.
 CREATE VIEW lgroup_time AS

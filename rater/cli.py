@@ -15,7 +15,7 @@ from rater import __version__
 from rater.errors import RaterError
 
 # A new command is a new file here; each declares its arguments in `register`.
-FAMILIES = ("run", "rerun", "results", "suites", "layouts", "topo")
+FAMILIES = ("run", "plan", "rerun", "results", "suites", "layouts", "topo")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         words, command = words[:split], words[split + 1 :]
     parser = build_parser()
     args = parser.parse_args(words)
-    if command is not None and args.subcommand != "run":
-        parser.error(f"`--` and a command behind it belong to `rater run`, not `{args.subcommand}`")
+    if command is not None and args.subcommand not in ("run", "plan"):
+        parser.error(
+            "`--` and a command behind it belong to `rater run` and `rater plan`, not "
+            f"`{args.subcommand}`"
+        )
     args.command = command
     for stream in (sys.stdout, sys.stderr):
         # A name that the terminal's encoding lacks is shown escaped, it is no reason to fail.

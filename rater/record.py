@@ -88,7 +88,7 @@ class PlacedCopy:
     llc: int | None  # hwloc logical index of the last-level cache
     node: int | None  # OS number of the home NUMA node (lgroup)
     package: int | None  # hwloc logical index of the package
-    memory_policy: str  # "local", "bind" or "none"
+    memory_policy: str  # "local", "bind", "preferred", "interleave", "weighted" or "none"
     memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
 
 
@@ -142,6 +142,58 @@ class PhaseStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class GateFacts:
+    """What the kernel allows a copy that waits at its gate; the benchmark inherits it."""
+
+    cpus: tuple[int, ...] | None  # OS numbers, ascending; None: could not be read
+    mems: tuple[int, ...] | None  # nodes its cpuset lets it take memory of
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was seen of a running copy: its process and the processes below it."""
+
+    phase: int
+    copy: int
+    step: int
+    age_ns: int  # since the copy's release
+    processes: int  # that were looked at
+    unread: int  # processes whose memory was not: too many of them, or another user's
+    cpus: tuple[int, ...]  # where its threads ran last, ascending, each once
+    allowed: tuple[int, ...] | None  # affinity mask of the copy's first process by now
+    # Of threads that still live: moves to another CPU, and pages the kernel's balancing moved.
+    migrations: int | None
+    pages_migrated: int | None
+    # Anonymous memory and huge pages by NUMA node; file pages (libraries) are not among them.
+    node_bytes: tuple[tuple[int, int], ...] | None
+    policy: str | None  # memory policy of most of it in the kernel's words: "local", "bind:2"
+    page_bytes: tuple[tuple[int, int], ...] | None  # the same memory: page size, bytes
+    rss_bytes: int | None  # resident, huge pages included; shared pages count for each process
+    peak_bytes: int | None  # highest since its exec, None for several processes
+    swap_bytes: int | None  # swapped out
+    read_ns: int  # how long the look took
+    looks: int = 1  # how many it stands for: averages of those, their extremes, the last one's age
+
+    @property
+    def private_bytes(self) -> int | None:
+        """Anonymous memory and huge pages whose node is known."""
+        return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What observing the copies of a run came to."""
+
+    cadence: str  # as asked for: "auto", "once", or seconds
+    samples: int
+    interval_s: float | None  # mean time between two looks at the same copy; None: none had two
+    cpu_s: float  # CPU time all of it took
+    share: float  # of one CPU, while copies ran
+    longest_read_s: float
+    unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
+
+
+@dataclass(frozen=True, slots=True)
 class CopyStarted:
     """A copy was let through its gate."""
 
@@ -181,6 +233,7 @@ class CopyEnded:
     note: str | None  # in words, what is odd: "left 2 processes behind", "wrote more than 1 GiB"
     run_dir: str | None  # where its files are, if kept: a directory, or a pattern of names
     validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
+    gate: GateFacts | None = None  # None: was not looked at
 
     @property
     def elapsed_ns(self) -> int:
@@ -243,7 +296,16 @@ class RunEnded:
 
 
 type Event = (
-    PhaseStarted | CopyStarted | CopyEnded | OutputChecked | PhaseEnded | Noted | Resting | RunEnded
+    PhaseStarted
+    | CopyStarted
+    | CopyEnded
+    | Sampled
+    | OutputChecked
+    | PhaseEnded
+    | Noted
+    | Resting
+    | Observed
+    | RunEnded
 )
 
 
@@ -386,6 +448,7 @@ class StoredCopy:
     note: str | None
     run_dir: str | None
     metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
+    gate: GateFacts | None = None  # None: not looked at
 
     @property
     def elapsed_s(self) -> float:
@@ -413,6 +476,8 @@ class StoredRun:
     copies: tuple[StoredCopy, ...]  # by phase, copy, step
     warnings: tuple[str, ...]  # given before the first phase
     notes: tuple[str, ...]  # made since, in order
+    samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
+    observed: Observed | None = None  # what that came to; None: it was off, or rater was killed
 
     def without_torn(self) -> StoredRun:
         """Return the run without attempts at phases that were run again: what results are of."""
@@ -423,4 +488,5 @@ class StoredRun:
             self,
             brackets=tuple(it for it in self.brackets if it.phase not in torn),
             copies=tuple(it for it in self.copies if it.phase not in torn),
+            samples=tuple(it for it in self.samples if it.phase not in torn),
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import trio
 
+from rater.plan.evidence import Cadence
 from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import Plan, make_plan
 from rater.plan.suite import Expected
@@ -66,6 +67,8 @@ class Rig:
     until_idle: IdleWatch | None = None
     output_limit_bytes: int = 1 << 30
     environment: Sequence[tuple[str, str]] = ()
+    proof: Cadence | None = None
+    placements: tuple[Placement, ...] | None = None  # None: not bound
     on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None
     work: Path = field(init=False)
     use_cgroup: bool = True
@@ -76,7 +79,7 @@ class Rig:
         self.work = self.folder / "work"
         self.work.mkdir()
         identity = str(uuid.uuid4())
-        placements = tuple(
+        placements = self.placements or tuple(
             Placement(copy, None, None, None, None, None, None, MemoryPolicy.NONE, ())
             for copy in range(copies)
         )
@@ -99,6 +102,7 @@ class Rig:
             cooldown_s=self.cooldown_s,
             until_idle=self.until_idle,
             output_limit_bytes=self.output_limit_bytes,
+            proof=self.proof,
         )
         events: list[Event] = []
         with guard(identity, copies, use_cgroup=self.use_cgroup) as keeper:

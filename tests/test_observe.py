@@ -15,10 +15,11 @@ import trio
 import trio.testing
 
 from rater.errors import InputError
-from rater.plan.evidence import GateFacts, Sampled, gate_complaints
+from rater.plan.evidence import Cadence, gate_complaints, parse_cadence
+from rater.record import GateFacts, Sampled
 from rater.run import look as look_module
 from rater.run.look import GATE_NAME, NO_NUMA_MAPS, NOT_PERMITTED, Looker, NoSample, Watched
-from rater.run.observe import FIRST_S, Cadence, Observer, parse_cadence
+from rater.run.observe import FIRST_S, Observer
 from rater.run.procdir import PAGE_BYTES, gate_facts, open_process, read_file
 from rater.run.procfs import (
     is_gate,

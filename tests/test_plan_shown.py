@@ -7,9 +7,17 @@ import pytest
 
 from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import Order, Window, make_plan, order_table
-from rater.show.plan import PlanView, plan_document, print_plan
+from rater.plan.topology_build import RawNode, RawPU, build
+from rater.show.plan import Estimates, PlanView, plan_document, print_plan
 
 S = 1_000_000_000
+ONE = build(
+    [RawPU(cpu, None, None, None, None) for cpu in range(2)],
+    [RawNode(0, 0b11, 0, None)],
+    usable=0b11,
+    allowed_nodes=1,
+    source="this machine",
+)
 
 
 def view(copies: int = 2, **options: Any) -> PlanView:
@@ -25,15 +33,11 @@ def view(copies: int = 2, **options: Any) -> PlanView:
             Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(copies)
         ),
         layout="balanced",
-        machine="this machine",
+        topology=ONE,
+        shares=(),
         orders=tuple(order_table(plan)),
         expected_s=140.0,
-        memory_bytes=10**9,
-        memory_benchmark="lu",
-        memory_unstated=(),
-        memory_available_bytes=8 * 10**9,
-        disk_bytes=0,
-        disk_available_bytes=10**10,
+        estimates=Estimates(10**9, "lu", 8 * 10**9, 0, 10**10),
         warnings=(),
         refusals=(),
         **extra,

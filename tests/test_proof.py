@@ -12,8 +12,7 @@ from rich.console import Console
 
 from rater.analysis.proof import RunProof, prove_run
 from rater.analysis.verdict import Verdict, evenness, judge, look_back, planned_nodes
-from rater.plan.evidence import GateFacts, Observed, Sampled
-from rater.record import MachinePU, PlacedCopy, StoredRun
+from rater.record import GateFacts, MachinePU, Observed, PlacedCopy, Sampled, StoredRun
 from rater.show.printer import Printer
 from rater.show.proof import memory_lines, proof_document, verdict_lines
 from tests.example_runs import copy_row, stored
@@ -238,7 +237,8 @@ def four_copies() -> RunProof:
     ]
     observed = Observed("auto", 2, None, 0.001, 0.0005, 0.0012, ("no such file here",))
     run = run_of(placements, [2.0, 3.0, 0.1, 0.2])
-    return prove_run(run, gates, samples, observed)
+    copies = tuple(replace(c, gate=gates[c.phase, c.copy, c.step]) for c in run.copies)
+    return prove_run(replace(run, copies=copies, samples=tuple(samples), observed=observed))
 
 
 def test_a_run_has_a_verdict_for_each_copy_and_sums_for_each_benchmark() -> None:
@@ -261,7 +261,7 @@ def test_a_run_has_a_verdict_for_each_copy_and_sums_for_each_benchmark() -> None
 
 
 def test_a_run_without_any_evidence_has_no_proofs() -> None:
-    assert prove_run(run_of([plan()], [1.0, 1.0, 1.0]), {}, []).copies == ()
+    assert prove_run(run_of([plan()], [1.0, 1.0, 1.0])).copies == ()
 
 
 def shown(proof: RunProof, width: int = 100) -> str:
@@ -275,7 +275,8 @@ def shown(proof: RunProof, width: int = 100) -> str:
 def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> None:
     lines = shown(four_copies(), width=200).splitlines()
     assert lines == [
-        "placement of 4 copies: met 1, not met 1, not known 2",
+        "placement of 4 copies: met 1, not met 1, not known 2; the results above include what was "
+        "not met",
         "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
         "planned 0; the kernel names its policy local",
         "not known: 2 copies (2-3): ended within 0.5 s, before its memory was looked at",

@@ -31,6 +31,8 @@ EVERY = [
     *("--copies", "cores", "--mode", "steady", "--order", "rotated", "--window", "0.1"),
     *("--warmup", "0.3", "--stagger", "0.7", "--increment", "3", "--iterations", "4"),
     *("--discard", "1", "--layout", "./l.toml", "--mem", "bind", "--no-oversubscribe"),
+    *("--bind", "core", "--smt", "2", "--kind", "fast", "--reserve", "3", "--preflight", "off"),
+    *("--proof", "0.25"),
     *("--timeout", "1e-2", "--grace", "0", "--tag", "k=v=w", "--tag", "k=", "--env", "E=\udcff ü"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),

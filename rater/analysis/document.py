@@ -9,6 +9,7 @@ beside a steady one. Where a value is not known or not given it is null.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from rater.analysis.beside import Beside
@@ -28,6 +29,7 @@ def to_json(summary: Summary, beside: Beside | None = None) -> dict[str, Json]:
     """Return the summary as JSON values; seconds are floats, iterations count from 1."""
     head = summary.head
     rotated, mix = summary.rotated, summary.mix
+    not_met = summary.proof.not_met()
     document: dict[str, Json] = {
         "run": head.run,
         "uuid": head.uuid,
@@ -54,7 +56,7 @@ def to_json(summary: Summary, beside: Beside | None = None) -> dict[str, Json]:
             if rotated
             else [_mixed(p, rate) for p in mix.phases for rate in p.benchmarks]
             if mix
-            else [_iteration(b, it) for b in summary.benchmarks for it in b.iterations]
+            else [_iteration(b, it, not_met) for b in summary.benchmarks for it in b.iterations]
         ),
         "results": [
             {
@@ -101,7 +103,9 @@ def to_json(summary: Summary, beside: Beside | None = None) -> dict[str, Json]:
     return document
 
 
-def _iteration(benchmark: BenchmarkScore, it: IterationScore) -> Json:
+def _iteration(
+    benchmark: BenchmarkScore, it: IterationScore, not_met: Mapping[tuple[str, int], Sequence[int]]
+) -> Json:
     steady: dict[str, Json] = {}
     if it.steady:
         steady["steady"] = _rate(it.steady.benchmarks[0]) | _window(it.steady)
@@ -124,6 +128,7 @@ def _iteration(benchmark: BenchmarkScore, it: IterationScore) -> Json:
         "score_lost": it.score_lost,
         "median_copy_s": it.median_copy_s,
         "slowest": _copy_time(it.slowest),
+        "placement_not_met": list(not_met.get((it.benchmark, it.iteration), ())),
         "reason": it.reason,
     }
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.verdict import Seen, Verdict, evenness, judge, look_back, planned_nodes
-from rater.plan.evidence import GateFacts, Observed, Sampled
-from rater.record import StoredRun
+from rater.analysis.verdict import (
+    LOOKED_AT_S,
+    Seen,
+    Verdict,
+    evenness,
+    judge,
+    look_back,
+    planned_nodes,
+)
+from rater.record import GateFacts, Observed, Sampled, StoredRun
 
 type Key = tuple[int, int, int]  # phase, copy, step
+
+_UNSEEN = look_back(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,8 @@ class CopyProof:
     iteration: int
     copy: int
     step: int
+    counted: bool  # False: of a discarded iteration
+    planned: bool  # False: it may run, and have its memory, anywhere
     cpu: int | None  # planned
     node: int | None  # planned
     verdict: Verdict
@@ -60,31 +71,52 @@ class RunProof:
         """Return the copy runs with this verdict, in order."""
         return tuple(proof for proof in self.copies if proof.verdict is verdict)
 
+    def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Return the copies whose plan was not met by benchmark and iteration, where any are."""
+        found: dict[tuple[str, int], set[int]] = {}
+        for proof in self.of(Verdict.NOT_MET):
+            found.setdefault((proof.benchmark, proof.iteration), set()).add(proof.copy)
+        return {key: tuple(sorted(copies)) for key, copies in found.items()}
 
-def prove_run(
-    run: StoredRun,
-    gates: Mapping[Key, GateFacts],
-    samples: Iterable[Sampled],
-    observed: Observed | None = None,
-) -> RunProof:
+    def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
+        """Return the copy runs of which it is not known by the reasons for that."""
+        found: dict[tuple[str, ...], list[CopyProof]] = {}
+        for proof in self.of(Verdict.NOT_KNOWN):
+            found.setdefault(proof.reasons, []).append(proof)
+        return {reasons: tuple(proofs) for reasons, proofs in found.items()}
+
+
+def prove_run(run: StoredRun) -> RunProof:
     """Return a proof for every copy of the run that was placed; torn attempts are left out.
 
     Without any evidence (an imported run, `--proof off`) there are no proofs.
     """
+    run = run.without_torn()
     by_key: dict[Key, list[Sampled]] = {}
-    for sample in samples:
+    for sample in run.samples:
         by_key.setdefault((sample.phase, sample.copy, sample.step), []).append(sample)
-    evident = bool(gates or by_key)
+    evident = bool(by_key) or any(copy.gate for copy in run.copies)
     placed = {placement.copy: placement for placement in run.placements if evident}
     homes = {pu.cpu: pu.node for pu in run.pus}
+    planned = {number: planned_nodes(plan, homes) for number, plan in placed.items()}
+    # Thousands of short runs that were not looked at (steady mode) have few different verdicts.
+    unseen: dict[tuple[int, GateFacts | None, bool], tuple[Verdict, tuple[str, ...]]] = {}
     proofs = []
-    for copy in run.without_torn().copies:
+    for copy in run.copies:
         if copy.copy not in placed:
             continue
         key = (copy.phase, copy.copy, copy.step)
-        plan, gate, seen = placed[copy.copy], gates.get(key), look_back(by_key.get(key, ()))
-        verdict, reasons = judge(plan, gate, seen, homes, copy.elapsed_s)
-        nodes = planned_nodes(plan, homes)
+        plan, gate = placed[copy.copy], copy.gate
+        nodes = planned[copy.copy]
+        if key in by_key:
+            seen = look_back(by_key[key])
+            verdict, reasons = judge(plan, gate, seen, homes, copy.elapsed_s)
+        else:
+            seen = _UNSEEN
+            alike = (copy.copy, gate, copy.elapsed_s < LOOKED_AT_S)
+            if alike not in unseen:
+                unseen[alike] = judge(plan, gate, seen, homes, copy.elapsed_s)
+            verdict, reasons = unseen[alike]
         home = (plan.node,) if plan.node is not None else None
         last_s = seen.last_age_s
         proofs.append(
@@ -94,6 +126,8 @@ def prove_run(
                 iteration=copy.iteration,
                 copy=copy.copy,
                 step=copy.step,
+                counted=copy.counted,
+                planned=plan.cpus is not None or nodes is not None,
                 cpu=plan.cpu,
                 node=plan.node,
                 verdict=verdict,
@@ -107,7 +141,7 @@ def prove_run(
         )
     names = dict.fromkeys(proof.benchmark for proof in proofs)
     by_name = (_benchmark(name, [p for p in proofs if p.benchmark == name]) for name in names)
-    return RunProof(tuple(proofs), tuple(by_name), observed)
+    return RunProof(tuple(proofs), tuple(by_name), run.observed)
 
 
 def _benchmark(name: str, proofs: Sequence[CopyProof]) -> BenchmarkProof:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.metrics import MetricResult, metric_results
 from rater.analysis.outcome import CopyTime, FailedCopy, failed_copy, is_good, slowest, why_no_ratio
+from rater.analysis.proof import RunProof, prove_run
 from rater.analysis.rotated import RotatedScore, score_rotated
 from rater.analysis.stats import lower_median_index
 from rater.analysis.steady import SteadyMix, SteadyPhase, is_steady, score_mix, score_window
@@ -90,6 +91,7 @@ class Summary:
     used: tuple[BenchmarkUsed, ...]
     left_out: tuple[tuple[str, str], ...]  # benchmarks of the suite that did not run, and why
     selected: bool  # the user named some of the suite's benchmarks
+    proof: RunProof  # where copies ran and their memory lay, as far as it was seen
 
     @property
     def staggered(self) -> bool:
@@ -119,6 +121,7 @@ def summarise(run: StoredRun) -> Summary:
         used=run.benchmarks,
         left_out=left_out(run.warnings),
         selected=is_selection(run.head),
+        proof=prove_run(run),
     )
 
 

@@ -8,14 +8,13 @@ somebody read them first, whoever maps them now.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rater.plan.cpuset import format_list
-from rater.plan.evidence import GateFacts, Sampled, gate_complaints
-from rater.record import PlacedCopy
+from rater.plan.evidence import gate_complaints
+from rater.record import GateFacts, PlacedCopy, Sampled
 
 # A copy bound before its exec has not one page elsewhere while its node has free ones: 5 % leaves
 # room for what a run-time library places on purpose, and 1 MiB elsewhere is no more than stacks
@@ -27,7 +26,7 @@ MOST_REMOTE_BYTES = 1 << 20
 LEAST_EVEN = 0.8
 _PAGES_OFF = 2
 _PAGE_BYTES_UNKNOWN = 2 << 20
-_LOOKED_AT_S = 0.5  # copies that ran for this long are looked at (run/observe.py)
+LOOKED_AT_S = 0.5  # copies that ran for this long are looked at (run/observe.py)
 
 
 class Verdict(StrEnum):
@@ -42,10 +41,10 @@ class Verdict(StrEnum):
 class Seen:
     """The samples of one copy together; None, or empty: not known.
 
-    Averages are over samples, shares of anonymous memory and huge pages.
+    Averages are over looks, shares of anonymous memory and huge pages.
     """
 
-    samples: int
+    samples: int  # looks at it
     last_age_s: float | None  # of the last sample, from the release
     cpus: tuple[int, ...]  # that threads were seen on
     allowed: tuple[tuple[int, ...], ...]  # different affinity masks, in the order seen
@@ -76,23 +75,27 @@ class Seen:
 def look_back(samples: Iterable[Sampled]) -> Seen:
     """Return the samples of one copy as one."""
     own = sorted(samples, key=lambda sample: sample.age_ns)
-    resident = _known(own, lambda sample: sample.rss_bytes)
+    resident = [(s.rss_bytes, s.looks) for s in own if s.rss_bytes is not None]
     masks = (sample.allowed for sample in own if sample.allowed is not None)
     return Seen(
-        samples=len(own),
+        samples=sum(sample.looks for sample in own),
         last_age_s=own[-1].age_ns / 1e9 if own else None,
         cpus=tuple(sorted({cpu for sample in own for cpu in sample.cpus})),
         allowed=tuple(dict.fromkeys(masks)),
         migrations=max(_known(own, lambda sample: sample.migrations), default=None),
         pages_migrated=max(_known(own, lambda sample: sample.pages_migrated), default=None),
-        rss_average_bytes=statistics.fmean(resident) if resident else None,
+        rss_average_bytes=(
+            sum(size * looks for size, looks in resident) / sum(looks for _, looks in resident)
+            if resident
+            else None
+        ),
         rss_max_bytes=max(
-            resident + _known(own, lambda sample: sample.peak_bytes),
+            [size for size, _ in resident] + _known(own, lambda sample: sample.peak_bytes),
             default=None,
         ),
         swap_bytes=max(_known(own, lambda sample: sample.swap_bytes), default=None),
-        node_bytes=_average([sample.node_bytes for sample in own]),
-        page_bytes=_average([sample.page_bytes for sample in own]),
+        node_bytes=_average([(sample.node_bytes, sample.looks) for sample in own]),
+        page_bytes=_average([(sample.page_bytes, sample.looks) for sample in own]),
         policy=own[-1].policy if own else None,
         unread=max((sample.unread for sample in own), default=0),
     )
@@ -122,8 +125,8 @@ def judge(
     if nodes is not None and seen.node_bytes is None and not nowhere_else:
         if seen.samples:
             doubts.append("on which lgroups its memory lay could not be read")
-        elif elapsed_s < _LOOKED_AT_S:
-            doubts.append(f"ended within {_LOOKED_AT_S:g} s, before its memory was looked at")
+        elif elapsed_s < LOOKED_AT_S:
+            doubts.append(f"ended within {LOOKED_AT_S:g} s, before its memory was looked at")
         else:
             doubts.append("its memory was not looked at")
     return (Verdict.NOT_KNOWN, tuple(doubts)) if doubts else (Verdict.MET, ())
@@ -204,16 +207,17 @@ def _known[V](samples: Sequence[Sampled], value: Callable[[Sampled], V | None]) 
 
 
 def _average(
-    tables: Sequence[tuple[tuple[int, int], ...] | None],
+    tables: Sequence[tuple[tuple[tuple[int, int], ...] | None, int]],
 ) -> tuple[tuple[int, float], ...] | None:
-    known = [table for table in tables if table is not None]
+    known = [(table, looks) for table, looks in tables if table is not None]
     if not known:
         return None
     total: dict[int, int] = {}
-    for table in known:
+    for table, looks in known:
         for key, value in table:
-            total[key] = total.get(key, 0) + value
-    return tuple((key, value / len(known)) for key, value in sorted(total.items()))
+            total[key] = total.get(key, 0) + value * looks
+    whole = sum(looks for _, looks in known)
+    return tuple((key, value / whole) for key, value in sorted(total.items()))
 
 
 def _mb(size: float) -> str:

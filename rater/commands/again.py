@@ -107,7 +107,7 @@ def conditions_before_building(resolved: Resolved) -> Conditions:
     path, sha256 = suite_files(resolved.request)
     return Conditions(
         host=host_facts(resolved.topology),
-        settings=settings_now(),
+        settings=settings_now(resolved),
         pus=tuple(machine_pus(resolved)),
         placements=placed_copies(resolved),
         benchmarks=None,

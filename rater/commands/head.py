@@ -12,6 +12,7 @@ from rater import __version__
 from rater.commands.ready import Ready
 from rater.commands.request import Request, request_to_json
 from rater.commands.resolve import Resolved
+from rater.plan.cpuset import format_list
 from rater.plan.suite_find import find_suite, split_selection
 from rater.record import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
 from rater.run.build import sha256_of
@@ -40,7 +41,7 @@ def head_of(identity: str, ready: Ready) -> Run:
         suite=suite,
         size=request.size if suite else None,
         tune=request.tune if suite else None,
-        layout=storable(request.layout),
+        layout=storable(resolved.layout),
         memory=str(resolved.memory),
         timeout_s=request.timeout_s,
         wrap=storable(shlex.join(request.wrap)) or None,
@@ -105,11 +106,13 @@ def suite_files(request: Request) -> tuple[str | None, str | None]:
     return "\n".join(paths) or None, "\n".join(map(sha256_of, files)) or None
 
 
-def settings_now() -> tuple[tuple[str, str], ...]:
+def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
     """Return the settings of the machine and of rater as they are kept with a run."""
+    reserved = format_list(resolved.reserved)
     return (
         *settings_snapshot(),
         *environment_snapshot(os.environ),
+        *((("rater.reserved_cpus", reserved),) if reserved else ()),
         ("rater.supervisor_priority", _priority()),
     )
 

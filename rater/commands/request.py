@@ -13,6 +13,7 @@ from typing import Any
 
 from rater import __version__
 from rater.errors import InputError
+from rater.plan.evidence import parse_cadence
 
 DEFAULT_SUITE = "mini"
 DEFAULT_COPIES = "pus"
@@ -22,6 +23,8 @@ DEFAULT_LAYOUT = "balanced"
 DEFAULT_GRACE_S = 5.0
 DEFAULT_OUTPUT_LIMIT = "1G"
 DEFAULT_UNTIL_IDLE_S = 300.0
+PREFLIGHTS = ("warn", "strict", "off")
+DEFAULT_PROOF = "auto"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
 _SCALE = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -45,6 +48,10 @@ class Request:
     size: str
     tune: str
     layout: str
+    bind: str | None
+    smt: int | None
+    kind: str | None
+    reserve: int | None
     memory: str | None
     timeout_s: float | None
     grace_s: float
@@ -56,6 +63,8 @@ class Request:
     until_idle_s: float | None  # longest time to wait; None: do not
     output_limit_bytes: int
     oversubscribe: bool
+    preflight: str  # one of PREFLIGHTS
+    proof: str  # as `plan.evidence.parse_cadence` takes it
     run_dirs: bool
     keep: bool
     force: bool
@@ -109,16 +118,52 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--size", help=f"of a suite's benchmarks; default {DEFAULT_SIZE}")
     what.add_argument("--tune", help=f"of a suite's benchmarks; default {DEFAULT_TUNE}")
     where = parser.add_argument_group("where")
-    where.add_argument("--layout", help=f"{DEFAULT_LAYOUT} (default), none, or a path")
+    where.add_argument(
+        "--layout",
+        metavar="NAME|PATH|list:CPUS|expr:...",
+        help=f"{DEFAULT_LAYOUT} (default) or another of `rater layouts`, a file of your own, "
+        "list:0,8,1,9 or expr:E:N:8",
+    )
+    where.add_argument(
+        "--bind",
+        metavar="WHAT",
+        help="a copy may use all of the core, llc, node or package it is on; default pu; none: "
+        "copies are not bound",
+    )
+    where.add_argument("--smt", type=int, metavar="K", help="use K threads of each core")
+    where.add_argument(
+        "--kind", metavar="fast|slow|N", help="use CPUs of one kind (0 is the slowest)"
+    )
+    where.add_argument(
+        "--reserve",
+        type=int,
+        metavar="N",
+        help="keep N cores free of copies; rater itself runs there",
+    )
     where.add_argument(
         "--mem",
         "--memory",
         dest="memory",
-        metavar="POLICY",
-        help="local (default), bind (strict: out of memory rather than remote), or none",
+        metavar="POLICY[:nodes=LIST]",
+        help="local (default), bind (strict: out of memory rather than remote), preferred, "
+        "interleave, weighted or none; bind:nodes=2,3 names the lgroups, remote ones too",
     )
     where.add_argument(
-        "--no-oversubscribe", action="store_true", help="refuse more copies than PUs"
+        "--no-oversubscribe",
+        action="store_true",
+        help="refuse more copies than the layout has PUs for",
+    )
+    where.add_argument(
+        "--preflight",
+        choices=PREFLIGHTS,
+        help="lgroups that lack the memory their copies need: warn (default), strict (refuse), off",
+    )
+    where.add_argument(
+        "--proof",
+        metavar="auto|once|SECONDS|off",
+        help="look at running copies to tell whether they and their memory are where the plan "
+        "said: as often as costs less than 1 %% of one CPU (auto, the default), once, every "
+        "SECONDS, or not at all",
     )
     how = parser.add_argument_group("how")
     how.add_argument("--timeout", type=float, metavar="S", help="end a copy that runs longer")
@@ -184,6 +229,10 @@ def request_from(args: argparse.Namespace) -> Request:
         size=args.size or DEFAULT_SIZE,
         tune=args.tune or DEFAULT_TUNE,
         layout=DEFAULT_LAYOUT if args.layout is None else args.layout,
+        bind=args.bind,
+        smt=args.smt,
+        kind=args.kind,
+        reserve=args.reserve,
         memory=args.memory,
         timeout_s=_seconds("--timeout", args.timeout, least=0.001),
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
@@ -195,6 +244,8 @@ def request_from(args: argparse.Namespace) -> Request:
         until_idle_s=_seconds("--until-idle", args.until_idle, least=0.001),
         output_limit_bytes=_bytes("--output-limit", limit),
         oversubscribe=not args.no_oversubscribe,
+        preflight=args.preflight or PREFLIGHTS[0],
+        proof=_proof(args.proof),
         run_dirs=args.run_dirs,
         keep=args.keep,
         force=args.force,
@@ -271,6 +322,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: type(value) is str,
     "str | None": lambda value: value is None or type(value) is str,
     "int": lambda value: type(value) is int,
+    "int | None": lambda value: value is None or type(value) is int,
     "float": _is_number,
     "float | None": lambda value: value is None or _is_number(value),
     "bool": lambda value: type(value) is bool,
@@ -307,6 +359,14 @@ def _idle_seconds(text: str) -> float:
             f"expected seconds, got {text!r}; write --until-idle={DEFAULT_UNTIL_IDLE_S:g}, or put "
             "--until-idle last"
         ) from None
+
+
+def _proof(text: str | None) -> str:
+    """Return what --proof asks for; raises `InputError` when it is no such thing."""
+    if text is None:
+        return DEFAULT_PROOF
+    parse_cadence(text)
+    return text
 
 
 def _seconds(option: str, value: float | None, *, least: float) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.request import Request
+from rater.commands.request import DEFAULT_COPIES, Request
 from rater.commands.workload import (
     Workload,
     command_workload,
@@ -19,7 +19,10 @@ from rater.commands.workload import (
 )
 from rater.errors import InputError
 from rater.plan.layout import load_layout
-from rater.plan.place import MemoryPolicy, Placement, default_memory, place, resolve_copies
+from rater.plan.layout_options import called, override
+from rater.plan.memory import Memory, MemoryPolicy, parse_memory
+from rater.plan.place import Placement, default_memory, place, resolve_copies, settle
+from rater.plan.room import copies_counted, offered
 from rater.plan.schedule import (
     Order,
     Plan,
@@ -43,7 +46,9 @@ class Resolved:
     topology: Topology
     plan: Plan
     placements: tuple[Placement, ...]
-    memory: MemoryPolicy
+    memory: Memory  # what was asked for; placements say what this kernel can have of it
+    layout: str  # its name and what the user changed of it
+    reserved: tuple[int, ...]  # OS numbers of the PUs kept free of copies, ascending
     suite: str | None
     workloads: tuple[Workload, ...]  # in ring order
     warnings: tuple[str, ...]
@@ -57,11 +62,24 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     suites, workloads = (
         (None, (command_workload(request),)) if request.command else suite_workloads(request)
     )
-    workloads, copies, left_out = _what_fits(request, workloads, topology)
+    layout = override(
+        load_layout(request.layout),
+        bind=request.bind,
+        smt=request.smt,
+        kind=request.kind,
+        reserve=request.reserve,
+    )
+    usable = offered(topology, layout)
+    counted = copies_counted(layout, usable)
+    if counted is not None and request.copies == DEFAULT_COPIES:
+        request = replace(request, copies=str(counted))
+    workloads, copies, left_out = _what_fits(request, workloads, usable)
     threads = _threads(workloads)
-    layout = load_layout(request.layout)
-    memory = default_memory(layout) if request.memory is None else _memory(request.memory)
+    memory = (
+        Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
+    )
     placed = place(topology, layout, copies, memory, threads)
+    placements, not_had = _had_here(topology, placed.placements)
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
     plan = make_plan(
@@ -76,26 +94,36 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         window=window,
     )
     refusals = []
-    pus = len(topology.pus)
-    if copies * threads > pus and not request.oversubscribe:
+    pus = len(usable.pus)
+    called_so = called(
+        request.layout,
+        bind=request.bind,
+        smt=request.smt,
+        kind=request.kind,
+        reserve=request.reserve,
+    )
+    if (copies > placed.most or threads > pus) and not request.oversubscribe:
         each = f" of {threads} threads" if threads > 1 else ""
-        fewer = f"use --copies {pus // threads} or " if pus >= threads else ""
+        fewer = f"use --copies {placed.most} or " if pus >= threads else ""
         refusals.append(
-            f"{copies} {'copy' if copies == 1 else 'copies'}{each} on {pus} usable PUs and "
-            f"--no-oversubscribe: {fewer}leave the option out"
+            f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
+            f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
         )
     return Resolved(
         request=request,
         topology=topology,
         plan=plan,
-        placements=placed.placements,
+        placements=placements,
         memory=memory,
+        layout=called_so,
+        reserved=placed.reserved,
         suite=suites,
         workloads=workloads,
         warnings=(
             *left_out,
             *_unequal_threads(workloads),
             *placed.warnings,
+            *not_had,
             *rotation_warnings(plan, placed.placements),
         ),
         refusals=tuple(refusals),
@@ -156,6 +184,15 @@ def expected_total_s(resolved: Resolved) -> float | None:
     return sum(stagger_s + expected[phase.benchmark or ""] for phase in plan.phases)
 
 
+def most_bytes(resolved: Resolved) -> int:
+    """Return what one copy holds at its peak in the benchmark that needs most; 0: not stated."""
+    sizes = [workload.size for workload in resolved.workloads]
+    return max(
+        size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
+        for size in sizes
+    )
+
+
 def needs_of(
     resolved: Resolved,
     work: Path,
@@ -193,11 +230,15 @@ def needs_of(
     return estimate(phases, available(work), keep=resolved.request.keep)
 
 
-def _memory(text: str) -> MemoryPolicy:
-    try:
-        return MemoryPolicy(text)
-    except ValueError:
-        raise InputError(f"--mem {text}: expected local, bind or none") from None
+def _had_here(
+    topology: Topology, placements: tuple[Placement, ...]
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Return the placements with memory policies that this kernel has, and what changed."""
+    if not topology.is_this_system or all(p.policy is MemoryPolicy.NONE for p in placements):
+        return placements, ()
+    from rater.run.binding import memory_support
+
+    return settle(placements, memory_support())
 
 
 def _expected(

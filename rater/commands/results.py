@@ -38,6 +38,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="of a steady run: the run in homogeneous (or rotated) mode to compare it with; "
         "default: the latest of the same copies",
     )
+    show.add_argument(
+        "--proof",
+        dest="with_proof",
+        action="store_true",
+        help="with the memory of every benchmark (resident, page sizes, share on the lgroups "
+        "planned) and every copy that was not placed as planned",
+    )
     show.set_defaults(run=_show)
 
     export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")
@@ -94,7 +101,7 @@ def _show(args: argparse.Namespace) -> int:
             beside = run_beside(store, run)
         else:
             run, beside = _pair(run, store.load(store.find(args.beside)))
-    print_result(args, run, after_run=False, beside=beside)
+    print_result(args, run, after_run=False, beside=beside, proof=args.with_proof)
     return 0
 
 

@@ -75,38 +75,27 @@ def dry_run(
     """Show a run that is not made, and what differs from the one it would repeat."""
     import shutil
 
-    from rater.commands.resolve import expected_total_s
-    from rater.plan.schedule import order_table
-    from rater.show.plan import PlanView, plan_document, print_plan
+    from rater.commands.plan import plan_view
+    from rater.show.changes import changes_document, changes_text
+    from rater.show.plan import Estimates, plan_document, print_plan
 
-    view = PlanView(
-        suite=resolved.suite,
-        size=resolved.request.size if resolved.suite else None,
-        tune=resolved.request.tune if resolved.suite else None,
-        plan=resolved.plan,
-        placements=resolved.placements,
-        layout=resolved.request.layout,
-        machine=resolved.topology.source,
-        orders=tuple(order_table(resolved.plan)),
-        expected_s=expected_total_s(resolved),
-        memory_bytes=needs.memory_bytes,
-        memory_benchmark=needs.memory_benchmark,
-        memory_unstated=needs.unstated,
-        memory_available_bytes=needs.available.memory_bytes,
-        disk_bytes=needs.disk_bytes,
-        disk_available_bytes=needs.available.disk_bytes,
-        threads=tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads),
-        cooldown_s=resolved.request.cooldown_s,
-        until_idle_s=resolved.request.until_idle_s,
-        warnings=resolved.warnings,
+    warnings, problems = _preflight(resolved)
+    view = plan_view(
+        resolved,
+        Estimates(
+            memory_bytes=needs.memory_bytes,
+            memory_benchmark=needs.memory_benchmark,
+            memory_available_bytes=needs.available.memory_bytes,
+            disk_bytes=needs.disk_bytes,
+            disk_available_bytes=needs.available.disk_bytes,
+        ),
+        warnings=warnings,
         refusals=(
-            *resolved.refusals,
             *(() if resolved.request.force else needs.problems),
+            *problems,
             *_obstacles(args, resolved),
         ),
     )
-    from rater.show.changes import changes_document, changes_text
-
     document = plan_document(view)
     said = ""
     if again is not None:
@@ -125,6 +114,17 @@ def dry_run(
     if said:
         print(said)
     return 0
+
+
+def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], list[str]]:
+    """Return what a run would warn of now, and what it would be refused for."""
+    from rater.commands.surroundings import preflight_of
+
+    found = preflight_of(resolved)
+    if found is None:
+        return (), []
+    refusal = found.refusal() if resolved.request.preflight == "strict" else None
+    return (() if refusal else found.warnings), refusal.splitlines() if refusal else []
 
 
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:

@@ -20,6 +20,7 @@ from rater.commands.attempt import Attempt, Entered, Now
 from rater.commands.common import print_result, run_beside
 from rater.commands.resolve import Resolved
 from rater.errors import InputError
+from rater.plan.evidence import parse_cadence
 from rater.record import Event, Run, RunStatus
 
 if TYPE_CHECKING:
@@ -60,13 +61,14 @@ class Session:
             f"since {now_utc()}"
         )
         with machine_lock(default_lock_path(), holder, share=request.share), ExitStack() as stack:
-            return self._locked(stack, Surroundings())
+            return self._locked(stack, Surroundings(resolved))
 
     def _locked(self, stack: ExitStack, surroundings: Surroundings) -> int:
         from rater.commands.head import head_of, machine_pus, settings_now
         from rater.commands.ready import make_ready, remove_if_empty
         from rater.run.facts import host_facts
         from rater.run.guard import MARKER, guard
+        from rater.run.reserve import living_on
         from rater.store.database import default_path
         from rater.store.store import open_store
 
@@ -86,16 +88,17 @@ class Session:
         now = Now(
             self._run,
             host_facts(resolved.topology),
-            settings_now(),
+            settings_now(resolved),
             tuple(machine_pus(resolved)),
         )
         entered = attempt.enter(store, resolved.plan, now, self._say)
-        outcome, recorder = self._supervise(keeper, entered, store, ready)
+        with living_on(resolved.reserved, [keeper.watchdog_pid]):
+            outcome, recorder = self._supervise(keeper, entered, store, ready)
         return self._finish(store, entered.number, outcome, recorder)
 
     def _with_warnings(self, run: Run, surroundings: Surroundings) -> Run:
         """Tell what surrounds the run, and keep it with the run."""
-        warnings = surroundings.warnings(self.resolved)
+        warnings = surroundings.warnings()
         for warning in warnings:
             self._say(f"warning: {warning}")
         return replace(run, warnings=run.warnings + warnings)
@@ -144,6 +147,8 @@ class Session:
             failed_before=entered.failed_before,
             suspend=screen.pause if screen else lambda: None,
             resume=screen.resume if screen else lambda: None,
+            proof=parse_cadence(request.proof),
+            own_cpus=bool(resolved.reserved),
         )
         # What was imported and planned stays to the end: nothing for the collector to walk through
         # while copies are timed.

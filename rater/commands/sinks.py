@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rater.plan.schedule import Phase
-from rater.record import CopyStarted, Event, Noted, Resting, RunEnded
+from rater.record import CopyStarted, Event, Noted, Observed, Resting, RunEnded, Sampled
 from rater.run.priority import urgent
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Recorder(threading.Thread):
     def put(self, event: Event) -> None:
         """Take an event; returns at once."""
         self._events.append(event)
-        if not isinstance(event, CopyStarted):  # its end brings the start along
+        # Its end brings a copy's start along; samples go with what comes next.
+        if not isinstance(event, CopyStarted | Sampled):
             self._wake.set()
 
     def run(self) -> None:
@@ -103,9 +104,10 @@ class Screen(threading.Thread):
         self._lock = threading.Lock()
 
     def put(self, event: Event) -> None:
-        """Take an event; returns at once."""
-        self._events.append(event)
-        self._wake.set()
+        """Take an event; returns at once. What is seen of copies is for later."""
+        if not isinstance(event, Sampled | Observed):
+            self._events.append(event)
+            self._wake.set()
 
     def run(self) -> None:
         """Draw when something changed, four times a second at most, and when the view wants to."""
@@ -139,6 +141,6 @@ class Screen(threading.Thread):
     def _drain(self) -> None:
         while self._events:
             event = self._events.popleft()
-            if self._renumbers and not isinstance(event, Noted | Resting | RunEnded):
+            if self._renumbers and not isinstance(event, Noted | Resting | Observed | RunEnded):
                 event = replace(event, phase=self._positions[event.phase])
             self._view.event(event)

@@ -1,31 +1,49 @@
-"""What surrounds a run when it begins: who else works here, what fills the lgroups' memory."""
+"""What surrounds a run when it begins: who else works here, what the lgroups' memory holds."""
 
 from __future__ import annotations
 
-from rater.commands.resolve import Resolved
-from rater.run.memory import memory_warnings, needs_by_node, node_memory
+from collections.abc import Mapping
+
+from rater.commands.resolve import Resolved, most_bytes
+from rater.errors import InputError
+from rater.plan.lgroup import LgroupMemory
+from rater.run.lgroups import lgroups_now
+from rater.run.preflight import Preflight, preflight_now
 from rater.run.quiet import BusyWatch, busy_warning
 
 
 class Surroundings:
-    """Looks at the other processes when made, and again when asked: make it early."""
+    """Looks around when made, and again when asked: make it before anything is set up."""
 
-    def __init__(self) -> None:
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved = resolved
         self._watch = BusyWatch()
+        self._before = lgroups_now() if resolved.request.preflight != "off" else None
 
-    def warnings(self, resolved: Resolved) -> tuple[str, ...]:
-        """Return what a person should know of the machine before copies run on it."""
+    def warnings(self) -> tuple[str, ...]:
+        """Return what a person should know of the machine before copies run on it.
+
+        Raises `InputError` where `--preflight strict` refuses the run.
+        """
         busy = busy_warning(self._watch.busy())
-        per_copy = _most_bytes(resolved)
-        by_copy = {placement.copy: per_copy for placement in resolved.placements}
-        needs = needs_by_node(resolved.placements, by_copy)
-        return (*([busy] if busy else []), *memory_warnings(needs, node_memory()))
+        found = preflight_of(self._resolved, self._before)
+        if found is None:
+            return (busy,) if busy else ()
+        refusal = found.refusal()
+        if refusal and self._resolved.request.preflight == "strict":
+            raise InputError(refusal)
+        return (*([busy] if busy else []), *found.warnings)
 
 
-def _most_bytes(resolved: Resolved) -> int:
-    """Return what one copy holds at its peak in the benchmark that needs most; 0: not stated."""
-    sizes = [workload.size for workload in resolved.workloads]
-    return max(
-        size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
-        for size in sizes
-    )
+def preflight_of(
+    resolved: Resolved, before: Mapping[int, LgroupMemory] | None = None
+) -> Preflight | None:
+    """Compare what copies need with what their lgroups have now; None with `--preflight off`.
+
+    `before` is what they had before the set-up.
+    """
+    if resolved.request.preflight == "off":
+        return None
+    per_copy = most_bytes(resolved)
+    by_copy = {placement.copy: per_copy for placement in resolved.placements}
+    return preflight_now(resolved.placements, by_copy, before)

@@ -82,10 +82,15 @@ def parse_bitmap(text: str) -> int:
         raise ValueError(f"the bitmap {_short(text)} ends with ',', expected a last word 0x...")
     if len(words) > (MAX_NUMBER + 1) // 32:
         raise ValueError(f"the bitmap {_short(text)} names numbers above {MAX_NUMBER}")
+    mask = 0
+    shift = 32 * len(words)
     for index, word in enumerate(words):
-        if word and not _WORD.fullmatch(word):
-            raise _bad_word(text, words, index)
-    return int("".join([word[2:].zfill(8) for word in words]), 16)
+        shift -= 32
+        if word:  # most are empty in the bitmap of one CPU of thousands
+            if not _WORD.fullmatch(word):
+                raise _bad_word(text, words, index)
+            mask |= int(word, 16) << shift
+    return mask
 
 
 def format_bitmap(mask: int) -> str:

@@ -1,66 +1,71 @@
-"""What is seen of a copy while it waits and runs, and what the plan says against it; pure.
+"""How often copies are looked at while they run, and what their plan says of what is seen; pure.
 
-`GateFacts` and `Sampled` are what `run/observe.py` reads, the database holds and
-`analysis/proof.py` judges.
+`GateFacts` and `Sampled` (`rater.record`) are what `run/observe.py` reads, the database
+holds and `analysis/proof.py` judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from rater.errors import InputError
 from rater.plan.cpuset import format_list
+from rater.record import GateFacts, Sampled
+
+LEAST_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class GateFacts:
-    """What the kernel allows a copy that waits at its gate; the benchmark inherits it."""
+class Cadence:
+    """How often to look at a copy."""
 
-    cpus: tuple[int, ...] | None  # OS numbers, ascending; None: could not be read
-    mems: tuple[int, ...] | None  # nodes its cpuset lets it take memory of
+    once: bool = False
+    every_s: float | None = None  # None: as often as costs little
 
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """One look at a running copy: its process and the processes below it."""
-
-    phase: int
-    copy: int
-    step: int
-    age_ns: int  # since the copy's release
-    processes: int  # that were looked at
-    unread: int  # processes whose memory was not: too many of them, or another user's
-    cpus: tuple[int, ...]  # where its threads ran last, ascending, each once
-    allowed: tuple[int, ...] | None  # affinity mask of the copy's first process by now
-    # Of threads that still live: moves to another CPU, and pages the kernel's balancing moved.
-    migrations: int | None
-    pages_migrated: int | None
-    # Anonymous memory and huge pages by NUMA node; file pages (libraries) are not among them.
-    node_bytes: tuple[tuple[int, int], ...] | None
-    policy: str | None  # memory policy of most of it in the kernel's words: "local", "bind:2"
-    page_bytes: tuple[tuple[int, int], ...] | None  # the same memory: page size, bytes
-    rss_bytes: int | None  # resident, huge pages included; shared pages count for each process
-    peak_bytes: int | None  # highest since its exec, None for several processes
-    swap_bytes: int | None  # swapped out
-    read_ns: int  # how long the look took
-
-    @property
-    def private_bytes(self) -> int | None:
-        """Anonymous memory and huge pages whose node is known."""
-        return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
+    def __str__(self) -> str:
+        """Return it as `--proof` takes it."""
+        return "once" if self.once else "auto" if self.every_s is None else f"{self.every_s:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What observing the copies of a run came to."""
+def parse_cadence(text: str) -> Cadence | None:
+    """Return what `--proof` asks for: `auto`, `once`, seconds, or `off` (None)."""
+    if text in ("off", "auto", "once"):
+        return None if text == "off" else Cadence(once=text == "once")
+    try:
+        every_s = float(text)
+    except ValueError:
+        every_s = math.nan
+    if not (LEAST_EVERY_S <= every_s < math.inf):
+        raise InputError(
+            f"--proof {text!r}: expected auto, once, off, or seconds between two looks at a copy "
+            f"({LEAST_EVERY_S:g} or more)"
+        )
+    return Cadence(every_s=every_s)
 
-    cadence: str  # as asked for: "auto", "once", or seconds
-    samples: int
-    interval_s: float | None  # mean time between two looks at the same copy; None: none had two
-    cpu_s: float  # CPU time all of it took
-    share: float  # of one CPU, while copies ran
-    longest_read_s: float
-    unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
+
+def together(first: Sampled, then: Sampled) -> Sampled:
+    """Return two samples of one copy as one: averages by the looks behind each, extremes kept."""
+    weights = (first.looks, then.looks)
+    highest = (first.peak_bytes, then.peak_bytes, first.rss_bytes, then.rss_bytes)
+    return replace(
+        then,
+        processes=max(first.processes, then.processes),
+        unread=max(first.unread, then.unread),
+        cpus=tuple(sorted({*first.cpus, *then.cpus})),
+        allowed=_united(first.allowed, then.allowed),
+        migrations=_largest((first.migrations, then.migrations)),
+        pages_migrated=_largest((first.pages_migrated, then.pages_migrated)),
+        node_bytes=_mean_table(first.node_bytes, then.node_bytes, weights),
+        policy=then.policy or first.policy,
+        page_bytes=_mean_table(first.page_bytes, then.page_bytes, weights),
+        rss_bytes=_mean(first.rss_bytes, then.rss_bytes, weights),
+        peak_bytes=_largest(highest),
+        swap_bytes=_largest((first.swap_bytes, then.swap_bytes)),
+        read_ns=max(first.read_ns, then.read_ns),
+        looks=sum(weights),
+    )
 
 
 def gate_complaints(
@@ -89,3 +94,31 @@ def gate_complaints(
                 f"allows {format_list(facts.mems) or 'none'}"
             )
     return tuple(complaints)
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _united(first: tuple[int, ...] | None, then: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if first is None or then is None or first == then:
+        return first if then is None else then
+    return tuple(sorted({*first, *then}))
+
+
+def _mean(first: int | None, then: int | None, weights: tuple[int, int]) -> int | None:
+    if first is None or then is None:
+        return first if then is None else then
+    return round((first * weights[0] + then * weights[1]) / sum(weights))
+
+
+def _mean_table(
+    first: tuple[tuple[int, int], ...] | None,
+    then: tuple[tuple[int, int], ...] | None,
+    weights: tuple[int, int],
+) -> tuple[tuple[int, int], ...] | None:
+    if first is None or then is None:
+        return first if then is None else then
+    before, after = dict(first), dict(then)
+    keys = sorted(before.keys() | after.keys())
+    return tuple((key, _mean(before.get(key, 0), after.get(key, 0), weights) or 0) for key in keys)

@@ -70,6 +70,19 @@ def options(layout: Layout) -> list[str]:
     return said
 
 
+def called(
+    name: str,
+    *,
+    bind: str | None = None,
+    smt: int | None = None,
+    kind: str | None = None,
+    reserve: int | None = None,
+) -> str:
+    """Return what a run's layout is called: its name and what was changed, `cores, smt 1`."""
+    changes = (("bind", bind), ("smt", smt), ("kind", kind), ("reserve", reserve))
+    return ", ".join([name, *(f"{what} {value}" for what, value in changes if value is not None)])
+
+
 def _numbers(parts: Parts) -> list[tuple[str, tuple[int, ...]]]:
     named = [("CPUs", parts.cpus), ("lgroups", parts.nodes), ("cores", parts.cores)]
     return [(name, numbers) for name, numbers in named if numbers]

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
 from rater.errors import InputError
 from rater.plan import cpuset
 from rater.plan.deal import deal
 from rater.plan.layout import Bind, Layout, Order
+from rater.plan.memory import (
+    AT_HOME,
+    Memory,
+    MemoryPolicy,
+    MemorySupport,
+    home_nodes,
+    named_nodes,
+    settled,
+)
 from rater.plan.orders import Key, Slot, domain_of
 from rater.plan.topology import PU, Topology
 
+__all__ = [
+    "MOST_COPIES",
+    "MemoryPolicy",
+    "Placed",
+    "Placement",
+    "default_memory",
+    "place",
+    "resolve_copies",
+    "settle",
+]
+
 MOST_COPIES = 99_999
-
-
-class MemoryPolicy(StrEnum):
-    """Where a copy's memory may come from."""
-
-    NONE = "none"  # whatever rater inherited
-    LOCAL = "local"  # MPOL_LOCAL: the node of the running CPU
-    BIND = "bind"  # MPOL_BIND on the home node: strict, out of memory rather than remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,7 @@ class Placement:
     node: int | None
     package: int | None
     policy: MemoryPolicy
-    memory_nodes: tuple[int, ...]  # for BIND; empty otherwise
+    memory_nodes: tuple[int, ...]  # OS numbers, ascending; empty for LOCAL and NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +62,37 @@ class Placed:
 
 
 def place(
-    topology: Topology, layout: Layout, copies: int, memory: MemoryPolicy, threads: int = 1
+    topology: Topology,
+    layout: Layout,
+    copies: int,
+    memory: Memory | MemoryPolicy,
+    threads: int = 1,
 ) -> Placed:
     """Return where each of `copies` (at least 1) copies goes; same input, same answer.
 
     A copy of several `threads` gets as many neighbouring PUs; of them the first is its `cpu`.
-    Raises `InputError` when memory is to be bound and a copy has no node to bind
-    to, when the layout widens masks to an object that the machine does not have,
-    and when the machine does not fit the layout in another way.
+    A bare policy has the nodes that it has by itself.
+    Raises `InputError` when memory is to come from the home node and a copy has none,
+    when nodes are named that the machine does not have, when the layout widens masks
+    to an object that the machine does not have, and when the machine does not fit the
+    layout in another way.
     """
+    asked = memory if isinstance(memory, Memory) else Memory(memory)
+    policy = asked.policy
+    named = named_nodes(topology, asked)
+    at_home = policy in AT_HOME and not named
     if layout.order is Order.NONE:
-        if memory is MemoryPolicy.BIND:
+        if at_home:
             raise InputError(
                 f"layout {layout.name} does not bind copies to CPUs, so there is no home node "
-                "to bind their memory to: use --mem local or another layout"
+                f"for --mem {policy}: use --mem local, name nodes as in {policy}:nodes=0, or use "
+                "another layout"
             )
         pus = len(topology.pus)
         loads = [copies // pus + (pu < copies % pus) for pu in range(pus)]
         return Placed(
             tuple(
-                Placement(copy, None, None, None, None, None, None, memory, ())
+                Placement(copy, None, None, None, None, None, None, policy, named)
                 for copy in range(copies)
             ),
             _crowd(loads, pus) if threads == 1 else _crowd_of_threads(copies, pus, threads),
@@ -78,7 +100,7 @@ def place(
         )
     dealt = deal(topology, layout, copies, threads)
     given = dealt.slots
-    nodes = _memory_nodes(topology, given) if memory is MemoryPolicy.BIND else {}
+    homes = home_nodes(topology, (pu for slot in given for pu in slot), policy) if at_home else {}
     masks = _masks(dealt.topology, layout)
     placements = tuple(
         Placement(
@@ -89,17 +111,32 @@ def place(
             llc=slot[0].llc,
             node=slot[0].node,
             package=slot[0].package,
-            policy=memory,
-            memory_nodes=tuple(sorted({nodes[pu.os] for pu in slot})) if nodes else (),
+            policy=policy,
+            memory_nodes=tuple(sorted({homes[pu.os] for pu in slot})) if at_home else named,
         )
         for copy, slot in enumerate(given)
     )
     return Placed(
         placements,
-        _warnings(dealt.topology, given, memory, threads),
+        _warnings(dealt.topology, given, policy, threads),
         reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
         most=dealt.most,
     )
+
+
+def settle(
+    placements: Sequence[Placement], support: MemorySupport
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Return the placements with memory policies that this kernel has, and warnings of the change.
+
+    Raises `InputError` for a policy that it does not have and that nothing stands in for.
+    """
+    found, warnings = [], []
+    for placement in placements:
+        policy, nodes, warning = settled(placement.policy, placement.memory_nodes, support)
+        found.append(replace(placement, policy=policy, memory_nodes=nodes))
+        warnings += [warning] if warning else []
+    return tuple(found), tuple(dict.fromkeys(warnings))
 
 
 def default_memory(layout: Layout) -> MemoryPolicy:
@@ -162,37 +199,6 @@ def _united(masks: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return masks[0] if len(masks) == 1 else tuple(sorted({cpu for mask in masks for cpu in mask}))
 
 
-def _memory_nodes(topology: Topology, given: Sequence[Slot]) -> dict[int, int]:
-    """Return the node to bind to by PU: home, else the nearest that the distances tell."""
-    found: dict[int, int] = {}
-    lost: list[int] = []
-    for pu in dict.fromkeys(pu for slot in given for pu in slot):
-        node = pu.node if pu.node is not None else _nearest_node(topology, pu.os)
-        if node is None:
-            lost.append(pu.os)
-        else:
-            found[pu.os] = node
-    if lost:
-        raise InputError(
-            f"--mem bind: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no NUMA "
-            "node with memory, and no distances tell which is nearest: use --mem local, or "
-            "copies and a layout that leave these CPUs out"
-        )
-    return found
-
-
-def _nearest_node(topology: Topology, cpu: int) -> int | None:
-    """Return the allowed ordinary node nearest to a CPU that lies in a forbidden one."""
-    distances = [
-        (distance, node.logical, node.os)
-        for own in topology.nodes
-        if cpu in own.cpus
-        for node in topology.nodes
-        if node.default and (distance := topology.distance(own.os, node.os)) is not None
-    ]
-    return min(distances)[2] if distances else None
-
-
 def _warnings(
     topology: Topology, given: Sequence[Slot], memory: MemoryPolicy, threads: int
 ) -> tuple[str, ...]:
@@ -220,7 +226,7 @@ def _warnings(
             f"{shares} copies"
         )
     homeless = {pu.os for slot in given for pu in slot if pu.node is None}
-    if homeless and memory is not MemoryPolicy.BIND:
+    if homeless and memory in (MemoryPolicy.LOCAL, MemoryPolicy.NONE):
         warnings.append(
             f"{_count(len(homeless), 'CPU')} without memory of an own NUMA node "
             f"({cpuset.format_list(homeless)}): all memory of the copies there is remote"

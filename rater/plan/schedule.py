@@ -258,7 +258,8 @@ def make_plan(
                 iteration=iteration,
                 counted=iteration > discard,
                 queues=tuple(
-                    Queue(copy, (Step(benchmark, iteration),), copy * stagger_ns)
+                    Queue(copy, steps, copy * stagger_ns)
+                    for steps in [(Step(benchmark, iteration),)]
                     for copy in range(copies)
                 ),
                 window=window,

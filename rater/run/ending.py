@@ -57,6 +57,7 @@ def ended_event(
         note=note,
         run_dir=storable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
+        gate=child.gate_facts,
     )
 
 

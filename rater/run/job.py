@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from rater.plan.evidence import Cadence
 from rater.plan.place import Placement
 from rater.plan.schedule import Phase, Plan, Step
 from rater.record import Event, Validity
+from rater.run.evident import GateCheck
 from rater.run.guard import Guard
 from rater.run.idle import IdleWatch
 from rater.run.launch import CopySpec
+from rater.run.observe import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class Job:
     elapsed_before_ns: int = 0  # time of the first release: beyond 0 where a run is taken up again
     runs_before: int = 0  # copy runs of the phases that such a run has behind it,
     failed_before: int = 0  # and those of them that failed
+    proof: Cadence | None = None  # how often to look where copies run and their memory lies
+    own_cpus: bool = False  # rater has CPUs that no copy is on: looks at copies cost them nothing
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 
@@ -95,3 +100,5 @@ class RunState:
     stop: Callable[[int | None, str | None], None]  # for a signal, or for a reason
     stop_flag: threading.Event = field(default_factory=threading.Event)
     origin_ns: int | None = None  # CLOCK_MONOTONIC of the run's first release
+    gates: GateCheck | None = None  # None: where copies run is not looked at
+    observer: Observer | None = None

@@ -26,8 +26,10 @@ from typing import NamedTuple
 from rater.errors import InputError, RunError
 from rater.plan.place import Placement
 from rater.plan.schedule import Step
+from rater.record import GateFacts
 from rater.run.binding import ThreadBinding
 from rater.run.guard import FIRST_FREE_FD, Guard
+from rater.run.look import GATE_NAME
 from rater.run.priority import urgent
 
 GATE_SHELL = "/bin/sh"
@@ -92,6 +94,7 @@ class Child:
     start_ns: int | None = None  # None: still behind the gate
     announced: bool = False  # its CopyStarted was emitted
     gate_cpu_ns: int = 0
+    gate_facts: GateFacts | None = None  # None: not looked at
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     notes: list[str] = field(default_factory=list)
@@ -230,7 +233,7 @@ class Launcher:
         limit = str(self.original_nofile)
         read_end, write_end = (shared_gate, None) if shared_gate is not None else high_pipe()
         assert read_end is not None
-        argv = [GATE_SHELL, "-c", _GATE, "rater-gate", limit, str(go_file), spec.directory]
+        argv = [GATE_SHELL, "-c", _GATE, GATE_NAME.decode(), limit, str(go_file), spec.directory]
         try:
             pid = os.posix_spawn(
                 GATE_SHELL,

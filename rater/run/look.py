@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rater.plan.evidence import Sampled
+from rater.record import Sampled
 from rater.run.procdir import (
     PAGE_BYTES,
     OnCPU,

@@ -15,6 +15,7 @@ import select
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rater.errors import InputError
@@ -134,7 +135,11 @@ def from_synthetic(text: str) -> Topology:
         raise InputError(
             f"{text!r} does not describe a machine of 1 to {_MOST_PUS} PUs: expected one {_EXAMPLE}"
         )
-    return parse_xml(_hwloc_xml(text, f"the description {text!r}"), text.strip())
+    topology = parse_xml(_hwloc_xml(text, f"the description {text!r}"), text.strip())
+    if "memory=" in text:
+        return topology
+    # hwloc makes up 1 GiB for each node that is said to have none.
+    return replace(topology, nodes=tuple(replace(n, memory_bytes=0) for n in topology.nodes))
 
 
 def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:

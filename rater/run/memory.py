@@ -165,6 +165,26 @@ def memory_warnings(
     return tuple(warnings)
 
 
+def capacity_warnings(
+    needs_bytes: Mapping[int, int], installed_bytes: Mapping[int, int]
+) -> tuple[str, ...]:
+    """Say which lgroups have less memory installed than their copies need (pure).
+
+    Both are by lgroup; those whose memory is not known (absent, or 0) are passed over.
+    """
+    short = [
+        f"lgroup {node} ({gb(installed)} installed, its copies need {gb(need)})"
+        for node, need in sorted(needs_bytes.items())
+        if need > (installed := installed_bytes.get(node, 0)) > 0
+    ]
+    if not short:
+        return ()
+    return (
+        f"memory cannot hold the copies of {some(short)}: the rest comes from other lgroups, from "
+        "swap, or not at all; fewer copies, a smaller size or a layout that spreads them avoids it",
+    )
+
+
 def _named(
     prefix: str, unit: str, names: Sequence[tuple[str, str]], entries: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:

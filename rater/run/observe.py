@@ -17,14 +17,17 @@ from dataclasses import dataclass
 
 import trio
 
-from rater.errors import InputError
-from rater.plan.evidence import Observed, Sampled
+from rater.plan.evidence import Cadence
+from rater.record import Observed, Sampled
 from rater.run.look import Looker, NoSample, Watched
 from rater.run.procdir import open_process
 from rater.run.reading import Look, Reading, Wanted
 
 FIRST_S = 0.2  # from a copy's release to the first look at it
-LEAST_EVERY_S = 0.05
+# Where copies share CPUs a look takes time from others of them, and those that end within half a
+# second need none: they are looked at as late as lets all be seen within that time.
+_CROWDED_FIRST_S = 0.45
+_LOOK_NS = 500_000  # CPU time of a look at a small copy whose caches are cold
 _AGAIN_NS = 50_000_000  # after a look that gave nothing
 _AGAIN_AT_MOST_NS = 1_000_000_000
 _LEAST_AUTO_S = 1.0  # memory that moves faster than this is not told from memory that moves
@@ -36,34 +39,6 @@ _TURN_NS = 500_000
 _MOST_IN_BATCH = 16  # copies read in one turn of the reading thread
 _BATCH_CPU_NS = 5_000_000  # a turn ends when this was probably used
 _TOGETHER = 0.1  # of the interval: looks due so close are one turn
-
-
-@dataclass(frozen=True, slots=True)
-class Cadence:
-    """How often to look at a copy."""
-
-    once: bool = False
-    every_s: float | None = None  # None: as often as costs little
-
-    def __str__(self) -> str:
-        """Return it as `--proof` takes it."""
-        return "once" if self.once else "auto" if self.every_s is None else f"{self.every_s:g}"
-
-
-def parse_cadence(text: str) -> Cadence | None:
-    """Return what `--proof` asks for: `auto`, `once`, seconds, or `off` (None)."""
-    if text in ("off", "auto", "once"):
-        return None if text == "off" else Cadence(once=text == "once")
-    try:
-        every_s = float(text)
-    except ValueError:
-        every_s = math.nan
-    if not (LEAST_EVERY_S <= every_s < math.inf):
-        raise InputError(
-            f"--proof {text!r}: expected auto, once, off, or seconds between two looks at a copy "
-            f"({LEAST_EVERY_S:g} or more)"
-        )
-    return Cadence(every_s=every_s)
 
 
 @dataclass(slots=True)
@@ -101,6 +76,8 @@ class Observer:
         self._elapsed_ns = 0  # of phases that are over
         self._spent_ns = 0  # CPU time
         self._settled_ns = 0  # the same as the next look is planned by
+        self._looked_ns = 0  # CPU time of looks alone
+        self._cpus = os.cpu_count() or 1
         self._samples = 0
         self._gaps_ns = 0
         self._gaps = 0
@@ -179,10 +156,11 @@ class Observer:
     def _turn(self, alive: Iterable[Watched], now_ns: int) -> tuple[list[_State], int | None]:
         """Return whom to look at now; when there is nobody, also when to ask again."""
         states = {}
+        alive = list(alive)
+        first_ns = self._first_ns(len(alive))
         for watched in alive:
             key = (watched.phase, watched.copy, watched.step)
-            first_ns = watched.start_ns + round(FIRST_S * 1e9)
-            states[key] = self._states.get(key) or _State(watched, first_ns)
+            states[key] = self._states.get(key) or _State(watched, watched.start_ns + first_ns)
         self._states = states
         fresh = [state for state in states.values() if state.last_ns is None]
         due = sorted((s for s in fresh if s.due_ns <= now_ns), key=lambda s: s.due_ns)
@@ -194,6 +172,14 @@ class Observer:
         times = [state.due_ns for state in fresh]
         times += [again_ns] if again_ns is not None else []
         return [], min(times, default=None)
+
+    def _first_ns(self, copies: int) -> int:
+        """Return the age at which a copy is first looked at, by how many run."""
+        least_ns = round(FIRST_S * 1e9)
+        if copies <= self._cpus:
+            return least_ns
+        each_ns = max(_LOOK_NS, self._looked_ns // max(1, self._samples))
+        return max(least_ns, round(_CROWDED_FIRST_S * 1e9) - copies * each_ns)
 
     def _again(self, states: Iterable[_State]) -> tuple[list[_State], int | None]:
         """Return who is next to be looked at once more, and when: the longest ago first."""
@@ -268,5 +254,6 @@ class Observer:
         state.past_gate = True
         state.last_ns, state.cost_ns = look.at_ns, look.cpu_ns
         self._samples += 1
+        self._looked_ns += look.cpu_ns
         self._longest_ns = max(self._longest_ns, look.result.read_ns)
         emit(look.result)

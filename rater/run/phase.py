@@ -17,6 +17,7 @@ from rater.plan.schedule import Phase, Queue
 from rater.record import CopyStarted, CopyStatus, PhaseEnded, PhaseStarted
 from rater.run.disk import watch_disk
 from rater.run.ending import ended_event, how_it_ended
+from rater.run.evident import Samples
 from rater.run.job import RunState
 from rater.run.judging import Ended
 from rater.run.launch import (
@@ -28,6 +29,8 @@ from rater.run.launch import (
     open_gate,
     reap,
 )
+from rater.run.look import Watched
+from rater.run.observe import FIRST_S, Observer
 from rater.run.priority import urgent
 from rater.run.steady import WindowWatch
 from rater.run.stopping import Stopper
@@ -56,6 +59,7 @@ class PhaseRun:
         self._stopper = Stopper(job, self._alive)
         self._unfinished = len(phase.queues)
         self._ended: list[Ended] = []
+        self._samples = Samples(state.emit)
         self._starts: dict[int, int] = {}  # first start by copy
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = 0
@@ -80,6 +84,8 @@ class PhaseRun:
                 self._nursery.start_soon(watch_disk, self._job, self._alive)
                 if self._window is not None:
                     self._nursery.start_soon(self._window.run, self._close_window)
+                if self._state.observer is not None:
+                    self._nursery.start_soon(self._observe, self._state.observer)
                 if self._staggered:
                     token = trio.lowlevel.current_trio_token()
                     self._nursery.start_soon(
@@ -101,6 +107,7 @@ class PhaseRun:
             self._alive.clear()
             self._epoll.close()
             self._go_file.unlink(missing_ok=True)
+        self._samples.close()
         self._emit_end()
 
     def take_ended(self) -> list[Ended]:
@@ -149,7 +156,22 @@ class PhaseRun:
             os.close(ready_read)
         for child in children:
             child.read_gate_cpu()
+        if self._state.gates is not None:
+            self._state.gates.check(children)
         return children
+
+    async def _observe(self, observer: Observer) -> None:
+        """Look at copies, but leave a phase of short ones alone: not even a thread begins."""
+        await trio.sleep(FIRST_S)
+        await observer.run(self._watched, self._samples.take)
+
+    def _watched(self) -> list[Watched]:
+        """Return the copies that run: released, and not reaped."""
+        return [
+            Watched(self._phase.number, it.copy, it.position, it.pid, it.start_ns)
+            for it in self._alive.values()
+            if it.start_ns is not None and not it.filler
+        ]
 
     def _adopt(self, child: Child) -> None:
         self._alive[child.pidfd] = child
@@ -231,6 +253,8 @@ class PhaseRun:
         start = child.start_ns - self._origin_ns
         self._starts.setdefault(child.copy, start)
         self._stopper.watch(child)
+        if self._state.observer is not None:
+            self._state.observer.wake()
         self._state.emit(
             CopyStarted(
                 self._phase.number,
@@ -337,6 +361,7 @@ class PhaseRun:
         if event.status is CopyStatus.INTERRUPTED:
             self._interrupted += 1
         self._ended.append(Ended(event, child.step, child.spec))
+        self._samples.ended(child)
         self._state.emit(event)
         if self._window is not None and self._window.one_less(now_ns):
             self._close_window()

@@ -17,6 +17,7 @@ from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
 from rater.run.build import cache_errors, compile_program, key_of, sha256_of
 from rater.run.child import run_tool
+from rater.run.pagecache import drop_cached
 
 # Why a hard link may be refused where a copy is not.
 _NO_LINK = frozenset(
@@ -210,6 +211,8 @@ def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
         if stat.S_ISFIFO(source.stat().st_mode):
             raise InputError(f"{what}: {source} is a pipe, expected a file")
         shutil.copyfile(source, target)
+        # Copies read what was made of it: the original would only fill this lgroup's memory.
+        drop_cached(source.resolve())
 
     return _made_once(cache / "inputs" / key[:32], name, copy_source)
 

@@ -12,7 +12,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from rater.plan.evidence import GateFacts
+from rater.record import GateFacts
 from rater.run.procfs import parse_status
 from rater.run.sysfiles import read_number, read_text
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import trio
 
-from rater.plan.evidence import Sampled
+from rater.record import Sampled
 from rater.run.look import NoSample, Watched
 from rater.run.priority import urgent
 

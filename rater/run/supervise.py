@@ -28,10 +28,12 @@ from rater.record import (
     RunEnded,
     RunStatus,
 )
+from rater.run.evident import GateCheck
 from rater.run.guard import Guard
 from rater.run.idle import rest, waited_note
 from rater.run.job import Job, RunState
 from rater.run.judging import Judge
+from rater.run.observe import Observer
 from rater.run.phase import PhaseRun
 from rater.run.priority import urgent
 
@@ -56,6 +58,9 @@ class Supervisor:
 
     def __init__(self, job: Job, guard: Guard, emit: Callable[[Event], None]) -> None:
         self._state = RunState(job, guard, emit, self.stop)
+        if job.proof is not None:
+            self._state.gates = GateCheck(job.placements, emit)
+            self._state.observer = Observer(job.proof, spread=not job.own_cpus)
         self._job = job
         self._emit = emit
         self._stopped_by: int | None = None
@@ -79,6 +84,8 @@ class Supervisor:
         finally:
             sys.setswitchinterval(before_s)
         outcome = self._outcome()
+        if self._state.observer is not None:
+            self._emit(self._state.observer.report())
         self._emit(RunEnded(outcome.status, outcome.reason))
         return outcome
 

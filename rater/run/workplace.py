@@ -22,7 +22,7 @@ from rater.run.job import Judged
 from rater.run.launch import CopySpec
 from rater.run.metrics import NoMetricError, read_metrics
 from rater.run.output import check_output
-from rater.run.prepare import ReadyInput, make_run_dir, remove_run_dir, run_dir_name
+from rater.run.prepare import ReadyInput, RunDir, make_run_dir, remove_run_dir, run_dir_name
 from rater.run.setup import SetupStopped, set_up_copy
 
 
@@ -166,7 +166,7 @@ class RunFolders:
             # No directory for output alone: making one can cost more than all the rest.
             return CopySpec(program.argv, environment, program.directory, f"{self._work}/{name}.")
         if program.inputs:
-            made = make_run_dir(self._work, name, program.inputs)
+            made = self._run_dir(program, copy, name)
             for notice in made.notices:
                 self._notice(notice)
             path = str(made.path)
@@ -184,6 +184,18 @@ class RunFolders:
             ) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
         return CopySpec(program.argv, environment, path, f"{path}/")
+
+    def _run_dir(self, program: Program, copy: int, name: str) -> RunDir:
+        """Make a run directory; inputs of the copy's own are written where it will read them.
+
+        Page cache lies on the lgroup of who writes it: one thread that writes those of all
+        copies would fill one lgroup with them.
+        """
+        if not any(made.private for made in program.inputs):
+            return make_run_dir(self._work, name, program.inputs)
+        with ThreadBinding() as binding:
+            binding.apply(self._placements[copy])
+            return make_run_dir(self._work, name, program.inputs)
 
     def _environment(self, program: Program, copy: int) -> dict[bytes, bytes]:
         """Return what a copy of a program finds, but for its run directory; made once."""

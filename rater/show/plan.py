@@ -1,26 +1,44 @@
-"""What a run would do: plan, order, time, memory and disk, as text and as JSON."""
+"""What a run would do: plan, places, order, time, memory and disk, as text and as JSON."""
 
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 from rater.plan.cpuset import format_list
 from rater.plan.place import Placement
 from rater.plan.schedule import Order, Plan
+from rater.plan.summary import LgroupShare
+from rater.plan.topology import Topology
 from rater.show.format import count, duration, gigabytes, plain
+from rater.show.placed import (
+    MOST_COPIES,
+    copies_document,
+    copy_lines,
+    lgroup_lines,
+    lgroups_document,
+)
 
 _LABEL = 9  # characters before the text of a line
 _ORDERS_SHOWN = 8
-_COPIES_SHOWN = 16  # more are summarised per lgroup; --json has them all
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What a run on this machine would take of it."""
+
+    memory_bytes: int
+    memory_benchmark: str | None
+    memory_available_bytes: int
+    disk_bytes: int
+    disk_available_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """A resolved run with its estimates."""
+    """A resolved run; with estimates it is a dry run of it here, else only a plan."""
 
     suite: str | None
     size: str | None
@@ -28,17 +46,14 @@ class PlanView:
     plan: Plan
     placements: tuple[Placement, ...]
     layout: str
-    machine: str
+    topology: Topology
+    shares: tuple[LgroupShare, ...]
     orders: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...]  # (copies, benchmarks in order)
     expected_s: float | None
-    memory_bytes: int
-    memory_benchmark: str | None
-    memory_unstated: tuple[str, ...]
-    memory_available_bytes: int
-    disk_bytes: int
-    disk_available_bytes: int
+    estimates: Estimates | None
     warnings: tuple[str, ...]
     refusals: tuple[str, ...]
+    reserved: tuple[int, ...] = ()  # OS numbers of the CPUs kept free of copies
     threads: tuple[tuple[str, int], ...] = ()  # CPUs a copy uses, by benchmark
     cooldown_s: float = 0.0  # rest between phases
     until_idle_s: float | None = None  # longest wait for an idle machine between them; None: none
@@ -46,7 +61,7 @@ class PlanView:
 
 def print_plan(view: PlanView, out: TextIO, width: int) -> None:
     """Print the plan for people, in lines of at most `width` characters."""
-    for line in _lines(view):
+    for line in _lines(view, width):
         label = len(line) - len(line[_LABEL:].lstrip()) if line[_LABEL:].strip() else 0
         print(textwrap.fill(plain(line), width, subsequent_indent=" " * label) or "", file=out)
 
@@ -54,8 +69,9 @@ def print_plan(view: PlanView, out: TextIO, width: int) -> None:
 def plan_document(view: PlanView) -> dict[str, Any]:
     """Return the JSON document of a plan."""
     plan = view.plan
-    return {
-        "dry_run": True,
+    document: dict[str, Any] = {
+        "machine": view.topology.source,
+        "layout": view.layout,
         "mode": plan.mode,
         "benchmarks": list(plan.benchmarks),
         "iterations": plan.iterations,
@@ -67,32 +83,22 @@ def plan_document(view: PlanView) -> dict[str, Any]:
         "cooldown_s": view.cooldown_s,
         "until_idle_s": view.until_idle_s,
         "stagger_ms": plan.stagger_ns / 1e6,
-        "copies": [
-            {
-                "copy": p.copy,
-                "cpus": None if p.cpus is None else list(p.cpus),
-                "core": p.core,
-                "node": p.node,
-                "package": p.package,
-                "memory": {"policy": str(p.policy), "nodes": list(p.memory_nodes)},
-                "start_ms": p.copy * plan.stagger_ns / 1e6,
-            }
-            for p in view.placements
-        ],
+        "copies": copies_document(view.topology, view.placements, plan.stagger_ns),
+        "lgroups": lgroups_document(view.shares),
+        "reserved_cpus": list(view.reserved),
         "orders": [
             {"copies": list(copies), "benchmarks": list(names)} for copies, names in view.orders
         ],
         "expected_s": view.expected_s,
-        "memory_bytes": view.memory_bytes,
-        "memory_available_bytes": view.memory_available_bytes,
-        "disk_bytes": view.disk_bytes,
-        "disk_available_bytes": view.disk_available_bytes,
         "warnings": list(view.warnings),
         "refused": list(view.refusals),
     }
+    if view.estimates is not None:
+        document |= {"dry_run": True} | asdict(view.estimates)
+    return document
 
 
-def _lines(view: PlanView) -> Iterator[str]:
+def _lines(view: PlanView, width: int) -> Iterator[str]:
     plan = view.plan
     what = (
         plan.benchmarks[0]
@@ -100,8 +106,9 @@ def _lines(view: PlanView) -> Iterator[str]:
         else f"suite {view.suite}, size {view.size}, tune {view.tune}: "
         f"{count(len(plan.benchmarks), 'benchmark')}"
     )
-    yield "dry run: nothing is started, built or stored"
-    yield ""
+    if view.estimates is not None:
+        yield "dry run: nothing is started, built or stored"
+        yield ""
     yield f"what     {what}"
     rounds = f", {count(plan.iterations, 'iteration')}"
     if plan.discard:
@@ -110,8 +117,11 @@ def _lines(view: PlanView) -> Iterator[str]:
     mode = f"{plan.mode} in rotated order" if rotated else plan.mode
     yield f"how      {mode}, {count(plan.copies, 'copy', 'copies')}{rounds}"
     yield from _timing(view)
-    yield f"where    layout {view.layout} on {view.machine}"
-    yield from _places(view)
+    yield f"where    layout {view.layout} on {view.topology.source}"
+    if view.reserved:
+        yield f"reserved CPUs {format_list(view.reserved)}, for the system and rater itself"
+    yield ""
+    yield from _places(view, width)
     yield ""
     if plan.order is Order.ROTATED:
         yield "order    copies with the same queue, one round:"
@@ -123,8 +133,11 @@ def _lines(view: PlanView) -> Iterator[str]:
             yield f"           and {len(view.orders) - _ORDERS_SHOWN} more orders (--json has all)"
     else:
         yield f"order    all copies: {' then '.join(plan.benchmarks)}"
-    yield ""
-    yield from _estimates(view)
+    if view.estimates is not None:
+        yield ""
+        yield from _estimates(view, view.estimates)
+    if view.estimates is None and (view.warnings or view.refusals):
+        yield ""
     for warning in view.warnings:
         yield f"warning  {warning}"
     for refusal in view.refusals:
@@ -162,29 +175,17 @@ def _timing(view: PlanView) -> Iterator[str]:
         yield f"between  phases: {', then '.join(rests)}"
 
 
-def _places(view: PlanView) -> Iterator[str]:
+def _places(view: PlanView, width: int) -> Iterator[str]:
     if view.placements[0].cpus is None:
-        yield "           copies are not bound"
+        yield "copies are not bound: the kernel puts them on any CPU, and moves them"
         return
-    if len(view.placements) <= _COPIES_SHOWN:
-        yield "           copy  CPUs       core  lgroup  memory"
-        for p in view.placements:
-            memory = str(p.policy) + (f" {format_list(p.memory_nodes)}" if p.memory_nodes else "")
-            yield (
-                f"           {p.copy:4}  {format_list(p.cpus or ()):9}  {_or_dash(p.core):>4}  "
-                f"{_or_dash(p.node):>6}  {memory}"
-            )
-        return
-    groups: dict[int | None, list[Placement]] = defaultdict(list)
-    for p in view.placements:
-        groups[p.node].append(p)
-    yield "           lgroup  copies  CPUs"
-    for node, members in groups.items():
-        cpus = format_list({cpu for p in members for cpu in p.cpus or ()})
-        yield f"           {_or_dash(node):>6}  {len(members):6}  {cpus}"
+    if len(view.placements) <= MOST_COPIES:
+        yield from copy_lines(view.topology, view.placements, width)
+        yield ""
+    yield from lgroup_lines(view.shares, view.topology, view.placements, width)
 
 
-def _estimates(view: PlanView) -> Iterator[str]:
+def _estimates(view: PlanView, estimates: Estimates) -> Iterator[str]:
     plan = view.plan
     if view.expected_s is None:
         least_s = plan.stagger_ns * (plan.copies - 1) / 1e9 * len(plan.phases)
@@ -196,22 +197,16 @@ def _estimates(view: PlanView) -> Iterator[str]:
         else:
             basis = "if this machine is as fast as the reference"
         yield f"time     about {duration(view.expected_s)}, {basis}"
-    available = f"{gigabytes(view.memory_available_bytes)} available"
-    if view.memory_benchmark is None:
+    available = f"{gigabytes(estimates.memory_available_bytes)} available"
+    if estimates.memory_benchmark is None:
         yield f"memory   not known ({available})"
     else:
-        yield (
-            f"memory   {gigabytes(view.memory_bytes)} at most, in {view.memory_benchmark} "
-            f"({available})"
-        )
+        needed = f"{gigabytes(estimates.memory_bytes)} at most, in {estimates.memory_benchmark}"
+        yield f"memory   {needed} ({available})"
     yield (
-        f"disk     {gigabytes(view.disk_bytes)} for run directories, outputs apart "
-        f"({gigabytes(view.disk_available_bytes)} free)"
+        f"disk     {gigabytes(estimates.disk_bytes)} for run directories, outputs apart "
+        f"({gigabytes(estimates.disk_available_bytes)} free)"
     )
-
-
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 def _some(copies: tuple[int, ...]) -> str:

@@ -15,32 +15,37 @@ from rater.show.table import Column
 _MOST_COPIES = 10  # named one by one
 
 
-def verdict_lines(proof: RunProof, prose: Callable[[str, str], None]) -> None:
+def verdict_lines(
+    proof: RunProof, prose: Callable[[str, str], None], *, every: bool = False
+) -> None:
     """Say which copies met their plan; `prose` takes a sentence and its style.
 
     Nothing is said of a run without placed copies. What was not met comes first,
-    copy by copy; what is not known is put together by its reason.
+    copy by copy (all of them with `every`); what is not known is put together by
+    its reason.
     """
-    if not proof.copies:
+    if not any(one.planned for one in proof.copies):
         return
-    broken, unknown = proof.of(Verdict.NOT_MET), proof.of(Verdict.NOT_KNOWN)
-    met = len(proof.copies) - len(broken) - len(unknown)
+    broken, unknown = proof.of(Verdict.NOT_MET), proof.not_known()
+    doubtful = sum(len(group) for group in unknown.values())
+    met = len(proof.copies) - len(broken) - doubtful
     if met == len(proof.copies):
         prose(f"placement as planned: {_runs(proof.copies)}", "")
         return
     parts = [f"met {met}"]
     parts += [f"not met {len(broken)}"] if broken else []
-    parts += [f"not known {len(unknown)}"] if unknown else []
-    prose(f"placement of {_runs(proof.copies)}: {', '.join(parts)}", "bold red" if broken else "")
-    for one in broken[:_MOST_COPIES]:
+    parts += [f"not known {doubtful}"] if doubtful else []
+    text = f"placement of {_runs(proof.copies)}: {', '.join(parts)}"
+    if any(one.counted for one in broken):
+        text += "; the results above include what was not met"
+    prose(text, "bold red" if broken else "")
+    named = broken if every else broken[:_MOST_COPIES]
+    for one in named:
         prose(f"not met: {_name(one)}: {'; '.join(one.reasons)}", "red")
-    if len(broken) > _MOST_COPIES:
-        prose(f"and {len(broken) - _MOST_COPIES} more not met; --json has them all", "red")
-    by_reasons: dict[tuple[str, ...], list[CopyProof]] = {}
-    for one in unknown:
-        by_reasons.setdefault(one.reasons, []).append(one)
-    for reasons, group in by_reasons.items():
-        numbers = format_list(one.copy for one in group)
+    if len(broken) > len(named):
+        prose(f"and {len(broken) - len(named)} more not met; --proof names them all", "red")
+    for reasons, group in unknown.items():
+        numbers = format_list({one.copy for one in group})
         prose(f"not known: {_runs(group)} ({numbers}): {'; '.join(reasons)}", "yellow")
 
 
@@ -99,18 +104,28 @@ def memory_lines(
             prose(text, "yellow")
 
 
-def proof_document(proof: RunProof) -> dict[str, Any]:
-    """Return the JSON document: per benchmark and per copy run, sizes in bytes."""
+def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
+    """Return the JSON document: per benchmark and per copy run, sizes in bytes.
+
+    Copy runs are all of them with `every`, else those whose plan was not met.
+    """
+    broken = proof.of(Verdict.NOT_MET)
+    unknown = proof.not_known()
     return {
         "met": len(proof.of(Verdict.MET)),
-        "not_met": len(proof.of(Verdict.NOT_MET)),
-        "not_known": len(proof.of(Verdict.NOT_KNOWN)),
+        "not_met": len(broken),
+        "not_known": sum(len(group) for group in unknown.values()),
+        "not_known_because": [
+            {"reasons": list(reasons), "copies": sorted({one.copy for one in group})}
+            for reasons, group in unknown.items()
+        ],
         "observed": None if proof.observed is None else asdict(proof.observed),
         "benchmarks": [
             asdict(benchmark) | {"page_shares": _keyed(benchmark.page_shares)}
             for benchmark in proof.benchmarks
         ],
-        "copies": [copy_document(one) for one in proof.copies],
+        "copies_listed": "all" if every else "not met",
+        "copies": [copy_document(one) for one in (proof.copies if every else broken)],
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rater.analysis.score import BenchmarkScore, IterationScore
+from rater.show.table import Column
 
 type Rows = Sequence[tuple[BenchmarkScore, IterationScore]]
+type NotMet = Mapping[tuple[str, int], tuple[int, ...]]  # copies by benchmark and iteration
 
 
 def names(rows: Rows) -> list[str]:
@@ -27,3 +29,11 @@ def iteration_marks(rows: Rows) -> list[str]:
         f"{it.iteration}{'*' if it.selected else ' '}" if it.counted else f"({it.iteration})"
         for _, it in rows
     ]
+
+
+def not_met_columns(rows: Rows, not_met: NotMet) -> list[Column]:
+    """Return a column with how many copies were not placed as planned, where any was not."""
+    numbers = [len(not_met.get((it.benchmark, it.iteration), ())) for _, it in rows]
+    if not any(numbers):
+        return []
+    return [Column(("not as", "planned"), [str(number) if number else "" for number in numbers])]

@@ -9,14 +9,14 @@ from rater.analysis.steadiness import Steadiness, Verdict
 from rater.analysis.steady import CopyRate, SteadyMix, SteadyPhase
 from rater.show.format import count, decimals, number, percent
 from rater.show.printer import Printer
-from rater.show.rows import Rows, iteration_marks, names
+from rater.show.rows import NotMet, Rows, iteration_marks, names, not_met_columns
 from rater.show.table import Column, seconds_columns
 
 _WORTH_NAMING = 0.02  # an lgroup that much slower than all copies
 _LGROUPS_SHOWN = 16
 
 
-def print_windows(rows: Rows, printer: Printer) -> None:
+def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
     """Print the table of a steady run in homogeneous order."""
     windows = [it.steady for _, it in rows]
     rates = [window.benchmarks[0] if window else None for window in windows]
@@ -42,6 +42,7 @@ def print_windows(rows: Rows, printer: Printer) -> None:
         Column(("slowest", "copy %"), [_behind(window) for window in windows]),
         Column(("copy/CPU", "/lgroup"), [_place(w.slowest if w else None) for w in windows]),
         Column(("2nd", "half %"), [_difference(w.halves if w else None) for w in windows]),
+        *not_met_columns(rows, not_met),
     ]
     printer.table(columns, ["red" if it.reason else "" if it.counted else "dim" for _, it in rows])
     printer.prose(

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from rater.analysis.beside import can_stand_beside, stand_beside
 from rater.analysis.outcome import FailedCopy
+from rater.analysis.proof import RunProof
 from rater.analysis.score import BenchmarkScore, Summary
 from rater.analysis.suites import SuiteScore
 from rater.plan.cpuset import format_list
@@ -16,8 +17,9 @@ from rater.show.beside import print_beside
 from rater.show.format import clock, count, decimals, number, percent, what_ran
 from rater.show.metrics import print_metrics
 from rater.show.printer import Printer
+from rater.show.proof import memory_lines, verdict_lines
 from rater.show.rotated import rotated_lines
-from rater.show.rows import Rows, iteration_marks, names
+from rater.show.rows import NotMet, Rows, iteration_marks, names, not_met_columns
 from rater.show.steady import print_mix, print_verdicts, print_windows
 from rater.show.table import Column, place_text, seconds_columns
 
@@ -27,14 +29,22 @@ _STATUS_STYLE = {
     RunStatus.KILLED: "bold yellow",
 }
 
+_MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
+
 
 def print_summary(
-    summary: Summary, console: Console, *, after_run: bool = True, beside: Summary | None = None
+    summary: Summary,
+    console: Console,
+    *,
+    after_run: bool = True,
+    beside: Summary | None = None,
+    proof: bool = False,
 ) -> None:
     """Print what a run says; `after_run`: with the commands that come next.
 
     `beside` is what to compare a steady run with: one of the same order with a
     barrier (`analysis.beside.comparable` finds it); another run is not looked at.
+    `proof`: with the memory of every benchmark, and every copy not placed as planned.
     """
     printer = Printer(console)
     head = summary.head
@@ -47,6 +57,7 @@ def print_summary(
         print_verdicts(summary, printer)
     else:
         _print_benchmarks(summary, printer)
+    _print_proof(summary.proof, printer, every=proof)
     if summary.metrics:
         printer.line()
         print_metrics(summary.metrics, printer)
@@ -149,10 +160,10 @@ def _print_head(head: RunHead, printer: Printer) -> None:
 def _print_benchmarks(summary: Summary, printer: Printer) -> None:
     rows = [(b, it) for b in summary.benchmarks for it in b.iterations]
     if rows and summary.steady:
-        print_windows(rows, printer)
+        print_windows(rows, summary.proof.not_met(), printer)
     elif rows:
         styles = ["red" if it.reason else "" if it.counted else "dim" for _, it in rows]
-        printer.table(_columns(rows), styles)
+        printer.table(_columns(rows, summary.proof.not_met()), styles)
     if summary.staggered and rows:
         printer.line()
         _print_stagger(rows, printer)
@@ -182,7 +193,7 @@ def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> No
     printer.some(reasons, "yellow")
 
 
-def _columns(rows: Rows) -> list[Column]:
+def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
     brackets, medians, longest = seconds_columns(
         [it.bracket_s for _, it in rows],
         [it.median_copy_s for _, it in rows],
@@ -202,6 +213,7 @@ def _columns(rows: Rows) -> list[Column]:
         Column(("slowest", "copy s"), longest),
         Column(("copy/CPU", "/lgroup"), [place_text(it.slowest) for _, it in rows]),
         Column(("score", "lost %"), [percent(it.score_lost) for _, it in rows]),
+        *not_met_columns(rows, not_met),
     ]
 
 
@@ -263,6 +275,17 @@ def _over(summary: Summary, whole: SuiteScore) -> str:
     if summary.left_out:
         text += f" (left out: {', '.join(name for name, _ in summary.left_out)})"
     return text
+
+
+def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
+    if not proof.copies:
+        return
+    printer.line()
+    verdict_lines(proof, printer.prose, every=every)
+    if every or len(proof.benchmarks) <= _MEMORY_SHOWN:
+        memory_lines(proof, printer.table, printer.prose)
+    elif any(benchmark.sampled for benchmark in proof.benchmarks):
+        printer.prose("memory by benchmark: rater show --proof")
 
 
 def _print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 
 from rater.plan.cpuset import format_list
@@ -14,9 +16,11 @@ from rater.record import (
     CopyStarted,
     CopyStatus,
     Event,
+    GateFacts,
     Host,
     MachinePU,
     Noted,
+    Observed,
     OutputChecked,
     PhaseEnded,
     PhaseStarted,
@@ -25,6 +29,7 @@ from rater.record import (
     Run,
     RunEnded,
     RunStatus,
+    Sampled,
     StoredCopy,
     StoredRun,
     Validity,
@@ -63,6 +68,10 @@ _COPY_COLUMNS = (
     "gate_cpu_ns max_rss_bytes minor_faults major_faults voluntary_switches "
     f"involuntary_switches pid note run_dir {_PLACE_COLUMNS}"
 )
+_SAMPLE_COLUMNS = (
+    "phase copy step age_ns processes unread migrations pages_migrated policy rss_bytes peak_bytes "
+    "swap_bytes read_ns looks"
+)
 
 _host_fields = attrgetter(*_HOST_COLUMNS.split())
 _request_fields = attrgetter("mode", "order", *_REQUEST_COLUMNS.split())
@@ -71,6 +80,7 @@ _metric_fields = attrgetter(*_METRIC_COLUMNS.split())
 _place_fields = attrgetter(*_PLACE_COLUMNS.split())
 _bracket_fields = attrgetter(*_BRACKET_COLUMNS.split())
 _copy_fields = attrgetter(*_COPY_COLUMNS.split())
+_sample_fields = attrgetter(*_SAMPLE_COLUMNS.split())
 
 _HOST = _insert("host", _HOST_COLUMNS)
 _SAME_HOST = "SELECT id FROM host WHERE " + " AND ".join(
@@ -88,7 +98,34 @@ _PLACEMENT = _insert("placement", f"run_id copy cpus memory_policy memory_nodes 
 _PU = _insert("pu", f"run_id {_PLACE_COLUMNS}")
 _NOTE = _insert("note", "run_id kind text")
 _BRACKET = _insert("bracket", f"run_id {_BRACKET_COLUMNS}")
-_COPY = _insert("copy", f"run_id {_COPY_COLUMNS} mem_nodes")
+_COPY = _insert("copy", f"run_id {_COPY_COLUMNS} mem_nodes gate_cpus gate_mems")
+_SAMPLE = _insert(
+    "sample",
+    f"run_id {_SAMPLE_COLUMNS} cpus allowed node_bytes page_bytes",
+    replace=True,  # after an error events may be tried again
+)
+# A resumed run is observed once more: its attempts count together.
+_OBSERVED = """
+INSERT INTO observed
+  (run_id, cadence, samples, interval_s, cpu_s, share, longest_read_s, unknown)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id) DO UPDATE SET
+  cadence = excluded.cadence,
+  samples = samples + excluded.samples,
+  interval_s = coalesce(
+    (interval_s * samples + excluded.interval_s * excluded.samples)
+      / nullif(samples + excluded.samples, 0),
+    interval_s, excluded.interval_s
+  ),
+  cpu_s = cpu_s + excluded.cpu_s,
+  share = coalesce(
+    (cpu_s + excluded.cpu_s)
+      / (cpu_s / nullif(share, 0) + excluded.cpu_s / nullif(excluded.share, 0)),
+    max(share, excluded.share)
+  ),
+  longest_read_s = max(longest_read_s, excluded.longest_read_s),
+  unknown = excluded.unknown
+"""
 _END_BRACKET = (
     "UPDATE bracket SET start_ns = ?, finish_ns = ?, last_start_ns = ?, first_finish_ns = ?, "
     "complete = ?, window_start_ns = ?, window_finish_ns = ? WHERE run_id = ? AND phase = ?"
@@ -186,6 +223,10 @@ def append_event(
             pass  # for the screen only
         case CopyStarted():
             pass  # its end brings the start along; a row for both would double the writes
+        case Sampled():
+            connection.execute(_SAMPLE, _sample_row(run_id, event))
+        case Observed():
+            connection.execute(_OBSERVED, _observed_row(run_id, event))
         case OutputChecked():
             wrong = event.validity is Validity.INVALID
             key = (run_id, event.phase, event.copy, event.step)
@@ -259,7 +300,31 @@ def _placement_row(run_id: int, it: PlacedCopy) -> tuple[_Value, ...]:
 
 
 def _copy_row(run_id: int, it: StoredCopy) -> tuple[_Value, ...]:
-    return (run_id, *_copy_fields(it), format_list(it.mem_nodes) or None)
+    return (run_id, *_copy_fields(it), format_list(it.mem_nodes) or None, *_gate(it.gate))
+
+
+def _gate(gate: GateFacts | None) -> tuple[_Value, _Value]:
+    return (None, None) if gate is None else (_list(gate.cpus), _list(gate.mems))
+
+
+@cache
+def _list(numbers: tuple[int, ...] | None) -> str | None:
+    """Return it as text: the same few lists, copy after copy."""
+    return None if numbers is None else format_list(numbers)
+
+
+def _sample_row(run_id: int, it: Sampled) -> tuple[_Value, ...]:
+    places = (_list(it.cpus), _list(it.allowed))
+    return (run_id, *_sample_fields(it), *places, _table(it.node_bytes), _table(it.page_bytes))
+
+
+def _table(pairs: tuple[tuple[int, int], ...] | None) -> str | None:
+    return None if pairs is None else json.dumps(dict(pairs))
+
+
+def _observed_row(run_id: int, it: Observed) -> tuple[_Value, ...]:
+    times = (it.interval_s, it.cpu_s, it.share, it.longest_read_s)
+    return (run_id, it.cadence, it.samples, *times, json.dumps(it.unknown))
 
 
 def _ended_row(run_id: int, it: CopyEnded, context: Context) -> tuple[_Value, ...]:
@@ -297,4 +362,5 @@ def _ended_row(run_id: int, it: CopyEnded, context: Context) -> tuple[_Value, ..
         it.note,
         it.run_dir,
         *context.places.get(it.copy, _NOWHERE),
+        *_gate(it.gate),
     )

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any, TextIO
 
 from rater.plan.cpuset import format_list
-from rater.record import MachinePU, RunHead, StoredCopy, StoredRun, Validity
+from rater.record import MachinePU, RunHead, Sampled, StoredCopy, StoredRun, Validity
 from rater.store.observations import SHARED_BY_PU, VERSION
 
 
@@ -146,9 +146,28 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
         "placements": [_flat(row) for row in stored.placements],
         "pus": [_flat(row) for row in stored.pus],
         "brackets": [_flat(row) for row in stored.brackets],
-        "copies": [_flat(row) | {"metrics": dict(row.metrics)} for row in stored.copies],
+        "copies": [_copy(row) for row in stored.copies],
+        "samples": [_sample(row) for row in stored.samples],
+        "observed": None if stored.observed is None else _flat(stored.observed),
         "warnings": list(stored.warnings),
         "notes": list(stored.notes),
+    }
+
+
+def _copy(row: StoredCopy) -> dict[str, Any]:
+    values = _flat(row) | {"metrics": dict(row.metrics)}
+    gate = values.pop("gate")
+    return values | {
+        "gate_cpus": gate.cpus if gate else None,
+        "gate_mems": gate.mems if gate else None,
+    }
+
+
+def _sample(row: Sampled) -> dict[str, Any]:
+    tables = {"node_bytes": row.node_bytes, "page_bytes": row.page_bytes}
+    return _flat(row) | {
+        name: None if table is None else {str(key): value for key, value in table}
+        for name, table in tables.items()
     }
 
 

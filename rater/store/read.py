@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from functools import cache
@@ -12,12 +13,15 @@ from rater.plan.cpuset import parse_list
 from rater.record import (
     BenchmarkUsed,
     CopyStatus,
+    GateFacts,
     Host,
     MachinePU,
     MetricUsed,
+    Observed,
     PlacedCopy,
     RunHead,
     RunStatus,
+    Sampled,
     StoredBracket,
     StoredCopy,
     StoredRun,
@@ -108,6 +112,16 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         ),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
+        samples=tuple(
+            _sample(row) for row in connection.execute(named("samples"), {"run": run_id})
+        ),
+        observed=_observed(
+            rows(
+                "cadence, samples, interval_s, cpu_s, share, longest_read_s, unknown",
+                "observed",
+                "run_id",
+            )
+        ),
     )
 
 
@@ -177,15 +191,42 @@ def _reported(connection: sqlite3.Connection, run_id: int) -> _Reported:
 
 
 def _copy(row: _Row, reported: _Reported) -> StoredCopy:
-    values = list(row)
+    *values, cpus, mems = row
     values[6] = bool(row[6])
-    values[12] = _node_list(row[12])
+    values[12] = _list(row[12]) or ()
     values[17] = _STATUS[row[17]]
     values[20] = _VALIDITY[row[20]]
     values.append(reported.get((row[0], row[4], row[5]), ()))
+    values.append(_gate(cpus, mems))
     return StoredCopy(*values)
 
 
 @cache
-def _node_list(text: str | None) -> tuple[int, ...]:
-    return () if text is None else parse_list(text)
+def _gate(cpus: str | None, mems: str | None) -> GateFacts | None:
+    return None if cpus is None and mems is None else GateFacts(_list(cpus), _list(mems))
+
+
+@cache
+def _list(text: str | None) -> tuple[int, ...] | None:
+    """Return the numbers of a list: the same few, copy after copy."""
+    return None if text is None else parse_list(text)
+
+
+def _sample(row: _Row) -> Sampled:
+    values = list(row)
+    values[6], values[7] = _list(row[6]), _list(row[7])
+    values[10], values[12] = _table(row[10]), _table(row[12])
+    return Sampled(*values)
+
+
+def _table(text: str | None) -> tuple[tuple[int, int], ...] | None:
+    if text is None:
+        return None
+    return tuple((int(key), value) for key, value in json.loads(text).items())
+
+
+def _observed(found: list[_Row]) -> Observed | None:
+    if not found:
+        return None
+    *values, unknown = found[0]
+    return Observed(*(*values, tuple(json.loads(unknown))))

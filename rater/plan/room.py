@@ -1,0 +1,45 @@
+"""How many copies `--copies pus`, `cores` and `nodes` mean on what a layout leaves of a machine."""
+
+from __future__ import annotations
+
+from rater.plan.layout import WRITTEN, Layout, Order
+from rater.plan.narrow import Narrowed, keep, narrow
+from rater.plan.topology import PU, Topology
+from rater.plan.written import cpus_of, evaluate
+
+
+def offered(topology: Topology, layout: Layout) -> Topology:
+    """Return the machine with only the PUs that the layout gives to copies.
+
+    What `list:` and `expr:` do not name is not among them. Raises `InputError` as
+    `rater.plan.narrow.narrow` does, and for CPUs that are not there.
+    """
+    if layout.order is Order.NONE:
+        return topology
+    narrowed = narrow(topology, layout)
+    left = narrowed.topology
+    if layout.order not in WRITTEN:
+        return left
+    named = {pu.os for pu in _named(narrowed, layout)}
+    pus = [pu for pu in left.pus if pu.os in named]
+    return keep(left, pus) if pus else left  # without any, placing says what is wrong
+
+
+def copies_counted(layout: Layout, topology: Topology) -> int | None:
+    """Return the copies that a layout's own counts add up to, None when it has none.
+
+    `topology` is what the layout leaves of the machine.
+    """
+    if layout.counts is None:
+        return None
+    by_node, rest = dict(layout.counts.by_node), layout.counts.rest
+    return sum(
+        rest if domain.node is None else by_node.get(domain.node, rest)
+        for domain in topology.domains
+    )
+
+
+def _named(narrowed: Narrowed, layout: Layout) -> tuple[PU, ...]:
+    if layout.order is Order.LIST:
+        return cpus_of(narrowed.open, layout.text)
+    return evaluate(narrowed.topology, layout.text)

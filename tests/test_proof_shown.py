@@ -1,0 +1,223 @@
+"""A run whose copies were looked at, as `rater show` and `rater run` tell of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rater.analysis.document import to_json
+from rater.analysis.score import summarise
+from rater.cli import main
+from rater.commands.request import request_from_json
+from rater.errors import InputError
+from rater.record import GateFacts, MachinePU, Observed, PlacedCopy, Sampled, StoredRun
+from rater.show.terminal import print_summary
+from rater.store.store import open_store
+from tests.example_runs import copy_row, in_turn, stored, windowed
+from tests.test_proof import MB, sample
+from tests.test_store_proof import store_run
+
+PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
+PLACED = tuple(
+    PlacedCopy(n, (n,), n, n, 0, n // 2, 0, memory_policy="local", memory_nodes=())
+    for n in range(4)
+)
+
+
+def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
+    """Four copies on two lgroups, twice; the memory of copy `remote` lies away in iteration 1."""
+    rows = [
+        copy_row(n, 3.0 + n, phase=p, iteration=p + 1, node=n // 2, gate=GateFacts((n,), (0, 1)))
+        for p in range(2)
+        for n in range(4)
+    ]
+
+    def look(phase: int, copy: int) -> Sampled:
+        home = copy // 2
+        away = copy == remote and phase == 0
+        return sample(
+            {1 - home: 300 * MB, home: 100 * MB} if away else {home: 400 * MB},
+            phase=phase,
+            copy=copy,
+            cpus=(copy,),
+            allowed=(copy,),
+        )
+
+    run = stored(rows, copies=4, iterations=2, **head)
+    return replace(
+        run,
+        placements=PLACED,
+        pus=PUS,
+        samples=tuple(look(p, n) for p in range(2) for n in range(4)),
+        observed=Observed("auto", 8, None, 0.02, 0.004, 0.003, ()),
+        warnings=(),
+        notes=(),
+    )
+
+
+def shown(run: StoredRun, width: int = 100, **options: Any) -> str:
+    stream = io.StringIO()
+    print_summary(summarise(run), Console(file=stream, width=width), after_run=False, **options)
+    return stream.getvalue()
+
+
+def test_a_run_with_a_copy_whose_memory_lay_elsewhere_is_marked() -> None:
+    assert shown(seen_run()).splitlines()[3:] == [
+        "benchmark  iter  bracket  ratio  median  slowest  copy/CPU   score   not as",
+        "                       s         copy s   copy s   /lgroup  lost %  planned",
+        "a            1*     6.00   6.67    4.50     6.00     3/3/1    25.0        1",
+        "             2      6.00   6.67    4.50     6.00     3/3/1    25.0",
+        "* the iteration that stands for the benchmark",
+        "",
+        "suite ratio 6.67, the geometric mean over 1 benchmark",
+        "",
+        "placement of 8 copy runs: met 7, not met 1; the results above include what was not met",
+        "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
+        "planned 0;",
+        "    the kernel names its policy local",
+        "benchmark    seen  resident  most     4 KB  local  least  moves",
+        "           copies        MB    MB  pages %      %      %  /copy",
+        "a             8/8       401   402      100   90.6   25.0    0.0",
+        "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
+        "least: of one",
+        "    copy; moves: to another CPU",
+        "8 looks at copies while they ran: 0.40 % of one CPU, 3.0 ms at most",
+    ]
+
+
+def test_a_run_as_planned_has_no_mark_and_one_line_more() -> None:
+    lines = shown(seen_run(remote=None)).splitlines()
+    assert not any("not as" in line or "planned " in line for line in lines[:8])
+    assert "placement as planned: 8 copy runs" in lines
+
+
+def test_a_run_that_was_not_looked_at_says_nothing_of_it() -> None:
+    run = seen_run()
+    bare = replace(
+        run,
+        samples=(),
+        observed=None,
+        copies=tuple(replace(copy, gate=None) for copy in run.copies),
+    )
+    assert "placement" not in shown(bare)
+    assert "looks at" not in shown(bare, proof=True)
+
+
+def test_copies_that_were_not_bound_have_memory_but_no_verdict() -> None:
+    run = seen_run()
+    free = tuple(PlacedCopy(n, None, None, None, None, None, None, "none", ()) for n in range(4))
+    text = shown(replace(run, placements=free))
+    assert "placement" not in text
+    assert "resident" in text
+
+
+def test_a_discarded_iteration_is_not_in_the_results() -> None:
+    run = seen_run(discard=1)
+    discarded = replace(
+        run,
+        copies=tuple(replace(it, counted=it.iteration > 1) for it in run.copies),
+        brackets=tuple(replace(it, counted=(it.iteration or 0) > 1) for it in run.brackets),
+    )
+    text = shown(discarded)
+    assert "met 7, not met 1\n" in text
+
+
+def test_the_memory_of_many_benchmarks_is_shown_when_asked_for() -> None:
+    names = ["a", "b", "c", "d"]
+    rows = [
+        copy_row(0, 3.0, phase=p, benchmark=name, gate=GateFacts((0,), (0, 1)))
+        for p, name in enumerate(names)
+    ]
+    run = replace(
+        stored(rows, copies=1),
+        placements=PLACED[:1],
+        pus=PUS,
+        samples=tuple(
+            sample({0: MB}, phase=p, copy=0, cpus=(0,), allowed=(0,)) for p in range(len(names))
+        ),
+    )
+    assert "resident" not in shown(run)
+    assert "rater show --proof" in shown(run)
+    assert "resident" in shown(run, proof=True)
+
+
+def test_a_window_with_a_copy_that_was_not_placed_as_planned_is_marked() -> None:
+    rows = [
+        row
+        for n in range(2)
+        for row in in_turn(n, [1.0] * 10, node=0, gate=GateFacts((n if n else 3,), (0,)))
+    ]
+    run = replace(windowed(rows, 2.0, 8.0), placements=PLACED[:2], pus=PUS)
+    text = shown(run)
+    assert "planned\n" in text
+    assert "placement of 20 copy runs: met 10, not met 10" in text
+    assert text.count("not met: copy 0 of a") == 10
+
+
+def test_the_document_names_the_copies_of_every_iteration() -> None:
+    document: Any = json.loads(json.dumps(to_json(summarise(seen_run()))))
+    assert [it["placement_not_met"] for it in document["benchmarks"]] == [[1], []]
+
+
+# -- as it is typed -------------------------------------------------------------------------------
+
+type Rater = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def rater(capsys: pytest.CaptureFixture[str]) -> Rater:
+    def run(*words: object) -> tuple[int, str, str]:
+        status = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def test_show_has_the_verdicts_for_people_and_programs(rater: Rater, tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        store_run(store)
+    _, out, _ = rater("show", "--proof")
+    assert "not met: copy 0 of gups, iteration 1 (CPU 0, lgroup 0): may use" not in out
+    assert "not met: copy 0 of gups, iteration 1 (CPU 0, lgroup 0): bound to CPUs 0-2,4" in out
+    _, out, _ = rater("--json", "show")
+    placement = json.loads(out)["placement"]
+    assert (placement["met"], placement["not_met"], placement["not_known"]) == (0, 2, 0)
+    assert placement["copies_listed"] == "all"
+    assert [it["verdict"] for it in placement["copies"]] == ["not met", "not met"]
+    assert placement["not_known_because"] == []
+    assert placement["observed"]["cadence"] == "auto"
+    _, out, _ = rater("export", 1, "--format", "json")
+    assert len(json.loads(out)["samples"]) == 3
+
+
+def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nap = ("--", "sleep", "0.3")
+    status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "once", *nap)
+    assert status == 0
+    placement = json.loads(out)["placement"]
+    assert placement["met"] == 2
+    assert placement["observed"]["samples"] == 2
+    assert [it["seen"]["samples"] for it in placement["copies"]] == [1, 1]
+    status, out, _ = rater("--json", "rerun", "last")
+    assert json.loads(out)["placement"]["observed"]["cadence"] == "once"
+    status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "off", *nap)
+    assert json.loads(out)["placement"]["copies"] == []
+    assert json.loads(out)["placement"]["observed"] is None
+
+
+def test_a_proof_that_is_none_is_refused_with_what_there_is() -> None:
+    assert request_from_json("{}", "run 1").proof == "auto"
+    assert main(["run", "--proof", "0.01", "--", "true"]) == 2
+    with pytest.raises(InputError, match="damaged: proof"):
+        request_from_json('{"proof": 1}', "run 1")
