@@ -502,3 +502,13 @@ def test_the_proof_option_takes_words_and_seconds() -> None:
     for bad in ("0", "-1", "nan", "inf", "often", ""):
         with pytest.raises(InputError, match="--proof"):
             parse_cadence(bad)
+
+
+def test_where_copies_share_cpus_those_that_end_within_half_a_second_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with python("pass") as one, python("pass") as two:
+        mine = [watched(one.pid, 0), watched(two.pid, 1)]
+        got = observe(Observer(Cadence(once=True)), lambda: mine, lambda got: len(got) == 2)
+    assert [sample.age_ns > 0.4e9 for sample in got] == [True, True]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.record import GateFacts
-from rater.run.procfs import parse_status
+from rater.run.procfs import parse_allowed
 from rater.run.sysfiles import read_number, read_text
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -55,12 +55,11 @@ def gate_facts(pid: int) -> GateFacts:
     except OSError:
         return GateFacts(None, None)
     try:
-        status = parse_status(os.read(file, _CHUNK))
+        return GateFacts(*parse_allowed(os.read(file, _CHUNK)))
     except OSError:
         return GateFacts(None, None)
     finally:
         os.close(file)
-    return GateFacts(status.cpus, status.mems)
 
 
 def transparent_huge_page_bytes() -> int | None:

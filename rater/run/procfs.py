@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rater.plan.cpuset import parse_list
 
@@ -126,9 +127,19 @@ def parse_stat(text: bytes) -> Stat | None:
 
 def parse_status(text: bytes) -> Status:
     """Return what is used of a status file."""
-    lists = {key: parse_list(value.decode()) for key, value in _LIST.findall(text)}
     sizes = parse_sizes(text)
-    return Status(lists.get(b"Cpus"), lists.get(b"Mems"), sizes.get("VmHWM"), sizes.get("VmSwap"))
+    return Status(*parse_allowed(text), sizes.get("VmHWM"), sizes.get("VmSwap"))
+
+
+def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return CPUs and nodes that a status file allows: all that is read of every gate."""
+    lists = dict(_LIST.findall(text, max(0, text.rfind(b"Cpus_allowed:"))))
+    return _numbers(lists.get(b"Cpus")), _numbers(lists.get(b"Mems"))
+
+
+@lru_cache(4096)
+def _numbers(text: bytes | None) -> tuple[int, ...] | None:
+    return None if text is None else parse_list(text.decode())
 
 
 def parse_sched(text: bytes) -> tuple[int | None, int | None]:
