@@ -14,7 +14,14 @@ from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark
 from rater.plan.suite_toml import parse_suite
 from rater.run import build as build_module
-from rater.run.build import build, cache_root, cpu_identity, find_command, find_compiler
+from rater.run.build import (
+    build,
+    cache_root,
+    compile_program,
+    cpu_identity,
+    find_command,
+    find_compiler,
+)
 from rater.run.child import run_alone, run_tool
 from rater.run.needs import Available, Load, available, cgroup_headroom, estimate, misfit
 from rater.run.prepare import (
@@ -478,3 +485,19 @@ def test_cgroup_version_1_limits_count_too(tmp_path: Path) -> None:
     (folder / "memory.usage_in_bytes").write_text("400\n")
     (folder / "memory.stat").write_text("total_inactive_file 100\n")
     assert cgroup_headroom(tmp_path) == (700, "/")
+
+
+def test_a_changed_header_of_another_folder_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "mine").mkdir()
+    header, inner = tmp_path / "common" / "number.h", tmp_path / "common" / "inner.h"
+    source = tmp_path / "mine" / "main.c"
+    source.write_text('#include "../common/number.h"\nint main(void) { return NUMBER; }\n')
+    header.write_text('# include "inner.h"\n')
+    inner.write_text("#define NUMBER 3\n")
+    cache = tmp_path / "cache"
+    first = compile_program("say", [source], ("-O0",), (), cache)
+    assert compile_program("say", [source], ("-O0",), (), cache) == first
+    inner.write_text("#define NUMBER 4\n")
+    second = compile_program("say", [source], ("-O0",), (), cache)
+    assert subprocess.run([second.executable], check=False).returncode == 4
