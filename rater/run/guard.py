@@ -8,10 +8,11 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rater.run import watchdog
@@ -30,6 +31,17 @@ class Leftover:
     pid: int
     command: str
     copy: str | None  # RATER_COPY of its environment
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """Children that are neither copies nor leftovers of copies; they end by themselves.
+
+    Who starts or reaps one holds the lock: it never exists without being entered here.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    pids: set[int] = field(default_factory=set)
 
 
 class Cgroup:
@@ -135,6 +147,7 @@ class Guard:
     """The slots, the watchdog and the cgroup of one run. Use as a context manager via `guard`."""
 
     def __init__(self, uuid: str, slots: int, cgroup: Cgroup | None) -> None:
+        self.helpers = Helpers()
         size = max(4 * slots, mmap.PAGESIZE)
         memory = os.memfd_create("rater-groups", os.MFD_CLOEXEC)
         os.ftruncate(memory, size)
@@ -181,9 +194,7 @@ class Guard:
         """
         found = []
         ours = os.getsid(0)
-        for pid in children():
-            if pid == self.watchdog_pid:
-                continue
+        for pid in self._not_ours():
             with suppress(OSError):
                 if os.getsid(pid) == ours:
                     continue
@@ -202,7 +213,7 @@ class Guard:
         found: dict[int, Leftover] = {}
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
-            mine = [pid for pid in children() if pid != self.watchdog_pid]
+            mine = self._not_ours()
             if not mine:
                 break
             for pid in mine:
@@ -217,6 +228,12 @@ class Guard:
             time.sleep(_PAUSE_S if found else 0)
         self._past.clear()
         return list(found.values())
+
+    def _not_ours(self) -> list[int]:
+        """Return our children that are copies or were left by copies."""
+        with self.helpers.lock:
+            ours = {self.watchdog_pid, *self.helpers.pids}
+            return [pid for pid in children() if pid not in ours]
 
     def close(self) -> None:
         """Dismiss the watchdog and remove the cgroup; everything is dead by now."""

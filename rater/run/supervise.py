@@ -31,6 +31,7 @@ from rater.record import (
 from rater.run.guard import Guard, Leftover
 from rater.run.idle import rest, waited_note
 from rater.run.job import Job, RunState
+from rater.run.judge_process import Checker
 from rater.run.judging import Ended, Judge
 from rater.run.phase import PhaseRun
 from rater.run.priority import urgent
@@ -61,7 +62,8 @@ class Supervisor:
         self._emit = emit
         self._stopped_by: int | None = None
         self._failure: str | None = None
-        self._judge = Judge(job.workplace, emit, job.failed_before)
+        self._checker = Checker(guard.helpers, self._state.stop_flag.is_set)
+        self._judge = Judge(job.workplace, emit, self._checker, job.failed_before)
         self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None
         self._waiting: trio.CancelScope | None = None
@@ -77,7 +79,7 @@ class Supervisor:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._token = trio.lowlevel.current_trio_token()
         try:
-            with urgent():
+            with urgent(), self._checker:
                 await self._run_phases()
         finally:
             sys.setswitchinterval(before_s)
@@ -161,6 +163,7 @@ class Supervisor:
         )
         if self._state.stop_flag.is_set():
             return
+        await self._judge.prepare(phase)
         self._emit_notices()
         self._phase = running = PhaseRun(self._state, phase, specs)
         over, done = trio.Event(), trio.Event()
