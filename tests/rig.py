@@ -12,7 +12,7 @@ import trio
 from rater.plan.evidence import Cadence
 from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import Plan, make_plan
-from rater.plan.suite import Expected
+from rater.plan.suite import Expected, Metric
 from rater.record import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.run.guard import guard
 from rater.run.idle import IdleWatch
@@ -60,6 +60,7 @@ class Rig:
     folder: Path
     keep: bool = False
     expected: str | None = None
+    metrics: tuple[Metric, ...] = ()
     timeout_s: float | None = None
     grace_s: float = 5.0
     prepare: str | None = None
@@ -85,7 +86,7 @@ class Rig:
         )
         expected = () if self.expected is None else (Expected("stdout", self.expected, 0, 0),)
         programs = {
-            name: Program(name, ("/bin/sh", "-c", script), (), expected, None)
+            name: Program(name, ("/bin/sh", "-c", script), (), expected, None, self.metrics)
             for name, script in scripts.items()
         }
         folders = RunFolders(

@@ -52,7 +52,7 @@ def test_settings_that_changed_came_or_went_differ_and_readings_do_not() -> None
     settings = (("load.1min", "9.9"), ("thp.enabled", "always"), ("cpu.boost", "0"))
     assert said(replace(BEFORE, settings=settings)) == [
         "setting cpu.boost: was not there, is 0",
-        "environment variable PATH: was /bin, is not there",
+        "folders in PATH: was /bin, is not there",
         "setting thp.enabled: was madvise, is always",
     ]
 

@@ -618,7 +618,25 @@ def test_a_line_of_steady_mode_has_the_runs_of_the_window() -> None:
     first, second = stream.getvalue().splitlines()
     assert first == ("phase 1 of 2: gups, iteration 1: 12.0 runs in 60 s, 0.200/s, median 10.0 s")
     assert second.startswith("phase 2 of 2: gups, iteration 1: 5.0 s; 1 copy run failed")
-    assert second.endswith("stopped at its time limit; stopped: the window did not close")
+    assert second.endswith(
+        "stopped at its time limit; no complete window: stopped or suspended before all runs in "
+        "it had ended"
+    )
+
+
+def test_a_line_says_that_all_copies_failed_before_the_window_closed() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2, window_s=WINDOW))
+    view.event(phase(window_s=WINDOW))
+    for copy in range(2):
+        view.event(started(copy))
+    for copy in range(2):
+        view.event(ended(copy, 2.0))
+        view.event(ended(copy, 5.0, start_s=2.0, step=1, status=CopyStatus.FAILED))
+    view.event(over(0.0, 5.0, complete=False))
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("; all copies failed before the window closed")
+    assert "CPU" not in line  # which copy was the slowest says nothing without a bracket
 
 
 def test_wrong_outputs_get_a_line_of_their_own_because_they_are_found_later() -> None:

@@ -121,5 +121,39 @@ def test_a_number_at_the_edge_of_a_window_is_whole(
         assert value(tmp_path, written, r"n 1\nn (\d+)") == 123456
 
 
-def test_a_line_longer_than_a_window_is_looked_at_too(tmp_path: Path) -> None:
-    assert value(tmp_path, b'{"speed": 5, ' + b"z" * 6_000_000 + b"}", r'"speed": (\d)') == 5
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [(r"^time (\d+)$", 55), (r"^time (\d+)\b(?! ms)", 55), (r"\A(?:x )?time (\d+)\s", 55)],
+)
+def test_the_edge_of_a_window_is_no_end_of_a_line_or_file(
+    tmp_path: Path, pattern: str, found: float
+) -> None:
+    lines = "time 123456 ms of step\n" * 400_000
+    assert value(tmp_path, "time 55\n" + lines, pattern) == found
+    with pytest.raises(NoMetricError, match="no line of stdout matches"):
+        value(tmp_path, "none\n" + lines, pattern)
+
+
+def test_the_end_of_a_window_is_not_the_end_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_module, "_WINDOW", 40)
+    monkeypatch.setattr(metrics_module, "_OVERLAP", 16)
+    for behind in range(120):
+        with pytest.raises(NoMetricError):
+            value(tmp_path, "n 1\n" * 50 + "rest\n" * (behind // 5) + "x\n", r"n (\d)\n\Z")
+
+
+def test_in_a_line_longer_than_a_window_nothing_is_guessed(tmp_path: Path) -> None:
+    long = b'{"speed": 5, ' + b"z" * 6_000_000 + b"}"
+    with pytest.raises(NoMetricError) as caught:
+        value(tmp_path, long, r'"speed": (\d)')
+    assert str(caught.value) == "metric speed: stdout: a line is longer than 4194304 bytes"
+    assert value(tmp_path, long + b'\n"speed": 6\n', r'"speed": (\d)') == 6
+
+
+@pytest.mark.parametrize(("written", "scale"), [("1e291", 1.0), ("-1e280", 1e20)])
+def test_a_value_too_large_for_sums_is_told(tmp_path: Path, written: str, scale: float) -> None:
+    with pytest.raises(NoMetricError, match=r"beyond 1e\+290 nothing can be reckoned with it"):
+        value(tmp_path, f"x {written}\n", r"x (\S+)", scale)
+    assert value(tmp_path, "x -1e290\n", r"x (\S+)") == -1e290

@@ -146,3 +146,22 @@ def test_metrics_are_in_the_suites_order_and_in_the_document() -> None:
     assert (first["value"], second["name"], second["value"]) == (6.0, "latency", 90.0)
     assert first["lgroups"][1]["node"] == 1
     assert second["worst"]["copy"] == 0
+
+
+def test_values_too_large_to_add_up_leave_no_value_but_their_mean_and_median_stand() -> None:
+    run = iterations_of([1e308, 1.2e308, 1.4e308, 1.6e308])
+    found = only(run)
+    assert (found.value, found.reason) == (None, "too large to add up")
+    assert found.median == pytest.approx(1.3e308)
+    assert [(group.node, group.value) for group in found.lgroups] == [(0, None), (1, None)]
+    mean = only(run, replace(BANDWIDTH, combine="mean"))
+    assert mean.value == pytest.approx(1.3e308)
+    assert only(iterations_of([-1.7e308, -1.7e308])).reason == "too large to add up"
+    json.dumps(to_json(summarise(declared(run, BANDWIDTH))), allow_nan=False)
+
+
+def test_the_mean_of_a_copys_large_values_is_a_value() -> None:
+    largest = 1.7976931348623157e308
+    rows = [reporting(copy_row(0, 1.0, iteration=i, step=i - 1), largest) for i in (1, 2, 3)]
+    found = only(stored(rows, mode="rotated", order="rotated", iterations=3))
+    assert found.value == largest

@@ -255,7 +255,7 @@ def test_a_copy_of_several_threads_gets_neighbours() -> None:
     # Cores of their own while there are enough, then with their siblings.
     assert slots(SMT, 1, 2) == [(0, 1)]
     assert slots(SMT, 2, 2) == [(0, 1), (2, 3)]
-    assert slots(SMT, 3, 2) == [(0, 4), (1, 5), (2, 6)]
+    assert slots(SMT, 3, 2) == [(0, 4), (1, 5), (2, 3)]
     assert slots(SMT, 4, 2) == [(0, 4), (1, 5), (2, 6), (3, 7)]
     assert slots(SMT, 2, 4) == [(0, 1, 4, 5), (2, 3, 6, 7)]
     # An lgroup has 3 PUs only with siblings: better than 3 cores in two of them.
@@ -319,6 +319,51 @@ def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> 
     assert place(topology, BALANCED, 3, LOCAL, 3).warnings[0] == (
         "2 copies share a core with another one while 1 do not: they will not take equally long"
     )
+
+
+def test_only_copies_that_would_stray_are_crowded_into_fewer_cores() -> None:
+    # Two nodes of five cores of four threads, siblings next to each other.
+    two = made(
+        [[[4 * core + thread for thread in range(4)] for core in range(n, n + 5)] for n in (0, 5)]
+    )
+    assert resolve_copies("cores", two, 3) == 2
+    assert slots(two, 2, 3) == [(0, 4, 8), (20, 24, 28)]
+    assert place(two, BALANCED, 2, LOCAL, 3).warnings == ()
+    # The third has what is left of its node: two cores, and no more of each than it must.
+    assert slots(two, 3, 3) == [(0, 4, 8), (12, 13, 16), (20, 24, 28)]
+    assert place(two, BALANCED, 3, LOCAL, 3).warnings[:2] == (
+        "1 copy has fewer cores for the threads than 2 with 3 cores each: "
+        "they will not take equally long",
+        "copies use 8 of 10 cores: threads share cores while others idle",
+    )
+    # No node has seven cores, but two threads of each will do.
+    assert resolve_copies("cores", two, 7) == 1
+    assert slots(two, 1, 7) == [(0, 1, 4, 5, 8, 9, 12)]
+
+
+@needs_machines
+@pytest.mark.parametrize(
+    ("name", "threads", "copies", "cores", "more_cores"),
+    [
+        ("power8-2n-20c-smt8", 4, 4, 16, 18),
+        ("knl7250-snc4-flat-8n-68c-smt4", 4, 16, 64, 66),
+        ("thunderx2-2n-64c-smt4", 4, 16, 64, 64),
+        ("xeon-snc2-pmem-6n-56c-smt2", 4, 12, 48, 50),
+    ],
+)
+def test_one_copy_more_than_fits_on_whole_cores_leaves_no_others_idle(
+    name: str, threads: int, copies: int, cores: int, more_cores: int
+) -> None:
+    topology = real(name)
+    assert resolve_copies("cores", topology, threads) == copies
+    for wanted, used in ((copies, cores), (copies + 1, more_cores)):
+        given = [cpu for cpus in slots(topology, wanted, threads) for cpu in cpus or ()]
+        assert len(set(given)) == wanted * threads
+        assert len({topology.by_cpu[cpu].core for cpu in given}) == used
+
+
+def test_where_no_lgroup_has_cores_enough_for_a_copy_all_cores_count() -> None:
+    assert resolve_copies("cores", made([[[0]], [[1]], [[2]], [[3]]]), 2) == 2
 
 
 @pytest.mark.parametrize(

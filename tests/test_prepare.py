@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import stat
@@ -14,17 +15,26 @@ from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark
 from rater.plan.suite_toml import parse_suite
 from rater.run import build as build_module
-from rater.run.build import build, cache_root, cpu_identity, find_command, find_compiler
-from rater.run.child import run_alone, run_tool
+from rater.run.build import (
+    build,
+    cache_root,
+    compile_program,
+    cpu_identity,
+    find_command,
+    find_compiler,
+)
+from rater.run.child import Excess, Limits, run_alone, run_tool
 from rater.run.needs import Available, Load, available, cgroup_headroom, estimate, misfit
 from rater.run.prepare import (
     ReadyInput,
+    cannot_be_made,
     digest_of,
     links_work,
     make_run_dir,
     ready_inputs,
     remove_run_dir,
     run_dir_name,
+    uncached_bytes,
 )
 from rater.run.script import lines_of
 
@@ -352,6 +362,45 @@ def test_a_run_directory_is_never_used_twice(tmp_path: Path) -> None:
     assert (tmp_path / "p" / "result").exists()
 
 
+def test_names_that_clash_are_told_and_no_room_is_asked_for(tmp_path: Path) -> None:
+    inputs = [ready(tmp_path / "x", "in"), ready(tmp_path / "y", "in/a")]
+    with pytest.raises(RunError) as caught:
+        make_run_dir(tmp_path, "p", inputs)
+    assert str(caught.value).endswith(f"cannot be made: File exists ({tmp_path}/p/in)")
+    assert not (tmp_path / "p").exists()
+    with pytest.raises(RunError, match="cannot be made: File name too long") as caught:
+        make_run_dir(tmp_path, "p" * 300, inputs)
+    assert "RATER_CACHE" not in str(caught.value)
+    full = cannot_be_made(tmp_path, OSError(errno.ENOSPC, "No space left on device"))
+    assert str(full).endswith("device; make room or set RATER_CACHE to another folder")
+
+
+def test_an_input_that_may_be_executed_still_may(own: Path, tmp_path: Path) -> None:
+    script = own / "go.sh"
+    script.write_text("#!/bin/sh\necho ran\n")
+    listed = '{ name = "go", path = "go.sh" }, { name = "mine", path = "go.sh", copy = true }'
+    wanted = benchmark(own, f"inputs = [{listed}]")
+    size = wanted.sizes["test"]
+    (plain, _) = ready_inputs(wanted, size, tmp_path)
+    script.chmod(0o755)
+    inputs = ready_inputs(wanted, size, tmp_path)
+    assert plain.path != inputs[0].path
+    run_dir = make_run_dir(tmp_path, "p", inputs)
+    assert stat.S_IMODE((run_dir.path / "go").stat().st_mode) == 0o555
+    assert output_of(run_dir.path / "mine") == "ran\n"
+    assert run_dir.is_written
+    assert not make_run_dir(tmp_path, "q", inputs[:1]).is_written
+
+
+def test_what_the_cache_will_take_is_known_before_it_is_copied(own: Path, tmp_path: Path) -> None:
+    (own / "a").write_text("four")
+    listed = '{ name = "a", path = "a" }, { name = "b", path = "a", copy = true }'
+    size = benchmark(own, f"inputs = [{listed}]").sizes["test"]
+    assert uncached_bytes([size, size], tmp_path) == 4
+    ready_inputs(benchmark(own), size, tmp_path)
+    assert uncached_bytes([size], tmp_path) == 0
+
+
 def test_steps_of_a_queue_have_directories_of_their_own() -> None:
     assert run_dir_name("p", 2, 12, 3) == "p.i2.c0012.s3"
 
@@ -392,11 +441,17 @@ def wait_until_dead(pid: int) -> None:
 
 def test_a_benchmark_on_trial_is_killed_with_its_children_when_time_is_up(tmp_path: Path) -> None:
     argv = ["sh", "-c", "sleep 60 & echo $!; wait"]
-    ended = run_alone(argv, tmp_path, os.environ, timeout_s=0.2)
-    assert (ended.timed_out, ended.exit_code, ended.signal) == (True, None, signal.SIGKILL)
+    ended = run_alone(argv, tmp_path, os.environ, Limits(time_s=0.2))
+    assert (ended.excess, ended.exit_code, ended.signal) == (Excess.TIME, None, signal.SIGKILL)
     assert ended.elapsed_s < 10
     # Killed together with its parent, it may take a moment longer to be gone.
     wait_until_dead(int((tmp_path / "stdout").read_text()))
+
+
+def test_a_benchmark_on_trial_that_floods_its_output_is_stopped(tmp_path: Path) -> None:
+    ended = run_alone(["yes"], tmp_path, os.environ, Limits(20, 4 << 20))
+    assert (ended.excess, ended.signal) == (Excess.OUTPUT, signal.SIGKILL)
+    assert (tmp_path / "stdout").stat().st_size == 1 << 20
 
 
 MB = 1_000_000
@@ -478,3 +533,19 @@ def test_cgroup_version_1_limits_count_too(tmp_path: Path) -> None:
     (folder / "memory.usage_in_bytes").write_text("400\n")
     (folder / "memory.stat").write_text("total_inactive_file 100\n")
     assert cgroup_headroom(tmp_path) == (700, "/")
+
+
+def test_a_changed_header_of_another_folder_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "mine").mkdir()
+    header, inner = tmp_path / "common" / "number.h", tmp_path / "common" / "inner.h"
+    source = tmp_path / "mine" / "main.c"
+    source.write_text('#include "../common/number.h"\nint main(void) { return NUMBER; }\n')
+    header.write_text('# include "inner.h"\n')
+    inner.write_text("#define NUMBER 3\n")
+    cache = tmp_path / "cache"
+    first = compile_program("say", [source], ("-O0",), (), cache)
+    assert compile_program("say", [source], ("-O0",), (), cache) == first
+    inner.write_text("#define NUMBER 4\n")
+    second = compile_program("say", [source], ("-O0",), (), cache)
+    assert subprocess.run([second.executable], check=False).returncode == 4

@@ -386,7 +386,7 @@ def test_ctrl_z_stops_and_continues_the_copies_and_marks_the_run(tmp_path: Path)
         time.sleep(0.01)
     process.send_signal(signal.SIGCONT)
     assert process.wait(timeout=20) == 0
-    assert "suspended (Ctrl-Z)" in rows("SELECT text FROM note")[0][0]
+    assert "suspended (Ctrl-Z)" in str(rows("SELECT text FROM note"))
 
 
 def test_the_time_of_a_pause_does_not_count_for_the_time_limit(tmp_path: Path) -> None:

@@ -173,3 +173,12 @@ def test_a_stagger_of_more_than_a_day_is_refused(mode: str | None, stagger: floa
 def test_more_copy_runs_than_a_plan_can_hold_are_refused() -> None:
     with pytest.raises(InputError, match="take fewer --iterations"):
         make_plan(["a"], 2, iterations=100_000_000_000)
+
+
+def test_an_order_without_a_mode_is_told_the_mode_that_has_it() -> None:
+    said = "^--order rotated goes with --mode steady; for a rotated run use --mode rotated$"
+    for stagger_ms in (None, 5.0):
+        with pytest.raises(InputError, match=said):
+            resolve_mode(None, stagger_ms, "rotated")
+    with pytest.raises(InputError, match="--mode staggered says the order itself"):
+        resolve_mode("staggered", 5.0, "rotated")

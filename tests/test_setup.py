@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,17 @@ from rater.errors import InputError, RunError
 from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import Phase, Step, make_plan
 from rater.plan.suite import Benchmark, InputFile, Size, Suite
-from rater.run.prepare import digest_of, locked, ready_inputs
+from rater.run import workplace
+from rater.run.child import Limits
+from rater.run.prepare import (
+    ReadyInput,
+    digest_of,
+    flush_file_system,
+    locked,
+    make_run_dir,
+    ready_inputs,
+    take_files,
+)
 from rater.run.setup import environment_of, set_up_suite, setup_folder
 from rater.run.workplace import Program, RunFolders
 
@@ -173,6 +184,58 @@ def test_a_suite_is_set_up_by_one_rater_at_a_time(tmp_path: Path) -> None:
     assert (folder / "here").read_text() == f"{folder}\n"
 
 
+def test_files_are_taken_before_another_rater_may_set_up_again(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path, "sh", "-c", "echo $RATER_COPIES > made")
+    set_up = [
+        set_up_suite(suite, tmp_path, os.environ | {"RATER_COPIES": n}, ["made"]) for n in "82"
+    ]
+    size = replace(SIZE, inputs=(made_input(),))
+    found = [ready_inputs(BENCHMARK, size, tmp_path, left)[0].path.read_text() for left in set_up]
+    assert found == ["8\n", "2\n"]
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "said"),
+    [
+        ("sleep 60", Limits(time_s=0.2), "was not done after 0.2 s (--timeout): "),
+        ("yes", Limits(output_bytes=4 << 20), "more than 4 MB (--output-limit of rater run): "),
+    ],
+)
+def test_a_set_up_is_held_to_the_limits(
+    tmp_path: Path, script: str, limits: Limits, said: str
+) -> None:
+    with pytest.raises(InputError) as of_suite:
+        set_up_suite(own_suite(tmp_path, "sh", "-c", script), tmp_path, os.environ, (), limits)
+    assert said in str(of_suite.value)
+    made = folders(tmp_path / "work", script, 1)
+    made._programs = {"p": replace(made._programs["p"], setup_limits=limits)}
+    with pytest.raises(RunError) as of_copy:
+        made.specs(phase_of(1))
+    assert said in str(of_copy.value)
+    (kept,) = (tmp_path / "work").rglob("setup.out")
+    assert kept.stat().st_size <= 1 << 20
+
+
+def test_only_what_was_written_is_flushed_before_copies_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr(workplace, "flush_file_system", flushed.append)
+    (tmp_path / "data").write_text("data")
+    shared = ReadyInput("in", tmp_path / "data", 4, (tmp_path / "data").stat().st_mtime_ns)
+    plain = Program("p", ("/bin/true",), (shared,), (), None)
+    private = replace(plain, inputs=(replace(shared, private=True),))
+    set_up = replace(plain, setup=("/bin/true",))
+    for number, (program, times) in enumerate([(plain, 0), (private, 1), (set_up, 1)]):
+        work = tmp_path / f"work{number}"
+        work.mkdir()
+        RunFolders(work, "uuid", {"p": program}, placed(2), (), keep=False).specs(phase_of(2))
+        assert flushed == [work] * times
+        flushed.clear()
+    assert flush_file_system(tmp_path) is None
+    assert flush_file_system(tmp_path / "none") == "No such file or directory"
+
+
 def made_input(name: str = "in", made: str = "made") -> InputFile:
     return InputFile(name, None, None, made)
 
@@ -181,20 +244,37 @@ def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
     folder = tmp_path / "setup"
     folder.mkdir()
     size = replace(SIZE, inputs=(made_input(),))
+    cache = tmp_path / "cache"
+
+    def taken() -> tuple[ReadyInput, ...]:
+        return ready_inputs(BENCHMARK, size, cache, take_files(folder, ["made"], cache))
+
     with pytest.raises(InputError, match="input in of p: the suite's set-up did not leave made in"):
-        ready_inputs(BENCHMARK, size, tmp_path, folder)
+        taken()
     (folder / "made").write_text("one")
-    (first,) = ready_inputs(BENCHMARK, size, tmp_path, folder)
-    assert first.path.samefile(folder / "made")
-    assert not first.damaged()
+    (folder / "made").chmod(0o755)
+    (first,) = taken()
+    assert first.name == "in"
+    assert stat.S_IMODE(first.path.stat().st_mode) == 0o555
+    # Another rater's set-up writes there again: what a run has taken stays as it was.
     (folder / "made").write_text("other")
-    assert first.damaged()
-    (second,) = ready_inputs(BENCHMARK, size, tmp_path, folder)
+    assert not first.damaged()
+    assert first.path.read_text() == "one"
+    (second,) = taken()
     assert digest_of([first]) != digest_of([second])
+    (folder / "made").write_text("one")
+    assert taken() == (first,)
+    # A copy that writes into what all share spoils its own run, not the next one.
+    run_dir = make_run_dir(tmp_path / "work", "p", [first])
+    (run_dir.path / "in").chmod(0o644)
+    (run_dir.path / "in").write_text("spoilt")
+    assert first.damaged()
+    assert taken()[0].path.read_text() == "one"
+    assert (folder / "made").read_text() == "one"
     (folder / "made").unlink()
     (folder / "made").mkdir()
     with pytest.raises(InputError, match="made is no regular file"):
-        ready_inputs(BENCHMARK, size, tmp_path, folder)
+        taken()
 
 
 def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Path) -> None:
@@ -203,6 +283,7 @@ def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Pat
     (tmp_path / "mine").write_text("mine")
     (folder / "made").symlink_to(tmp_path / "mine")
     size = replace(SIZE, inputs=(made_input(),))
-    (ready,) = ready_inputs(BENCHMARK, size, tmp_path, folder)
+    left = take_files(folder, ["made"], tmp_path)
+    (ready,) = ready_inputs(BENCHMARK, size, tmp_path, left)
     assert ready.path.read_text() == "mine"
     assert not ready.path.samefile(tmp_path / "mine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from rater.errors import InputError
 from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record import CopyEnded, CopyStatus, Event, PhaseStarted, RunStatus, Validity
+from rater.run.steady import WindowWatch
 from rater.run.supervise import Supervisor
 from tests.rig import Rig
 
@@ -168,3 +170,34 @@ def test_a_window_that_can_not_be_is_an_error(
 ) -> None:
     with pytest.raises(InputError, match=said):
         resolve_window(mode, warmup_s, window_s, stagger_s)
+
+
+def test_daemons_that_copies_leave_die_while_others_run_and_are_told_in_few_words(
+    tmp_path: Path,
+) -> None:
+    script = f"setsid sh -c 'echo $$ >> {tmp_path}/daemons; exec sleep 60' & sleep 0.02"
+    window = Window(warmup_ns=0, length_ns=1_300 * MS)
+    plan = make_plan(["leak"], 2, mode="steady", window=window)
+    seen = Rig(tmp_path).run({"leak": script}, 2, plan)
+    pids = (tmp_path / "daemons").read_text().split()
+    assert len(pids) > 10
+    assert not any(Path("/proc", pid).exists() for pid in pids)
+    assert "left process" in seen.notes
+    assert "more processes were left behind by copies of leak and killed" in seen.notes
+    assert len(seen.notes.splitlines()) <= 9
+
+
+def test_what_dies_with_its_own_copy_is_nobodys_leftover(tmp_path: Path) -> None:
+    # `sleep` is still dying when its shell, a filler, is gone.
+    seen = Rig(tmp_path).run({"nap": "sleep 0.1; true"}, 4, steady("nap", copies=4))
+    assert "left process" not in seen.notes
+
+
+def test_a_window_in_which_copies_stood_still_is_none() -> None:
+    watch = WindowWatch(Window(warmup_ns=0, length_ns=1))
+    assert not watch.suspended()  # nothing runs yet
+    begin_ns = time.monotonic_ns()
+    watch.begin(begin_ns)
+    assert watch.bounds_ns(begin_ns) == (0, 1)
+    assert watch.suspended()
+    assert watch.bounds_ns(begin_ns) is None

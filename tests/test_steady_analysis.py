@@ -13,7 +13,7 @@ from rater.analysis.beside import comparable, stand_beside
 from rater.analysis.document import to_json
 from rater.analysis.score import IterationScore, Summary, summarise
 from rater.analysis.steadiness import Steadiness, Timed, Verdict, compare_halves, rounded_up
-from rater.analysis.steady import SteadyPhase
+from rater.analysis.steady import NO_WINDOW, SteadyPhase
 from rater.record import CopyStatus, RunHead, RunStatus, StoredCopy, StoredRun, Validity
 from tests.example_runs import HEAD, S, copy_row, in_turn, stored, windowed
 
@@ -184,7 +184,85 @@ def test_an_interrupted_window_is_no_result() -> None:
         replace(bracket, start_ns=None, window_start_ns=None, window_finish_ns=None),
     ):
         found = iteration(replace(run, brackets=(cut,)))
-        assert (found.ratio, found.reason) == (None, "stopped before its window closed")
+        assert (found.ratio, found.reason) == (None, NO_WINDOW)
+
+
+def cut_off(rows: Sequence[StoredCopy]) -> StoredRun:
+    """The window of 3 to 9 s never closed."""
+    run = windowed(rows, 3.0, 9.0)
+    (bracket,) = run.brackets
+    cut = replace(bracket, window_start_ns=None, window_finish_ns=None, complete=False)
+    return replace(run, brackets=(cut,))
+
+
+def test_copies_interrupted_across_the_end_of_a_window_have_not_failed() -> None:
+    rows = two_copies()
+    rows[4] = replace(rows[4], status=CopyStatus.INTERRUPTED, signal=15)
+    run = windowed([*rows[:5], *rows[6:]], 3.0, 9.0, status=RunStatus.INTERRUPTED)
+    found = iteration(replace(run, brackets=(replace(run.brackets[0], complete=False),)))
+    assert (found.ratio, found.reason, found.failed, found.good) == (None, NO_WINDOW, 0, 1)
+
+
+def test_a_window_that_was_never_reached_because_all_copies_failed_says_so() -> None:
+    failed = {"status": CopyStatus.FAILED, "exit_code": 3}
+    early = [copy_row(0, 1.0, **failed), copy_row(1, 2.0, **failed)]
+    found = iteration(cut_off(early))
+    assert found.reason == "all copies failed before the window; copy 0: exit status 3"
+    assert (found.failed, found.good) == (2, 0)
+    inside = [early[0], copy_row(1, 5.0, **failed)]
+    assert iteration(cut_off(inside)).reason == (
+        "all copies failed before the window closed; copy 0: exit status 3"
+    )
+    # Suspended, they can fail after the time at which the window was to close.
+    late = [early[0], copy_row(1, 50.0, **failed)]
+    assert iteration(cut_off(late)).reason == "2 of 2 copies failed; copy 0: exit status 3"
+
+
+def test_copies_that_were_stopped_have_not_failed_and_those_that_failed_are_named() -> None:
+    stopped = {"status": CopyStatus.INTERRUPTED, "signal": 15}
+    both_stopped = [copy_row(0, 1.0, **stopped), copy_row(1, 1.0, **stopped)]
+    assert iteration(cut_off(both_stopped)).reason == NO_WINDOW
+    one = [copy_row(0, 1.0, status=CopyStatus.FAILED, exit_code=3), both_stopped[1]]
+    found = iteration(cut_off(one))
+    assert (found.reason, found.failed) == ("copy 0: exit status 3", 1)
+
+
+# -- how much of it the copies ran ----------------------------------------------------------------
+
+
+def with_gaps(copies: int = 2, run_s: float = 1.0, gap_s: float = 1.0) -> list[StoredCopy]:
+    """Runs that begin every `run_s` + `gap_s` seconds."""
+    return [
+        copy_row(copy, run_s, step=step, start_ns=round(step * (run_s + gap_s) * S))
+        for copy in range(copies)
+        for step in range(20)
+    ]
+
+
+def test_gaps_between_runs_are_what_the_window_was_not_occupied() -> None:
+    found = window(windowed(with_gaps(run_s=0.4, gap_s=0.6), 3.0, 13.0))
+    assert found.occupied == pytest.approx(0.4)
+    assert found.gap_s == 0.6
+    full = window(windowed(two_copies(), 3.0, 9.0))
+    assert (full.occupied, full.gap_s) == (1.0, 0.0)
+
+
+def test_only_gaps_that_reach_into_the_window_count_and_runs_by_what_lies_inside() -> None:
+    starts = [0.0, 6.0, 8.0, 13.0]  # runs of 1 s: gaps of 5, 1 and 4 s
+    rows = [copy_row(0, 1.0, step=i, start_ns=round(s * S)) for i, s in enumerate(starts)]
+    found = window(windowed(rows, 6.5, 8.5))
+    assert (found.occupied, found.gap_s) == (0.5, 1.0)
+
+
+def test_a_run_that_failed_occupied_the_window_too() -> None:
+    found = window(spoiled(2, status=CopyStatus.FAILED, exit_code=3))
+    assert found.occupied == 1.0
+
+
+def test_a_single_run_has_no_gap_and_a_window_that_never_closed_is_not_occupied() -> None:
+    assert window(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1)).gap_s is None
+    found = window(cut_off(two_copies()))
+    assert (found.occupied, found.gap_s) == (None, None)
 
 
 def test_an_imported_steady_run_has_brackets_as_before() -> None:
@@ -504,6 +582,67 @@ def test_runs_that_differ_in_more_than_the_mode_are_told_apart() -> None:
         windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)], size="ref"
     )
     assert stand_beside(summary, other).differences == ("size ref, not test",)
+
+
+def asked(**changes: Any) -> str:
+    return json.dumps({"environment": [], "prepare": None, "run_dirs": False, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"environment": [["OMP_NUM_THREADS", "2"]]}, "--env OMP_NUM_THREADS 2, not none"),
+        ({"prepare": "sync"}, "--prepare sync, not none"),
+        ({"run_dirs": True}, "--run-dirs yes, not no"),
+    ],
+)
+def test_a_run_with_other_options_is_not_chosen_and_told_apart_when_named(
+    changes: dict[str, Any], words: str
+) -> None:
+    head = replace(STEADY, request=asked())
+    other = replace(HEAD, run=3, request=asked(**changes))
+    assert comparable(head, [other]) is None
+    assert comparable(replace(head, request=asked(**changes)), [other]) == 3
+    summary, beside = both(
+        windowed(two_copies(), 3.0, 9.0, request=asked()),
+        [copy_row(0, 2.0), copy_row(1, 3.0)],
+        request=asked(**changes),
+    )
+    assert stand_beside(summary, beside).differences == (words,)
+
+
+def test_a_run_whose_options_are_not_known_is_not_chosen() -> None:
+    head = replace(STEADY, request=asked())
+    assert comparable(head, [replace(HEAD, run=3)]) is None
+    assert comparable(head, [replace(HEAD, run=3, request="{")]) is None
+    assert comparable(STEADY, [replace(HEAD, run=3)]) == 3
+
+
+def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() -> None:
+    summary, other = both(
+        windowed(two_copies(), 3.0, 9.0, request=asked(environment=[["B", "1"]])),
+        [copy_row(0, 2.0), copy_row(1, 3.0)],
+        request=asked(environment=[["B", "1"]], cooldown_s=5.0),
+    )
+    here = (("env.A", "1"), ("env.B", "1"), ("env.PATH", "/a"), ("governor", "x"))
+    there = (("env.B", "2"), ("env.C", "3"), ("env.PATH", "/b"), ("governor", "y"))
+    found = stand_beside(replace(summary, settings=here), replace(other, settings=there))
+    # B was given with --env in both: what was inherited did not matter.
+    assert found.differences == (
+        "--cooldown 5, not none",
+        "environment variable A none, not 1",
+        "environment variable C 3, not none",
+    )
+    assert comparable(summary.head, [replace(other.head, mode="homogeneous")]) == 5
+
+
+def test_what_steady_mode_lost_between_its_runs_is_known_beside_a_barrier() -> None:
+    summary, other = both(windowed(with_gaps(), 3.0, 13.0), [copy_row(0, 1.0), copy_row(1, 1.0)])
+    found = stand_beside(summary, other)
+    assert found.steady_occupied == found.sides[0].steady_occupied == pytest.approx(0.5)
+    assert document(summary, other)["comparison"]["steady_occupied"] == pytest.approx(0.5)
+    entry = document(summary)["benchmarks"][0]["steady"]
+    assert (entry["occupied"], entry["gap_s"]) == (pytest.approx(0.5), 1.0)
 
 
 def test_another_program_of_the_same_name_is_not_compared() -> None:

@@ -77,6 +77,7 @@ lu          9.55     38.2     38    2.00     4.8     -4.8     1/1/0    +0.0
 runs that cross an edge of the window count by their share inside; slowest copy:
     against the median copy; 2nd half: against the first
 the window: steady: the halves do not differ (95 % interval +0.0 to +0.0)
+copies ran 100.0 % of the window; 0.0 s (median) between two runs of a copy
 
 suite ratio 9.55, the geometric mean over 1 benchmark
 
@@ -177,7 +178,58 @@ def test_an_interrupted_window_is_shown_with_what_there_is() -> None:
     cut = [replace(b, window_start_ns=None, window_finish_ns=None) for b in run.brackets]
     text = shown(replace(run, brackets=tuple(cut)))
     assert "interrupted: by SIGINT" in text
-    assert "lu: stopped before its window closed" in text
+    text = in_words(text)
+    assert "lu: no complete window: stopped or suspended before all runs in it had ended" in text
+
+
+def gapped(names: Sequence[str] = ("lu",), gap_s: float = 1.0) -> StoredRun:
+    """Runs of 1 s, those of the last benchmark after gaps."""
+    rows = []
+    for phase, name in enumerate(names):
+        every_s = 1.0 + (gap_s if name == names[-1] else 0.001)
+        rows += [
+            copy_row(c, 1.0, step=s, start_ns=round((100 * phase + s * every_s) * 1e9),
+                     phase=phase, benchmark=name, node=0)
+            for c in range(2) for s in range(45)
+        ]  # fmt: skip
+    return windowed(rows, 4.0, 44.0)
+
+
+def test_a_window_in_which_copies_ran_too_little_says_why_and_what_to_do() -> None:
+    text = in_words(shown(gapped()))
+    assert (
+        "copies ran 50.0 % of the window; 1.0 s (median) between two runs of a copy: the rate is "
+        "lower by rater's own start of the next run and by set-ups: take longer runs (a larger "
+        "--size)"
+    ) in text
+    command = replace(gapped(), head=replace(gapped().head, suite=None, size=None))
+    text = in_words(shown(command))
+    assert "take longer runs" in text and "--size" not in text
+
+
+def test_of_several_windows_the_one_in_which_copies_ran_least_is_named_once() -> None:
+    text = in_words(shown(gapped(("calm", "gappy"))))
+    assert text.count("copies ran") == 1
+    assert (
+        "copies ran at least 50.0 % of each window (least: gappy; 1.0 s (median) between two runs "
+        "of a copy): the rate is lower"
+    ) in text
+    text = in_words(shown(gapped(("calm", "calmer"), gap_s=0.01)))
+    assert "copies ran at least 99.0 % of each window (least: calmer; 10 ms (median)" in text
+    assert "the rate is lower" not in text
+
+
+def test_beside_a_barrier_what_steady_mode_itself_lost_is_not_laid_on_the_program() -> None:
+    text = in_words(shown(gapped(), beside=barrier()))
+    lost = (
+        "nothing ran: rater's own start of the next run and set-ups, not the program, lowered "
+        "steady's rate."
+    )
+    assert f"In 50.0 % of the copies' time in its window {lost}" in text
+    names = ("calm", "gappy")
+    text = in_words(shown(gapped(names), beside=barrier(names)))
+    assert f"In up to 50.0 % of the copies' time in its window (gappy) {lost}" in text
+    assert lost not in in_words(shown(steady(), beside=barrier()))
 
 
 def mixed(copies: int = 2, **options: Any) -> StoredRun:
@@ -212,6 +264,33 @@ def test_a_mix_beside_a_rotated_run_is_compared_by_work() -> None:
         "8.00 reference seconds per second). In rotated mode copies that were done early waited "
         "for 10.0 % of the copies' time."
     ) in text
+
+
+def test_a_mix_that_lost_time_between_its_runs_says_so_beside_a_rotated_run() -> None:
+    rows = [
+        copy_row(c, 1.0, step=s, start_ns=round(s * 2e9), benchmark="ab"[(c + s) % 2], node=0)
+        for c in range(2)
+        for s in range(24)
+    ]
+    other = stored(
+        [*in_turn(0, [1.0, 1.0], names="ab"), *in_turn(1, [1.0, 1.0], names="ba")],
+        run=5, mode="rotated", order="rotated", benchmarks=("a", "b"),
+    )  # fmt: skip
+    run = windowed(rows, 4.0, 44.0, order="rotated", benchmarks=("a", "b"))
+    text = in_words(shown(run, beside=other))
+    assert "copies ran 50.0 % of the window; 1.0 s (median) between two runs of a copy" in text
+    assert "In 50.0 % of the copies' time in its window nothing ran: rater's own start" in text
+
+
+def test_a_drift_can_be_of_the_gaps_where_copies_ran_too_little() -> None:
+    rows = [
+        copy_row(c, 0.1, step=s, start_ns=round((s * 0.2 + max(0, s - 120) * 0.1) * 1e9))
+        for c in range(2)
+        for s in range(200)
+    ]
+    text = in_words(shown(windowed(rows, 4.0, 44.0)))
+    assert "the window: drifting: the second half was 3" in text
+    assert "by set-ups, and its halves can differ by that too: take longer runs" in text
 
 
 def test_runs_that_are_not_alike_are_compared_with_a_warning() -> None:

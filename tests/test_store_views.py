@@ -378,6 +378,16 @@ def test_the_slowest_copies_are_named_with_their_place(store: Store) -> None:
     assert first == ("gups", "base", 1, 3, 3, 3, 1, 0, 5.0, 2.5)
 
 
+def test_failed_copies_of_torn_attempts_are_no_failures(store: Store) -> None:
+    number = add_run(store, [1.0, 1.0])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE copy SET status = 'failed', exit_code = 3 WHERE copy = 1")
+    assert [row[3] for row in query(store, "failures")] == [1]
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE bracket SET torn = 1 WHERE run_id = ?", (number,))
+    assert query(store, "failures") == []
+
+
 def test_a_setting_that_changed_since_the_run_before_is_found(store: Store) -> None:
     add_run(store, [1.0, 1.0], uuid="a")
     assert query(store, "changed_settings") == []

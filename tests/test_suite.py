@@ -461,6 +461,36 @@ METRIC = f"{COMMAND}\n[benchmarks.a.metrics.m]\n"
             "'a' is an input that all copies share",
         ),
         (
+            with_benchmark(COMMAND, 'commands = [{ stdout = "a" }, { stderr = "a/b" }]'),
+            "commands[1].stderr: 'a' is written too, it cannot be the folder of 'a/b'",
+        ),
+        (
+            with_benchmark(COMMAND, 'commands = [{ stdout = "a/b", stderr = "a" }]'),
+            "commands[0].stderr: 'a' is the folder of 'a/b', which is written too",
+        ),
+        (
+            with_benchmark(
+                COMMAND,
+                'commands = [{ stdout = "d/b" }]\n'
+                'inputs = [{ name = "d", path = "a", copy = true }]',
+            ),
+            "commands[0].stdout: 'd' is an input, it cannot be the folder of 'd/b'",
+        ),
+        (
+            with_benchmark(
+                COMMAND, 'commands = [{ stdout = "d" }]\ninputs = [{ name = "d/x", path = "a" }]'
+            ),
+            "commands[0].stdout: 'd' is the folder of 'd/x', which is an input",
+        ),
+        (
+            with_benchmark(COMMAND, f'commands = [{{ stdout = "x/{"ä" * 128}/y" }}]'),
+            "commands[0].stdout: expected at most 255 bytes between slashes, got 256",
+        ),
+        (
+            with_benchmark(COMMAND, f'inputs = [{{ name = "{"n" * 300}", path = "a" }}]'),
+            "inputs[0].name: expected at most 255 bytes between slashes, got 300",
+        ),
+        (
             with_benchmark(COMMAND, "memory_mb = 1\nmemory_total_mb = 2"),
             "memory_total_mb: expected either memory_mb, of each copy, or",
         ),

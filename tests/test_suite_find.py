@@ -157,3 +157,23 @@ def test_of_two_with_one_name_the_first_is_meant_and_rater_comes_first(
         f"{here}/none (of RATER_SUITES): no such folder",
         f"{first}/mine.toml: Not a directory",
     ]
+
+
+def test_a_benchmark_of_a_file_beside_a_folder_of_its_name_is_pointed_at(here: Path) -> None:
+    (here / "foo").mkdir()
+    (here / "foo.toml").write_text(OWN)
+    with pytest.raises(InputError) as caught:
+        load_selection("foo/b")
+    assert str(caught.value) == ("suite: no such file: foo/b - did you mean ./foo.toml/b?")
+    assert [b.name for b in load_selection("./foo.toml/b").benchmarks] == ["b"]
+
+
+def test_empty_words_name_no_folder_and_a_tilde_is_the_home(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(here))
+    assert suite_folders({"RATER_SUITES": "~/own:: "}) == (here / "own",)
+    assert suite_folders({"RATER_SUITES": "~no-such-user/x"}) == (here / "~no-such-user" / "x",)
+    data = {"XDG_DATA_HOME": str(here / "nothing")}
+    assert suite_folders(data | {"RATER_SUITES": ":"}) == (here / "nothing/rater/suites",)
+    assert find_suites(data | {"RATER_SUITES": ":"})[1] == []

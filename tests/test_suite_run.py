@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -115,7 +116,8 @@ def test_a_whole_suite_is_set_up_run_judged_and_stored(here: Path) -> None:
         assert (run_dir / "sub/conf.ini").read_text() == "speed = 1\nspeed = 8\n"
     ((folder,),) = [list((Path(os.environ["RATER_CACHE"]) / "setup").iterdir())]
     assert (folder / "where").read_text() == f"{folder}\n"
-    assert (run_dirs[0] / "made.txt").samefile(folder / "made")
+    assert (run_dirs[0] / "made.txt").samefile(run_dirs[1] / "made.txt")
+    assert not (run_dirs[0] / "made.txt").samefile(folder / "made")
     ((command, inputs),) = rows("SELECT command, inputs_sha256 FROM benchmark")
     assert command.endswith("-u <made.txt >out/copied && " + command.split(" && ", 1)[1])
     assert command.count(" && ") == 2
@@ -312,3 +314,37 @@ def test_a_trial_does_what_a_run_does_and_shows_the_metrics(here: Path) -> None:
     done = rater("suites", "check", path, "--run")
     assert done.returncode == 1
     assert "set-up of suite own ended with status 9" in done.stdout
+
+
+def test_a_check_leaves_no_process_of_its_set_up(here: Path) -> None:
+    script(here, "prepare.sh", f"setsid sleep 60 & echo $! > {here}/pid")
+    head = 'setup = ["./prepare.sh"]'
+    path = suite(here, '[benchmarks.p]\ncommand = ["true"]\nsizes.test = {}\n', head)
+    done = rater("suites", "check", path, "--run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not Path("/proc", (here / "pid").read_text().strip()).exists()
+
+
+def test_what_the_cache_can_not_take_is_refused_before_it_is_copied(here: Path) -> None:
+    with (here / "big").open("wb") as big:
+        big.truncate(shutil.disk_usage(here).free * 2 // 3)  # a hole, no room is taken
+    listed = '{ name = "big", path = "big", copy = true }'
+    text = f'[benchmarks.p]\ncommand = ["true"]\nsizes.test = {{ inputs = [{listed}] }}\n'
+    done = rater("run", suite(here, text), "--size", "test", "--copies", "1")
+    assert done.returncode == 2
+    assert "MB by inputs in the cache" in done.stderr
+    assert not (Path(os.environ["RATER_CACHE"]) / "inputs").exists()
+
+
+def test_set_ups_inside_a_window_are_a_warning_of_the_run(here: Path) -> None:
+    script(here, "fresh.sh", "true")
+    text = '[benchmarks.p]\ncommand = ["true"]\nsetup = ["./fresh.sh"]\nsizes.test = {}\n'
+    path = suite(here, text)
+    done = rater(
+        "run", path, "--size", "test", "--dry-run", "--json", "--mode", "steady", "--window", "60"
+    )
+    (warning,) = [said for said in json.loads(done.stdout)["warnings"] if "steady" in said]
+    assert warning == (
+        "steady: p has a set-up for each run: made between runs, inside the window, "
+        "which lowers the rate"
+    )

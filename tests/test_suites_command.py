@@ -14,6 +14,7 @@ from rater.errors import RaterError
 from rater.plan.suite_doubts import doubts
 from rater.plan.suite_find import load_suite, suite_names
 from rater.run import trial
+from rater.run.child import Limits
 from rater.run.trial import try_run
 from rater.show import suites as show
 from rater.show.suite import Page, suite_text
@@ -170,6 +171,23 @@ sum              -         -
 echo             -         -
 """
     )
+
+
+def test_long_names_do_not_make_a_suite_wider_than_the_terminal(own: Path) -> None:
+    text = OWN.replace("benchmarks.sum", f"benchmarks.{'s' * 90}")
+    own.write_text(text.replace("sizes.test", f"sizes.{'t' * 90}"))
+    suite = load_suite(str(own))
+    for width in (60, 80, 120):
+        lines = suite_text(suite, Page(width)).splitlines()
+        # Paths and the words of commands stay whole.
+        tables = [line for line in lines if not line.startswith(("file: ", "  runs", " " * 11))]
+        assert max(map(len, tables)) <= width
+    assert "…  fp " in suite_text(suite, Page(80))
+
+
+def test_a_command_of_several_lines_is_shown_as_one_command(own: Path) -> None:
+    own.write_text(OWN.replace('"echo", "hello"', '"echo", "a\\nb"'))
+    assert "echo 'a\\nb'" in suite_text(load_suite(str(own)), Page(80))
 
 
 def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) -> None:
@@ -390,7 +408,7 @@ def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> N
         key=lambda b: b.sizes["test"].reference_s or 1e9,
     )[:2]
     trials = [
-        try_run(benchmark, "base", "test", cache=tmp_path, work=tmp_path, timeout_s=60)
+        try_run(benchmark, "base", "test", cache=tmp_path, work=tmp_path, limits=Limits(60))
         for benchmark in quick
     ]
     assert [(t.error, t.checked) for t in trials] == [(None, True)] * 2

@@ -12,20 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rater.analysis.alike import differences, lesser_differences
 from rater.analysis.score import BenchmarkScore, IterationScore, Summary
 from rater.analysis.stats import geometric_mean
 from rater.record import BenchmarkUsed, RunHead, RunStatus
-
-_SAME = (
-    ("hostname", "host"),
-    ("suite", "suite"),
-    ("size", "size"),
-    ("tune", "tune"),
-    ("copies", "copies"),
-    ("layout", "layout"),
-    ("memory", "memory"),
-    ("wrap", "wrap"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +27,7 @@ class Side:
     steady_ratio: float | None
     steady_per_hour: float | None
     steady_run_s: float | None  # median run
+    steady_occupied: float | None  # share of the copies' time in its window in which runs went
     other_ratio: float | None
     other_per_hour: float | None
     other_run_s: float | None  # median copy
@@ -64,14 +55,16 @@ class Beside:
     steady_ratio: float | None  # of the suite, over the same benchmarks; rotated: of the mix
     other_ratio: float | None
     idle_share: float | None  # of the copies' time in the tail of the other, rotated order
+    steady_occupied: float | None  # the least of the windows that are compared
 
 
 def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
     """Return the number of the run to show beside a steady one, None where there is none.
 
-    The latest complete run of the same host, suite, size, tune, copies, layout
-    and memory that ran all of its benchmarks in homogeneous mode (for a steady
-    run in rotated order: in rotated mode, and exactly the same benchmarks).
+    The latest complete run of the same host, suite, size, tune, copies, layout,
+    memory and options that change what a copy does (`differences`) that ran all
+    of its benchmarks in homogeneous mode (for a steady run in rotated order: in
+    rotated mode, and exactly the same benchmarks).
     """
     found = [
         other.run
@@ -81,7 +74,7 @@ def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
         and other.source == "run"
         and other.mode == head.order
         and head.hostname is not None
-        and not _differences(head, other)
+        and not differences(head, other)
         and _has_benchmarks(head, other)
     ]
     return max(found, default=None)
@@ -103,21 +96,6 @@ def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
     return set(head.benchmarks) <= set(other.benchmarks)
 
 
-def _differences(head: RunHead, other: RunHead) -> tuple[str, ...]:
-    found = []
-    for field, name in _SAME:
-        here, there = getattr(head, field), getattr(other, field)
-        if here != there:
-            found.append(f"{name} {_value(there)}, not {_value(here)}")
-    if other.stagger_ms:
-        found.append(f"{other.stagger_ms:g} ms between starts")
-    return tuple(found)
-
-
-def _value(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
 def stand_beside(summary: Summary, other: Summary) -> Beside:
     """Compare a steady run with one of the same order that has brackets (or an end)."""
     sides = _mixes(summary, other) if summary.mix else _brackets(summary, other)
@@ -128,6 +106,7 @@ def stand_beside(summary: Summary, other: Summary) -> Beside:
     steady_ratio = geometric_mean([side.steady_ratio or 0.0 for side in ratios])
     other_ratio = geometric_mean([side.other_ratio or 0.0 for side in ratios])
     lost = [side.score_lost for side in compared]
+    occupied = [s.steady_occupied for s in compared if s.steady_occupied is not None]
     idle = None
     if summary.mix is not None:
         chosen, rotated = summary.mix.selected, other.rotated
@@ -138,12 +117,16 @@ def stand_beside(summary: Summary, other: Summary) -> Beside:
             difference = _change(chosen.per_hour, rotated.runs_per_hour)
         idle = rotated.tail.idle_share if rotated and rotated.tail else None
         complete = all(side.reason is None for side in sides)
+        occupied = [chosen.occupied] if chosen and chosen.occupied is not None else []
     return Beside(
         steady=summary.head.run,
         other=other.head.run,
         order=summary.head.order,
         other_mode=other.head.mode,
-        differences=_differences(summary.head, other.head),
+        differences=(
+            *differences(summary.head, other.head),
+            *lesser_differences(summary.head, summary.settings, other.head, other.settings),
+        ),
         sides=sides,
         difference=difference if complete or summary.mix is None else None,
         longer=_mean_change([side.longer for side in sides if side.reason is None]),
@@ -151,6 +134,7 @@ def stand_beside(summary: Summary, other: Summary) -> Beside:
         steady_ratio=steady_ratio if complete else None,
         other_ratio=other_ratio if complete else None,
         idle_share=idle,
+        steady_occupied=min(occupied, default=None),
     )
 
 
@@ -175,6 +159,7 @@ def _brackets(summary: Summary, other: Summary) -> tuple[Side, ...]:
                 steady_ratio=window.ratio if window else None,
                 steady_per_hour=window.per_hour if window else None,
                 steady_run_s=window.median_copy_s if window else None,
+                steady_occupied=window.steady.occupied if window and window.steady else None,
                 other_ratio=bracket.ratio if bracket else None,
                 other_per_hour=bracket.per_hour if bracket else None,
                 other_run_s=bracket.median_copy_s if bracket else None,
@@ -216,6 +201,7 @@ def _mixes(summary: Summary, other: Summary) -> tuple[Side, ...]:
                 steady_ratio=rate.ratio if rate else None,
                 steady_per_hour=rate.per_hour if rate else None,
                 steady_run_s=run_s,
+                steady_occupied=chosen.occupied if chosen else None,
                 other_ratio=None,
                 other_per_hour=None,
                 other_run_s=time.median if time else None,

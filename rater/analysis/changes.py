@@ -14,6 +14,7 @@ _PLACES_SHOWN = 8
 # What the kernel keeps for itself, and with it MemTotal, varies from boot to boot.
 _SAME_MEMORY = 0.01
 _ENVIRONMENT = "env."
+_PATH = f"{_ENVIRONMENT}PATH"
 # Where rater keeps what it compiled: the folder is called after a hash of all that went in.
 _IN_CACHE = re.compile(r"\S*/build/[0-9a-f]{32}/")
 # All that goes into the fingerprint but the structure of cores and caches.
@@ -199,9 +200,21 @@ def _settings(
 ) -> Iterator[Difference]:
     for name in sorted(before.keys() | now.keys()):
         if not volatile(name):
+            if name == _PATH:
+                yield from _path(before.get(name, ""), now.get(name, ""))
+                continue
             variable = name.removeprefix(_ENVIRONMENT)
             what = f"setting {name}" if variable == name else f"environment variable {variable}"
             yield from _compared(what, before.get(name), now.get(name))
+
+
+def _path(before: str, now: str) -> Iterator[Difference]:
+    """Compare the folders of PATH; programs are compared by themselves, so it does not weigh."""
+    was, is_now = before.split(":"), now.split(":")
+    if set(was) != set(is_now):
+        lost = ":".join(word for word in was if word not in is_now)
+        new = ":".join(word for word in is_now if word not in was)
+        yield Difference("folders in PATH", lost or None, new or None, weighs=False)
 
 
 def _suite(before: Conditions, now: Conditions) -> Iterator[Difference]:

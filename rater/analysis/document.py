@@ -191,6 +191,8 @@ def _window(phase: SteadyPhase) -> dict[str, Json]:
         "copies": [asdict(copy) for copy in phase.copies],
         "rates": _spread(phase.rates),
         "slowest": asdict(phase.slowest) if phase.slowest else None,
+        "occupied": phase.occupied,
+        "gap_s": phase.gap_s,
         "lgroups": [asdict(lgroup) for lgroup in phase.lgroups],
         "reason": phase.reason,
     }

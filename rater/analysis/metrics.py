@@ -9,7 +9,7 @@ the worse (the lower where neither direction is better).
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ class MetricLgroup:
 
     node: int | None
     copies: int
-    value: float  # sum or mean over them
+    value: float | None  # sum or mean over them; None: the sum is no number any more
     minimum: float
     maximum: float
 
@@ -130,6 +130,9 @@ def _result(
     copies = _copies(metric.name, rows)
     values = [copy.value for copy in copies]
     reason = _why_no_value(run, metric.name, [row for row, _ in rows])
+    value = _combined(metric, values)
+    if reason is None and value is None:
+        reason = "too large to add up"
     by_node: dict[int | None, list[float]] = {}
     for copy in copies:
         by_node.setdefault(copy.node, []).append(copy.value)
@@ -141,9 +144,9 @@ def _result(
         combine=metric.combine,
         iteration=iteration,
         iterations=1 if rows else 0,
-        value=None if reason else _combined(metric, values),
+        value=None if reason else value,
         copies=len(copies),
-        median=statistics.median(values) if values else None,
+        median=_median(values),
         minimum=min(copies, key=lambda copy: (copy.value, copy.copy), default=None),
         maximum=max(copies, key=lambda copy: (copy.value, -copy.copy), default=None),
         lgroups=tuple(
@@ -156,24 +159,50 @@ def _result(
     )
 
 
-def _combined(metric: MetricUsed, values: Sequence[float]) -> float:
-    return sum(values) if metric.combine == "sum" else statistics.fmean(values)
+def _combined(metric: MetricUsed, values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    combined = sum(values) if metric.combine == "sum" else _mean(values)
+    return combined if math.isfinite(combined) else None
+
+
+def _mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """Return the weighted mean, also of values whose sum is beyond what a float can hold."""
+    shares = [1.0] * len(values) if weights is None else weights
+    whole = sum(shares)
+    added = sum(value * share for value, share in zip(values, shares, strict=True))
+    if math.isfinite(added):
+        return added / whole
+    largest = max(map(abs, values))
+    return largest * max(-1.0, min(1.0, _mean([value / largest for value in values], shares)))
+
+
+def _median(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(values) % 2 else _mean(ordered[middle - 1 : middle + 1])
 
 
 def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricCopy]:
     """Return the value of each copy: the weighted mean over its good runs that have one."""
-    sums: dict[int, list[float]] = {}
+    reports: dict[int, list[tuple[float, float]]] = {}
     places: dict[int, StoredCopy] = {}
     for row, weight in rows:
         if not is_good(row):
             continue
         for reported, value in row.metrics:
             if reported == name:
-                sums.setdefault(row.copy, []).extend((weight * value, weight))
+                reports.setdefault(row.copy, []).append((value, weight))
                 places.setdefault(row.copy, row)
     return [
-        MetricCopy(number, places[number].cpu, places[number].node, sum(of[::2]) / sum(of[1::2]))
-        for number, of in sorted(sums.items())
+        MetricCopy(
+            number,
+            places[number].cpu,
+            places[number].node,
+            _mean([value for value, _ in of], [weight for _, weight in of]),
+        )
+        for number, of in sorted(reports.items())
     ]
 
 

@@ -90,6 +90,7 @@ class Summary:
     metrics: tuple[MetricResult, ...]  # by benchmark, in the suite's order
     used: tuple[BenchmarkUsed, ...]
     left_out: tuple[tuple[str, str], ...]  # benchmarks of the suite that did not run, and why
+    settings: tuple[tuple[str, str], ...]  # of the machine, and `env.*` that copies inherited
     selected: bool  # the user named some of the suite's benchmarks
     proof: RunProof  # where copies ran and their memory lay, as far as it was seen
 
@@ -120,6 +121,7 @@ def summarise(run: StoredRun) -> Summary:
         metrics=metric_results(run),
         used=run.benchmarks,
         left_out=left_out(run.warnings),
+        settings=run.settings,
         selected=is_selection(run.head),
         proof=prove_run(run),
     )

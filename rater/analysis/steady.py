@@ -21,12 +21,22 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rater.analysis.occupied import median_gap_s, occupied_share
 from rater.analysis.outcome import is_good, what_happened
 from rater.analysis.stats import Spread, lower_median_index, spread
 from rater.analysis.steadiness import Steadiness, Timed, compare_halves, rounded_up
 from rater.plan.schedule import ring_steps
-from rater.record import BenchmarkUsed, RunHead, StoredBracket, StoredCopy, StoredRun, Validity
+from rater.record import (
+    BenchmarkUsed,
+    CopyStatus,
+    RunHead,
+    StoredBracket,
+    StoredCopy,
+    StoredRun,
+    Validity,
+)
 
+NO_WINDOW = "no complete window: stopped or suspended before all runs in it had ended"
 _HOUR_S = 3600.0
 
 
@@ -87,8 +97,10 @@ class SteadyPhase:
     halves: Steadiness | None  # None: no good run reached into the window
     longest_warmup_run_s: float | None  # of the good runs that began before the window
     needed_warmup_s: float | None  # None: the warm-up is as long as the longest run in it
+    occupied: float | None  # share of the copies' time in the window in which runs went
+    gap_s: float | None  # median time between two runs of a copy; None: no copy had two there
     good_copies: int  # without a run that went wrong, in the window or across its edges
-    failed_copies: int  # with one, there or as their last one before
+    failed_copies: int  # with one that failed, there or as their last one before
     reason: str | None  # why the rates are no result, in words
 
     @property
@@ -181,8 +193,9 @@ def score_window(
     numbers = [copy.copy for copy in copies]
     # A copy that fails does not start again: one that did before the window is missing in it.
     present = {row.copy for row in reach}
-    early = [row for row in rows if row.copy not in present and not is_good(row)] if closed else []
-    failed = {row.copy for row in (*reach, *early) if not is_good(row)}
+    last = {row.copy: row for row in sorted(rows, key=lambda row: row.step)}
+    early = [row for copy, row in sorted(last.items()) if copy not in present and _failed(row)]
+    failed = {row.copy for row in (*reach, *early) if _failed(row)}
     warmup_s = (window_ns[0] - (bracket.start_ns or 0)) / 1e9 if closed else head.warmup_s or 0.0
     longest_s = _longest_warmup_run(rows, window_ns[0]) if closed else None
     return SteadyPhase(
@@ -202,10 +215,21 @@ def score_window(
         needed_warmup_s=(
             rounded_up(longest_s) if longest_s is not None and longest_s > warmup_s else None
         ),
-        good_copies=len(present - failed),
+        occupied=occupied_share(rows, window_ns, head.copies) if closed else None,
+        gap_s=median_gap_s(rows, window_ns) if closed else None,
+        good_copies=len(present - {row.copy for row in reach if not is_good(row)}),
         failed_copies=len(failed),
-        reason=_why_no_result(head, bracket, (*early, *reach), closed) or _unseen(head, rates),
+        reason=(
+            _why_no_result(head, bracket, (*early, *reach)) or _unseen(head, rates)
+            if closed
+            else _why_no_window(head, rows, early)
+        ),
     )
+
+
+def _failed(row: StoredCopy) -> bool:
+    """Tell whether a run went wrong of itself."""
+    return not is_good(row) and row.status is not CopyStatus.INTERRUPTED
 
 
 def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
@@ -306,20 +330,40 @@ def _longest_warmup_run(rows: Sequence[StoredCopy], begin_ns: int) -> float | No
     )
 
 
+def _why_no_window(
+    head: RunHead, rows: Sequence[StoredCopy], given_up: Sequence[StoredCopy]
+) -> str:
+    """Say why a phase has no window; `given_up`: the last runs of copies that failed."""
+    if not given_up:
+        return NO_WINDOW
+    what = f"copy {given_up[0].copy}: {what_happened(given_up[0])}"
+    release_ns = min(row.start_ns or 0 for row in rows)
+    after_s = max((row.finish_ns or 0) - release_ns for row in given_up) / 1e9
+    warmup_s = head.warmup_s or 0.0
+    # A wrong output ends no copy. Copies that stood still for a while can have failed later.
+    ended = sum(row.status in (CopyStatus.FAILED, CopyStatus.TIMEOUT) for row in given_up)
+    if ended == head.copies and after_s < warmup_s + (head.window_s or 0.0):
+        opened = " closed" if after_s >= warmup_s else ""
+        return f"all copies failed before the window{opened}; {what}"
+    if len(given_up) == 1:
+        return what
+    return f"{len(given_up)} of {head.copies} copies failed; {what}"
+
+
 def _why_no_result(
-    head: RunHead, bracket: StoredBracket, reach: Sequence[StoredCopy], closed: bool
+    head: RunHead, bracket: StoredBracket, reach: Sequence[StoredCopy]
 ) -> str | None:
-    """Say why the rates of a window are no result.
+    """Say why the rates of a window that closed are no result.
 
     A run that ended before it counts only where its copy came no further.
     """
-    bad = [row for row in reach if not is_good(row)]
+    bad = [row for row in reach if _failed(row)]
     if bad:
         first = bad[0]
         what = f"copy {first.copy}: {what_happened(first)}"
         return what if len(bad) == 1 else f"{len(bad)} of {len(reach)} runs failed; {what}"
-    if not closed or not bracket.complete:
-        return "stopped before its window closed"
+    if not bracket.complete or not all(is_good(row) for row in reach):
+        return NO_WINDOW
     missing = sorted(set(range(head.copies)) - {row.copy for row in reach})
     if missing:
         several = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from rater.commands.request import Request, request_from_json
 from rater.errors import InputError
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from rater.commands.resolve import Resolved
     from rater.record import RunHead, StoredRun
 
+_URI = "file://"
 _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK")
 
 
@@ -55,6 +59,8 @@ def go_to(args: argparse.Namespace, head: RunHead) -> None:
     if suites:
         os.environ["RATER_SUITES"] = ":".join(str(Path(word).absolute()) for word in suites)
     directory = head.directory or "."
+    if directory.startswith(_URI):
+        directory = os.fsdecode(unquote_to_bytes(directory.removeprefix(_URI)))
     try:
         os.chdir(directory)
     except OSError as error:
@@ -64,6 +70,17 @@ def go_to(args: argparse.Namespace, head: RunHead) -> None:
         ) from error
     if "PWD" in os.environ:  # shells that copies start believe it where it is right
         os.environ["PWD"] = directory
+
+
+@contextmanager
+def told_where(head: RunHead) -> Iterator[None]:
+    """Let errors about what a stored run was asked for say which run, and where it was made."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"run {head.run}, made in {head.directory}, cannot be made there again: {error}"
+        ) from error
 
 
 def with_its_suites(request: Request, head: RunHead) -> Request:

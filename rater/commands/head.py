@@ -12,12 +12,13 @@ from rater import __version__
 from rater.commands.ready import Ready
 from rater.commands.request import Request, request_to_json
 from rater.commands.resolve import Resolved
+from rater.commands.workload import Workload
 from rater.plan.cpuset import format_list
 from rater.plan.suite_find import find_suite, split_selection
 from rater.record import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
 from rater.run.build import sha256_of
 from rater.run.facts import environment_snapshot, settings_snapshot
-from rater.run.prepare import digest_of
+from rater.run.ingredients import digest_of_workload, process_settings
 from rater.run.priority import urgent
 from rater.run.script import digest_of_programs, shown
 
@@ -49,7 +50,7 @@ def head_of(identity: str, ready: Ready) -> Run:
         rater_version=__version__,
         warmup_s=plan.window.warmup_ns / 1e9 if plan.window else None,
         window_s=plan.window.length_ns / 1e9 if plan.window else None,
-        directory=storable(str(Path.cwd())),
+        directory=_directory(),
         request=request_to_json(request),
         suite_path=suite_path,
         suite_sha256=suite_sha256,
@@ -64,7 +65,9 @@ def head_of(identity: str, ready: Ready) -> Run:
                 binary_sha256=digest_of_programs(program, lines),
                 compiler=program.compiler,
                 flags=program.flags,
-                inputs_sha256=digest_of(inputs),
+                inputs_sha256=digest_of_workload(
+                    workload.size, lines, inputs, _other_commands(request, workload)
+                ),
                 threads=workload.benchmark.threads,
                 metrics=tuple(
                     MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
@@ -78,6 +81,18 @@ def head_of(identity: str, ready: Ready) -> Run:
         placements=placed_copies(resolved),
         warnings=resolved.warnings,
     )
+
+
+def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ...], ...]:
+    """Return what runs besides the benchmark's own commands."""
+    suite = workload.suite
+    return (request.wrap, workload.benchmark.setup, suite.setup if suite else ())
+
+
+def _directory() -> str:
+    """Return where we are as text that leads back there, whatever bytes its name has."""
+    here = Path.cwd()
+    return str(here) if storable(str(here)) == str(here) else here.as_uri()
 
 
 def placed_copies(resolved: Resolved) -> tuple[PlacedCopy, ...]:
@@ -113,6 +128,7 @@ def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
         *settings_snapshot(),
         *environment_snapshot(os.environ),
         *((("rater.reserved_cpus", reserved),) if reserved else ()),
+        *process_settings(),
         ("rater.supervisor_priority", _priority()),
     )
 

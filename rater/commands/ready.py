@@ -14,9 +14,17 @@ from rater.commands.workload import Workload
 from rater.errors import InputError
 from rater.plan.suite import Suite
 from rater.run.build import Built, build, find_command
-from rater.run.prepare import ReadyInput, links_work, ready_inputs
+from rater.run.child import Limits
+from rater.run.prepare import (
+    ReadyInput,
+    SetupFiles,
+    flush_file_system,
+    links_work,
+    ready_inputs,
+    uncached_bytes,
+)
 from rater.run.script import Line, argv_of, folders_of, lines_of
-from rater.run.setup import environment_of, set_up_suite, setup_argv
+from rater.run.setup import environment_of, made_files, set_up_suite, setup_argv
 from rater.run.workplace import Program
 
 
@@ -39,11 +47,13 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
     for what can not be set up, built, found or does not fit.
     """
     request, workloads = resolved.request, resolved.workloads
-    folders = _set_up(resolved, cache)
+    if not request.force:
+        _refuse_early(resolved, cache)
+    left = _set_up(resolved, cache)
     built = tuple(build(w.benchmark, request.tune, cache, w.size) for w in workloads)
     lines = tuple(lines_of(w.benchmark, w.size, b) for w, b in zip(workloads, built, strict=True))
     inputs = tuple(
-        ready_inputs(w.benchmark, w.size, cache, folders[w.suite.path] if w.suite else None)
+        ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
         for w in workloads
     )
     try:
@@ -64,28 +74,44 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
     return Ready(resolved, work, built, lines, inputs, programs)
 
 
-def _set_up(resolved: Resolved, cache: Path) -> dict[Path, Path | None]:
-    """Run the set-ups of all suites that have one; return the folders they left, by suite."""
+def _refuse_early(resolved: Resolved, cache: Path) -> None:
+    """Refuse what does not fit before anything is set up, built or copied into the cache."""
+    needs = needs_of(resolved, cache / "work", ())
+    problems = list(needs.problems)
+    caching = uncached_bytes((workload.size for workload in resolved.workloads), cache)
+    there = needs.available
+    # Else it is among the problems already.
+    if needs.disk_bytes <= there.disk_bytes < needs.disk_bytes + caching:
+        problems.append(
+            f"disk: {needs.disk_bytes / 1e6:.1f} MB needed by run directories and "
+            f"{caching / 1e6:.1f} MB by inputs in the cache, {there.disk_bytes / 1e6:.1f} MB free "
+            f"in {there.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
+        )
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+def _set_up(resolved: Resolved, cache: Path) -> dict[Path, SetupFiles | None]:
+    """Run the set-ups of all suites that have one; return what they left, by suite."""
     request = resolved.request
     suites: dict[Path, Suite] = {w.suite.path: w.suite for w in resolved.workloads if w.suite}
-    if any(suite.setup for suite in suites.values()) and not request.force:
-        # Refused before the set-up rather than after it.
-        needs = needs_of(resolved, cache / "work", ())
-        if needs.problems:
-            raise InputError("\n".join(needs.problems))
-    return {
-        path: set_up_suite(
-            suite,
-            cache,
-            {
-                **os.environ,
-                **dict(suite.environment),
-                **dict(request.environment),
-                "RATER_COPIES": str(resolved.plan.copies),
-            },
-        )
-        for path, suite in suites.items()
-    }
+    left = {}
+    for path, suite in suites.items():
+        sizes = [w.size for w in resolved.workloads if w.suite and w.suite.path == path]
+        environment = {
+            **os.environ,
+            **dict(suite.environment),
+            **dict(request.environment),
+            "RATER_COPIES": str(resolved.plan.copies),
+        }
+        # Not held to --timeout, which is of copies: it may fetch or build for an hour.
+        limits = Limits(output_bytes=request.output_limit_bytes)
+        left[path] = set_up_suite(suite, cache, environment, made_files(sizes), limits)
+        if suite.setup:
+            # Writing back what it wrote must not fall into a measurement; where this is
+            # refused there is nothing else to be done.
+            flush_file_system(cache)
+    return left
 
 
 def _program(
@@ -110,6 +136,7 @@ def _program(
         environment=environment_of(workload.suite, benchmark, size, cache),
         threads=benchmark.threads,
         setup=setup_argv(benchmark),
+        setup_limits=Limits(request.timeout_s, request.output_limit_bytes),
         folders=folders_of(lines),
     )
 

@@ -69,7 +69,7 @@ class Rerun(Attempt):
 
 def rerun(args: argparse.Namespace) -> int:
     """Make the run; return its exit status."""
-    from rater.commands.again import go_to, request_of, with_its_suites
+    from rater.commands.again import go_to, request_of, told_where, with_its_suites
     from rater.commands.request import tags_from
     from rater.commands.resolve import needs_of, resolve
     from rater.commands.run import dry_run
@@ -82,13 +82,14 @@ def rerun(args: argparse.Namespace) -> int:
         run = store.load(store.find(args.which))
     request = request_of(run.head)
     go_to(args, run.head)
-    request = replace(
-        with_its_suites(request, run.head),
-        tags=(*request.tags, *tags),
-        force=request.force or args.force,
-        share=request.share or args.share,
-    )
-    resolved = resolve(request, machine.discover())
+    with told_where(run.head):
+        request = replace(
+            with_its_suites(request, run.head),
+            tags=(*request.tags, *tags),
+            force=request.force or args.force,
+            share=request.share or args.share,
+        )
+        resolved = resolve(request, machine.discover())
     cache = cache_root()
     if args.dry_run:
         return dry_run(args, resolved, needs_of(resolved, cache, ()), again=run)

@@ -122,6 +122,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         warnings=(
             *left_out,
             *_unequal_threads(workloads),
+            *(_made_in_window(workloads) if window is not None else ()),
             *placed.warnings,
             *not_had,
             *rotation_warnings(plan, placed.placements),
@@ -167,6 +168,22 @@ def _unequal_threads(workloads: Sequence[Workload]) -> tuple[str, ...]:
         f"benchmarks have {min(found)} to {max(found)} threads a copy: every copy gets "
         f"{max(found)} CPUs, those with fewer threads leave some idle",
     )
+
+
+def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
+    found = []
+    for workload in workloads:
+        what = []
+        if workload.benchmark.setup:
+            what.append("a set-up")
+        if any(wanted.private for wanted in workload.size.inputs):
+            what.append("private inputs")
+        if what:
+            found.append(
+                f"steady: {workload.benchmark.name} has {' and '.join(what)} for each run: made "
+                "between runs, inside the window, which lowers the rate"
+            )
+    return tuple(found)
 
 
 def expected_total_s(resolved: Resolved) -> float | None:

@@ -18,6 +18,7 @@ from rater.commands.again import (
     conditions_of,
     go_to,
     request_of,
+    told_where,
     what_changed,
     with_its_suites,
 )
@@ -47,8 +48,10 @@ _BESIDE = frozenset(
 class Resume(Attempt):
     """A stored run that goes on."""
 
-    def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool) -> None:
+    def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool, keep: bool) -> None:
         self.uuid = run.head.uuid
+        self._runs = runs_folder
+        self._keep = keep
         self._stored = run
         self._force = force
         number = run.head.resumed + 1
@@ -68,7 +71,7 @@ class Resume(Attempt):
 
     def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
         """Take the run up, if it still is what it was."""
-        from rater.run.leftovers import end_leftovers
+        from rater.run.leftovers import end_leftovers, remove_unnamed
 
         run, head = self._stored, self._stored.head
         left = left_of(plan, run)
@@ -91,6 +94,9 @@ class Resume(Attempt):
             ),
         )
         end_leftovers(self.uuid, self.mark)  # not before the run is ours
+        if not self._keep:
+            kept = {copy.run_dir for copy in run.copies if copy.run_dir is not None}
+            remove_unnamed(self._runs / self.uuid, kept, self._runs / self.folder)
         since_start_s = 0.0
         if head.started_at is not None:
             began = datetime.fromisoformat(head.started_at)
@@ -125,19 +131,21 @@ def resume(args: argparse.Namespace) -> int:
         raise InputError(f"run {head.run} is still running; end it first, or wait for it")
     request = request_of(head)
     go_to(args, head)
-    request = replace(
-        narrowed(with_its_suites(request, head), head.benchmarks),
-        force=request.force or args.force,
-        share=request.share or args.share,
-    )
-    resolved = resolve(request, machine.discover())
+    with told_where(head):
+        request = replace(
+            narrowed(with_its_suites(request, head), head.benchmarks),
+            force=request.force or args.force,
+            share=request.share or args.share,
+        )
+        resolved = resolve(request, machine.discover())
     left = left_of(resolved.plan, run)
     if args.dry_run:
         return _dry_run(args, run, left, resolved)
     if not left.ahead:
         return _nothing_left(args, run, left)
     cache = cache_root()
-    return Session(args, resolved, cache, Resume(run, cache / "work", force=args.force)).run()
+    attempt = Resume(run, cache / "work", force=args.force, keep=request.keep)
+    return Session(args, resolved, cache, attempt).run()
 
 
 def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
@@ -209,7 +217,7 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
         beside = run_beside(store, run)
     phases = count(len(left.phases), "phase")
     if not args.quiet:
-        print(f"rater: run {head.run}: nothing is missing, all {phases} done", file=sys.stderr)
+        print(f"rater: run {head.run}: nothing is missing of {phases}", file=sys.stderr)
     if args.json or not args.quiet:
         print_result(args, run, beside=beside)
     return 0 if run.head.status is RunStatus.COMPLETE else 1

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from rater.commands.common import print_json
 
 if TYPE_CHECKING:
     from rater.plan.suite import Benchmark, Suite
     from rater.plan.tomltable import Mistake
+    from rater.run.prepare import SetupFiles
     from rater.run.trial import Trial
 
 _ANY_SIZE = ""  # --run without SIZE
+_OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 _LONGEST_S = 1e9  # a timer takes no more
 # A mistake at one of these keys of a benchmark is about its program, which is not tried then.
 _OF_PROGRAM = ("sources", "libraries", "flags", "command")
@@ -51,7 +55,7 @@ def declare(parser: argparse.ArgumentParser, suite_help: str) -> None:
         type=_seconds,
         default=600.0,
         metavar="S",
-        help="give up on a benchmark after S seconds (default: 600)",
+        help="give up on a benchmark, or a set-up, after S seconds (default: 600)",
     )
     parser.set_defaults(run=_check)
 
@@ -103,11 +107,31 @@ def _check(args: argparse.Namespace) -> int:
         raise MistakesError(mistakes)
     suite = select(suite, args.suite)
     checked = []
-    for one in _checks(suite, named, args, run=args.try_size is not None):
-        if not args.json:
-            tell(suite, one.trial, one.left_out)
-        checked.append(one)
+    run = args.try_size is not None
+    with _guarded() if run else nullcontext():
+        for one in _checks(suite, named, args, run=run):
+            if not args.json:
+                tell(suite, one.trial, one.left_out)
+            checked.append(one)
     return _conclude(suite, checked, args)
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Nothing that is started meanwhile outlives this, daemons of set-ups included."""
+    from rater.run.guard import MARKER, guard
+
+    mark = str(uuid4())
+    before = os.environ.get(MARKER)
+    os.environ[MARKER] = mark
+    try:
+        with guard(mark, 1):
+            yield
+    finally:
+        if before is None:
+            del os.environ[MARKER]
+        else:
+            os.environ[MARKER] = before
 
 
 def _checks(
@@ -115,15 +139,22 @@ def _checks(
 ) -> Iterator[Checked]:
     """Check one benchmark after the other; those `named` by the user are never left out."""
     from rater.commands.suite_programs import OF_SUITE, missing_programs
+    from rater.errors import InputError
     from rater.run.build import cache_root
+    from rater.run.child import Limits
     from rater.run.trial import Trial, trial_folder, try_run, try_setup
 
     cache = cache_root()
+    limits = Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
+    left: SetupFiles | None = None
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
         yield Checked(Trial(OF_SUITE, "\n".join(missing[OF_SUITE])))
-    elif run and (trouble := try_setup(suite, cache)):
-        yield Checked(Trial(OF_SUITE, trouble))
+    elif run:
+        try:
+            left = try_setup(suite, args.try_size or None, cache, limits)
+        except InputError as error:
+            yield Checked(Trial(OF_SUITE, str(error)))
     with trial_folder(cache) if run else nullcontext(cache) as work:
         for benchmark in suite.benchmarks:
             problems = missing[benchmark.name]
@@ -139,8 +170,9 @@ def _checks(
                         args.try_size or None,
                         cache=cache,
                         work=work,
-                        timeout_s=args.timeout,
+                        limits=limits,
                         suite=suite,
+                        left=left,
                     )
                 )
 

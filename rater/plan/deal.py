@@ -11,7 +11,7 @@ from rater.plan.distrib import distrib
 from rater.plan.layout import WRITTEN, Counts, Layout, Order
 from rater.plan.narrow import Narrowed, keep, narrow
 from rater.plan.orders import PERMUTATIONS, Slot, balanced, compact, domain_of, scatter
-from rater.plan.slots import slots_of
+from rater.plan.slots import slots_of, spread_slots
 from rater.plan.topology import PU, Domain, Topology
 from rater.plan.written import cpus_of, evaluate
 
@@ -56,6 +56,9 @@ def _slots(narrowed: Narrowed, layout: Layout, copies: int, threads: int) -> Seq
         return _runs(_listed(narrowed, layout), layout, threads)
     if layout.order is Order.EXPR:
         return _runs(evaluate(usable, layout.text), layout, threads)
+    if threads > 1 and layout.order in (Order.BALANCED, Order.SCATTER):
+        slots = spread_slots(usable, copies, threads)
+        return compact([slots]) if layout.order is Order.BALANCED else slots
     tiers = slots_of(usable, copies, threads)
     if layout.order is Order.BALANCED:
         return balanced(tiers, copies)

@@ -147,15 +147,17 @@ def default_memory(layout: Layout) -> MemoryPolicy:
 def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
     """Return the number that `--copies N|pus|cores|nodes` means on a machine.
 
-    `pus` and `cores` give each copy as many as it has threads; `nodes` counts lgroups
-    with usable CPUs. Raises `InputError` for anything else
-    and for numbers outside 1 to `MOST_COPIES`.
+    `pus` and `cores` give each copy as many as it has threads, `cores` of one lgroup
+    where any has so many; `nodes` counts lgroups with usable CPUs. Raises `InputError`
+    for anything else and for numbers outside 1 to `MOST_COPIES`.
     """
     word = text.strip()
     if word == "pus":
         return max(1, len(topology.pus) // threads)
     if word == "cores":
-        return max(1, len(topology.cores) // threads)
+        cores = Counter(domain_of(core[0]) for core in topology.cores)
+        inside = sum(count // threads for count in cores.values())
+        return max(1, inside or len(topology.cores) // threads)
     if word == "nodes":
         nodes = sum(domain.node is not None for domain in topology.domains)
         if not nodes:
@@ -210,7 +212,11 @@ def _warnings(
         else _crowd_of_threads(len(given), len(topology.pus), threads)
     )
     if not warnings:
-        warnings += _sharing_cores(firsts) if threads == 1 else _meeting_in_cores(given)
+        if threads == 1:
+            warnings += _sharing_cores(firsts)
+        else:
+            warnings += _meeting_in_cores(given) or _having_fewer_cores(given)
+            warnings += _leaving_cores_idle(topology, given)
     astray = sum(len({domain_of(pu) for pu in slot}) > 1 for slot in given)
     if astray:
         warnings.append(
@@ -282,6 +288,30 @@ def _meeting_in_cores(given: Sequence[Slot]) -> list[str]:
     return [
         f"{meeting} copies share a core with another one while {len(given) - meeting} do not: "
         "they will not take equally long"
+    ]
+
+
+def _having_fewer_cores(given: Sequence[Slot]) -> list[str]:
+    """Warn of copies whose threads have fewer cores than those of others."""
+    cores = [len({pu.core for pu in slot}) for slot in given]
+    fewer = sum(count < max(cores) for count in cores)
+    if not fewer:
+        return []
+    return [
+        f"{_count(fewer, 'copy has', 'copies have')} fewer cores for the threads than "
+        f"{len(given) - fewer} with {_count(max(cores), 'core')} each: "
+        "they will not take equally long"
+    ]
+
+
+def _leaving_cores_idle(topology: Topology, given: Sequence[Slot]) -> list[str]:
+    used = len({pu.core for slot in given for pu in slot})
+    if used == len(topology.cores) or all(
+        len({pu.core for pu in slot}) == len(slot) for slot in given
+    ):
+        return []
+    return [
+        f"copies use {used} of {len(topology.cores)} cores: threads share cores while others idle"
     ]
 
 

@@ -127,6 +127,10 @@ def resolve_mode(
     if name == "steady" and wanted is not None:
         meant = Order(wanted)
     elif wanted is not None and wanted != meant:
+        if mode is None:
+            raise InputError(
+                f"--order {order} goes with --mode steady; for a rotated run use --mode rotated"
+            )
         raise InputError(
             f"--order {order} goes with --mode steady; --mode {name} says the order itself"
         )

@@ -29,6 +29,69 @@ def slots_of(topology: Topology, copies: int, threads: int) -> Tiers:
     return crowded
 
 
+def spread_slots(topology: Topology, copies: int, threads: int) -> list[Slot]:
+    """Return disjoint slots of `threads` neighbouring PUs in the order of `scatter`.
+
+    One a copy, or as many as the machine has; a single one with all its PUs where it
+    has too few. A slot lies in one lgroup while any has room, and within one LLC if it
+    fits. Of each core so few PUs are taken as leave room for all copies of its lgroup:
+    only one as long as there are enough cores.
+    """
+    if threads == 1:
+        return scatter(singles(topology))[:copies]
+    wanted = min(copies, len(topology.pus) // threads)
+    if not wanted:
+        return [topology.pus]
+    dealt = [
+        scatter(_groups(pus, threads))[:wanted]
+        for pus in _tiers_of_cores(topology.pus)
+        if len(pus) >= wanted * threads
+    ]
+    return _loosened(topology, min(dealt, key=_strays), threads)
+
+
+def _tiers_of_cores(pus: Sequence[PU]) -> list[list[PU]]:
+    """Return the first PUs of all cores, then the first two of each, and so on up to all."""
+    most = max(pu.rank for pu in pus) + 1
+    return [[pu for pu in pus if pu.rank < depth] for depth in range(1, most + 1)]
+
+
+def _loosened(topology: Topology, slots: Sequence[Slot], threads: int) -> list[Slot]:
+    """Give the copies of an lgroup as many cores as it has: whole ones first, the rest crowded.
+
+    That one lgroup is full must not crowd the copies of all others, nor the last copy of
+    an lgroup those beside it. No copy gets more PUs of a core than it had to. Lgroups
+    that a straying group reaches into stay as they are.
+    """
+    owned: dict[object, list[PU]] = {}
+    for pu in topology.pus:
+        owned.setdefault(domain_of(pu), []).append(pu)
+    places: dict[object, list[int]] = {}
+    for place, slot in enumerate(slots):
+        for domain in {domain_of(pu) for pu in slot}:
+            places.setdefault(domain, []).append(place)
+    found = list(slots)
+    for domain, own in places.items():
+        if not _strays([slots[place] for place in own]):
+            for place, slot in zip(own, _fill(owned[domain], len(own), threads), strict=True):
+                found[place] = slot
+    return found
+
+
+def _fill(pus: Sequence[PU], copies: int, threads: int) -> list[Slot]:
+    """Cut the PUs of an lgroup, which has room for all `copies`, into their groups."""
+    tiers = _tiers_of_cores(pus)
+    usable = next(tier for tier in tiers if len(tier) >= copies * threads)
+    whole = scatter(_groups(tiers[0], threads))[:copies]
+    while True:
+        taken = {pu.core for slot in whole for pu in slot}
+        rest = [pu for pu in usable if pu.core not in taken]
+        missing = copies - len(whole)
+        if len(rest) >= missing * threads:
+            return whole + scatter(_groups(rest, threads))[:missing]
+        whole.pop()
+
+
 def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
     """Cut PUs into groups; tiers of them, those that lie closest together first.
 

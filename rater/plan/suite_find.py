@@ -31,14 +31,14 @@ def suite_names() -> list[str]:
 
 
 def suite_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Return the user's folders of suites, absolute: those of $RATER_SUITES (`a:b`).
+    """Return the user's folders of suites, absolute: those of $RATER_SUITES (`a:~/b`).
 
     Without it $XDG_DATA_HOME/rater/suites, else ~/.local/share/rater/suites; they need not exist.
     """
     values = os.environ if environment is None else environment
-    named = [Path(word).absolute() for word in values.get("RATER_SUITES", "").split(":") if word]
+    named = _named_folders(values)
     if named:
-        return tuple(dict.fromkeys(named))
+        return named
     data = Path(values.get("XDG_DATA_HOME", ""))
     if not data.is_absolute():
         try:
@@ -59,11 +59,12 @@ def find_suites(
     found = [Found(name, folder("suites") / f"{name}.toml", None) for name in suite_names()]
     first = {suite.name: suite.path for suite in found}
     troubles = []
+    named = _named_folders(os.environ if environment is None else environment)
     for place in suite_folders(environment):
         try:
             names = sorted(entry.name for entry in place.iterdir() if entry.suffix == ".toml")
         except FileNotFoundError:
-            if (os.environ if environment is None else environment).get("RATER_SUITES"):
+            if named:
                 troubles.append(f"{place} (of RATER_SUITES): no such folder")
             continue
         except OSError as error:
@@ -95,7 +96,8 @@ def find_suite(name_or_path: str) -> Path:
         raise InputError(f"unknown suite {name_or_path!r}; {_way_out(name_or_path, known)}")
     problem = file_problem(path, name_or_path)
     if problem:
-        raise InputError(f"suite: {problem} (suites by name: {', '.join(known)})")
+        way_out = _meant_file(name_or_path) or f"(suites by name: {', '.join(known)})"
+        raise InputError(f"suite: {problem} {way_out}")
     return path.absolute()
 
 
@@ -183,6 +185,22 @@ def load_selection(selection: str) -> Suite:
 
 def _all_names() -> set[str]:
     return {suite.name for suite in find_suites()[0]}
+
+
+def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders that $RATER_SUITES names, each once; empty words name none."""
+    words = values.get("RATER_SUITES", "").split(":")
+    # os.path: an unknown ~user stays as it is, where Path's own raises
+    paths = (Path(os.path.expanduser(word)).absolute() for word in words if word.strip())  # noqa: PTH111
+    return tuple(dict.fromkeys(paths))
+
+
+def _meant_file(typed: str) -> str | None:
+    """Return a hint where `folder/name` may have meant a benchmark of the file folder.toml."""
+    before, _, names = typed.rpartition("/")
+    if not before or not is_file(_with_toml(Path(before))):
+        return None
+    return f"- did you mean {'' if '/' in before else './'}{before}.toml/{names}?"
 
 
 def _could_be_suite(word: str) -> bool:

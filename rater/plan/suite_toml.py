@@ -24,6 +24,7 @@ DEFAULT_FLAGS = {"base": ("-O2",), "peak": ("-O3", "-march=native")}
 LEAVE_OUT = ("missing", "unfit")
 _MB = 1e6  # bytes
 _MOST = 1e12  # megabytes, so that bytes fit into 64 bits, and seconds
+_LONGEST_NAME = 255  # bytes of one part of a path, on every usual file system
 _MOST_THREADS = 65536  # more CPUs than any Linux has
 
 
@@ -179,13 +180,13 @@ class _Reader:
         return Command(
             program=self.files.program(table, "command"),
             args=table.strings("args"),
-            stdin=own_name(table, "stdin") or None,
-            stdout=(own_name(table, "stdout") or None) if redirects else None,
-            stderr=(own_name(table, "stderr") or None) if redirects else None,
+            stdin=_file_name(table, "stdin") or None,
+            stdout=(_file_name(table, "stdout") or None) if redirects else None,
+            stderr=(_file_name(table, "stderr") or None) if redirects else None,
         )
 
     def _input(self, table: Table) -> InputFile:
-        name = own_name(table, "name", required=True)
+        name = _file_name(table, "name", required=True)
         given = [key for key in ("path", "generator", "made") if key in table]
         if len(given) != 1:
             got = f", got {' and '.join(given)}" if given else ""
@@ -213,6 +214,17 @@ class _Reader:
             table.mistake('no argument has "{output}", the file to write', "args")
         table.finish()
         return generator
+
+
+def _file_name(table: Table, key: str, *, required: bool = False) -> str:
+    """Read the name of a file that a copy finds or makes in its run directory."""
+    name = own_name(table, key, required=required)
+    for part in PurePosixPath(name).parts:
+        length = len(part.encode())
+        if length > _LONGEST_NAME:
+            said = f"expected at most {_LONGEST_NAME} bytes between slashes, got {length}"
+            table.mistake(f"{said}: {part[:20]}...", key)
+    return name
 
 
 def _check_input_names(table: Table, inputs: tuple[InputFile, ...]) -> None:
@@ -254,7 +266,20 @@ def _check_streams(
                 table.mistake(f"{name!r} is read and written at once: expected two files", key)
             elif name in written:
                 table.mistake(f"{name!r} is written twice, the second replaces the first", key)
+            else:
+                _check_folders(table, key, name, known, written)
             written.append(name)
+
+
+def _check_folders(table: Table, key: str, name: str, known: list[str], written: list[str]) -> None:
+    """No file can be the folder of another one."""
+    for others, what in ((known, "an input"), (written, "written too")):
+        for other in dict.fromkeys(others):
+            above, below = PurePosixPath(other), PurePosixPath(name)
+            if above in below.parents and other:
+                table.mistake(f"{other!r} is {what}, it cannot be the folder of {name!r}", key)
+            elif below in above.parents:
+                table.mistake(f"{name!r} is the folder of {other!r}, which is {what}", key)
 
 
 def _megabytes(table: Table, key: str) -> int | None:

@@ -6,10 +6,11 @@ import errno
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ from rater.run.child import run_tool
 
 # Holds the hash of the program beside it; no benchmark can be called so.
 _STAMP = "sha256 of the program"
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def")
 # What -march=native may look at; frequencies and the like change from boot to boot.
 _CPU_FIELDS = {
@@ -248,6 +250,7 @@ def _build_key(
             for path in folder.iterdir()
             if path.suffix in _HEADERS and path.is_file()
         }
+        headers |= _included([*sources, *headers])
         for source in [*sources, *sorted(headers)]:
             parts += [source.name, source.read_bytes()]
     except OSError as error:
@@ -255,6 +258,22 @@ def _build_key(
     if any("native" in flag for flag in (*flags, *compiler.argv)):
         parts.append(cpu_identity(Path("/proc/cpuinfo").read_text(errors="replace")))
     return key_of(*parts)
+
+
+def _included(files: Iterable[Path]) -> set[Path]:
+    """Return what files include from elsewhere: `#include "../common/clock.h"`, and so on."""
+    found: set[Path] = set()
+    ahead = list(files)
+    seen = {path.resolve() for path in ahead}
+    while ahead:
+        file = ahead.pop()
+        for name in _INCLUDE.findall(file.read_bytes()):
+            path = file.parent / os.fsdecode(name)
+            if path.is_file() and path.resolve() not in seen:
+                seen.add(path.resolve())
+                found.add(path)
+                ahead.append(path)
+    return found
 
 
 def _compile(name: str, before: list[str], after: list[str], folder: Path) -> None:

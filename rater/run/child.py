@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+import select
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 
 _PR_SET_PDEATHSIG = 1
 _SHOWN_BYTES = 4000  # of each end of a long output
+_LOOK_MS = 100  # how often a child is asked whether it has taken too much
+_KEPT_BYTES = 1 << 20  # of what a child wrote that wrote too much: enough to see what it was
 _prctl = ctypes.CDLL(None).prctl
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a child may take; None: as much as it wants."""
+
+    time_s: float | None = None
+    output_bytes: int | None = None  # in the files of its standard output and error
+
+
+NO_LIMITS = Limits()
+
+
+class Excess(StrEnum):
+    """Why a child was not waited for any longer."""
+
+    TIME = "time"
+    OUTPUT = "output"
+    STOPPED = "stopped"  # somebody does not want it any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +58,7 @@ class AloneEnded:
     elapsed_s: float
     exit_code: int | None  # None when a signal ended it
     signal: int | None
-    timed_out: bool
+    excess: Excess | None  # why it was killed
     max_rss_bytes: int | None  # None when it is below our own peak, which a fork inherits
 
 
@@ -65,14 +88,14 @@ def run_alone(
     argv: Sequence[str],
     run_dir: Path,
     environment: Mapping[str, str] | Mapping[bytes, bytes],
-    timeout_s: float | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> AloneEnded:
     """Run a benchmark in its run directory, output to the files `stdout` and `stderr` there.
 
-    Its whole process group is killed when the time is up, when it has ended, and
-    when we are interrupted. Raises `OSError` when it cannot be started.
+    Its whole process group is killed when it takes more than `limits`, when it has ended,
+    and when we are interrupted. Of too much output the beginning is kept. Raises `OSError`
+    when it cannot be started.
     """
-    late = threading.Event()
     own_peak = getrusage(RUSAGE_SELF).ru_maxrss
     with (run_dir / "stdout").open("wb") as stdout, (run_dir / "stderr").open("wb") as stderr:
         start = time.monotonic()
@@ -86,31 +109,67 @@ def run_alone(
             process_group=0,
             preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
         )
-
-    def stop() -> None:
-        late.set()
-        kill_group(process.pid)
-
-    timer = threading.Timer(timeout_s, stop) if timeout_s is not None else None
-    if timer:
-        timer.start()
-    try:
-        _, status, usage = os.wait4(process.pid, 0)
-        elapsed_s = time.monotonic() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-    finally:
-        if timer:
-            timer.cancel()
-        kill_group(process.pid)
-        process.wait()
+        outputs = (stdout.fileno(), stderr.fileno())
+        try:
+            excess = wait_within(process.pid, limits, outputs)
+            elapsed_s = time.monotonic() - start
+            kill_group(process.pid)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            kill_group(process.pid)
+            process.wait()
+        if excess is Excess.OUTPUT:
+            cut(outputs)
     code = process.returncode
     return AloneEnded(
         elapsed_s=elapsed_s,
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
-        timed_out=late.is_set(),
+        excess=excess,
         max_rss_bytes=usage.ru_maxrss * 1024 if usage.ru_maxrss > own_peak else None,
     )
+
+
+def wait_within(
+    pid: int,
+    limits: Limits,
+    outputs: Sequence[int],
+    stop: Callable[[], bool] = lambda: False,
+) -> Excess | None:
+    """Wait until a child of ours has ended, which is not reaped, or has taken too much.
+
+    `outputs` are the files that it writes to; `stop` is asked a few times a second.
+    Returns what it has taken too much of, None when it has ended.
+    """
+    deadline_s = math.inf if limits.time_s is None else time.monotonic() + limits.time_s
+    handle = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        while True:
+            left_ms = max(0.0, (deadline_s - time.monotonic()) * 1e3)
+            if poll.poll(min(_LOOK_MS, left_ms)):
+                return None
+            if stop():
+                return Excess.STOPPED
+            if limits.output_bytes is not None and written_bytes(outputs) > limits.output_bytes:
+                return Excess.OUTPUT
+            if time.monotonic() >= deadline_s:
+                return Excess.TIME
+    finally:
+        os.close(handle)
+
+
+def written_bytes(outputs: Sequence[int]) -> int:
+    """Return what files of output hold together, holes in them not counted."""
+    return sum(os.fstat(output).st_blocks * 512 for output in outputs)
+
+
+def cut(outputs: Sequence[int]) -> None:
+    """Keep the beginning of files of output."""
+    for output in outputs:
+        os.ftruncate(output, min(os.fstat(output).st_size, _KEPT_BYTES))
 
 
 def kill_group(group: int) -> None:

@@ -8,10 +8,11 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rater.run import watchdog
@@ -30,6 +31,17 @@ class Leftover:
     pid: int
     command: str
     copy: str | None  # RATER_COPY of its environment
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """Children that are neither copies nor leftovers of copies; they end by themselves.
+
+    Who starts or reaps one holds the lock: it never exists without being entered here.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    pids: set[int] = field(default_factory=set)
 
 
 class Cgroup:
@@ -135,9 +147,11 @@ class Guard:
     """The slots, the watchdog and the cgroup of one run. Use as a context manager via `guard`."""
 
     def __init__(self, uuid: str, slots: int, cgroup: Cgroup | None) -> None:
+        self.helpers = Helpers()
         size = max(4 * slots, mmap.PAGESIZE)
         memory = os.memfd_create("rater-groups", os.MFD_CLOEXEC)
         os.ftruncate(memory, size)
+        self._past: set[int] = set()  # groups of copies since leftovers were last looked for
         self._map = mmap.mmap(memory, size)
         self._groups = memoryview(self._map).cast("i")
         read_end, self._pipe = os.pipe()
@@ -169,6 +183,27 @@ class Guard:
     def hold(self, slot: int, group: int) -> None:
         """Remember a copy's process group (0: the copy is gone)."""
         self._groups[slot] = group
+        if group:
+            self._past.add(group)
+
+    def kill_strays(self) -> list[Leftover]:
+        """Kill what left the session of its copy and outlived it, while others live.
+
+        Copies are of our own session, and what stays in their groups dies with them: a
+        child of ours in a session of its own is an orphan that we adopted.
+        """
+        found = []
+        ours = os.getsid(0)
+        for pid in self._not_ours():
+            with suppress(OSError):
+                if os.getsid(pid) == ours:
+                    continue
+                leftover = _describe(pid)
+                if leftover is not None:
+                    found.append(leftover)
+                os.kill(pid, signal.SIGKILL)
+                _reap([pid])
+        return found
 
     def kill_leftovers(self) -> list[Leftover]:
         """Kill every process that outlived its copy; call only when no copy lives.
@@ -178,18 +213,27 @@ class Guard:
         found: dict[int, Leftover] = {}
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
-            mine = [pid for pid in children() if pid != self.watchdog_pid]
+            mine = self._not_ours()
             if not mine:
                 break
             for pid in mine:
-                leftover = None if pid in found else _describe(pid)
+                # What is of a copy's group was killed with it, and said so: it is only dying yet.
+                told = pid in found or _group_of(pid) in self._past
+                leftover = None if told else _describe(pid)
                 if leftover is not None:
                     found[pid] = leftover
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             _reap(mine)
             time.sleep(_PAUSE_S if found else 0)
+        self._past.clear()
         return list(found.values())
+
+    def _not_ours(self) -> list[int]:
+        """Return our children that are copies or were left by copies."""
+        with self.helpers.lock:
+            ours = {self.watchdog_pid, *self.helpers.pids}
+            return [pid for pid in children() if pid not in ours]
 
     def close(self) -> None:
         """Dismiss the watchdog and remove the cgroup; everything is dead by now."""
@@ -201,6 +245,13 @@ class Guard:
             os.waitpid(self.watchdog_pid, 0)
         self._groups.release()
         self._map.close()
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
 
 
 def _describe(pid: int) -> Leftover | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from rater.record import Event, Validity
 from rater.run.evident import GateCheck
 from rater.run.guard import Guard
 from rater.run.idle import IdleWatch
+from rater.run.judge_process import Checker
 from rater.run.launch import CopySpec
 from rater.run.observe import Observer
 
@@ -52,8 +53,11 @@ class Workplace(Protocol):
         """Tell whether there is an output to compare with."""
         ...
 
-    def judge(self, step: Step, spec: CopySpec) -> Judged:
-        """Compare a copy's output with what is expected, and read what it reports."""
+    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
+        """Compare outputs with what is expected, and read what they report.
+
+        `Validity.UNCHECKED` is who was not looked at before the run was stopped.
+        """
         ...
 
     def clear(self, spec: CopySpec) -> None:

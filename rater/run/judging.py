@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import batched
 
 import trio
 
-from rater.plan.schedule import Step
+from rater.plan.schedule import Phase, Step
 from rater.record import CopyEnded, CopyStatus, Event, OutputChecked, Validity, storable
 from rater.run.job import Judged, Workplace
+from rater.run.judge_process import Checker
 from rater.run.launch import CopySpec
 
 _GATHER_S = 0.5
+_TOGETHER = 32  # copies handed in at once: it spares waiting for a full machine between any two
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,22 @@ class Judge:
     """Judges ended copies, emits what it found, counts what failed."""
 
     def __init__(
-        self, workplace: Workplace, emit: Callable[[Event], None], failed_before: int = 0
+        self,
+        workplace: Workplace,
+        emit: Callable[[Event], None],
+        checker: Checker,
+        failed_before: int = 0,
     ) -> None:
         self._workplace = workplace
         self._emit = emit
+        self._checker = checker
         self.failed_copies = failed_before
+
+    async def prepare(self, phase: Phase) -> None:
+        """Have the process that checks waiting, when there will be something to check."""
+        names = {step.benchmark for queue in phase.queues for step in queue.steps}
+        if any(self._workplace.expects(name) for name in names):
+            await trio.to_thread.run_sync(self._checker.start)
 
     async def judge(self, ended: list[Ended]) -> None:
         """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
@@ -74,17 +88,30 @@ class Judge:
             self.failed_copies += 1
 
     def _judge_all(self, ended: list[Ended]) -> list[Judged]:
-        return [self._judge(one) for one in ended]
+        return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
 
-    def _judge(self, one: Ended) -> Judged:
-        event = one.event
-        if event is None or event.status is CopyStatus.INTERRUPTED:
-            self._workplace.clear(one.spec)
-            return Judged(Validity.UNCHECKED if event is None else event.validity)
-        judged = Judged(event.validity)
-        if event.status is CopyStatus.OK:
-            if event.validity is Validity.UNCHECKED:
-                judged = self._workplace.judge(one.step, one.spec)
-            if judged.validity is not Validity.INVALID:
+    def _judge(self, some: Sequence[Ended]) -> list[Judged]:
+        to_check = [(one.step, one.spec) for one in some if _is_open(one)]
+        checked = iter(self._workplace.judge(to_check, self._checker))
+        verdicts = []
+        for one in some:
+            judged = next(checked) if _is_open(one) else Judged(_known(one))
+            # What explains a failure stays.
+            status = one.event.status if one.event else CopyStatus.INTERRUPTED
+            well = status is CopyStatus.OK and judged.validity is not Validity.INVALID
+            if well or status is CopyStatus.INTERRUPTED:
                 self._workplace.clear(one.spec)
-        return judged
+            verdicts.append(judged)
+        return verdicts
+
+
+def _is_open(one: Ended) -> bool:
+    """Tell whether a copy's output is to be looked at."""
+    event = one.event
+    return (
+        event is not None and event.status is CopyStatus.OK and event.validity is Validity.UNCHECKED
+    )
+
+
+def _known(one: Ended) -> Validity:
+    return Validity.UNCHECKED if one.event is None else one.event.validity

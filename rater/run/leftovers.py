@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from rater.record import storable
 from rater.run.guard import MARKER
+from rater.run.prepare import remove_run_dir
 from rater.run.sysfiles import listed
 
 _PROC = Path("/proc")
@@ -33,6 +36,31 @@ def end_leftovers(uuid: str, own: str) -> int:
             break
         time.sleep(_PAUSE_S)
     return len(found)
+
+
+def remove_unnamed(folder: Path, named: Collection[str], own: Path) -> None:
+    """Remove from a run's folder what killed attempts left, but the files that `named` names.
+
+    `named` are directories, or patterns of files that end in `*`; `own` is the folder of
+    the attempt that is being made.
+    """
+    patterns = [name.removesuffix("*") for name in named if name.endswith("*")]
+    for attempt in (folder, *listed(folder, "resume-*")):
+        if attempt == own:
+            continue
+        for entry in listed(attempt):
+            text = storable(str(entry))
+            kept = text in named or any(text.startswith(begin) for begin in patterns)
+            if kept or (attempt == folder and entry.name.startswith("resume-")):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                remove_run_dir(entry)
+            else:
+                with suppress(OSError):
+                    entry.unlink()
+        if attempt != folder:
+            with suppress(OSError):  # something of it is kept
+                attempt.rmdir()
 
 
 def _marked(uuid: str, own: str) -> set[int]:

@@ -345,7 +345,7 @@ class PhaseRun:
         self._started(child)
         if child.filler:
             self._ended.append(Ended(None, child.step, child.spec))
-            self._go_on(child, well=True)
+            self._go_on(child, well=reaped.exit_code == 0)
             return
         workplace = self._job.workplace
         event = ended_event(
@@ -399,10 +399,14 @@ class PhaseRun:
             else:
                 self._stopper.ask_to_end(child)
 
-    def resume(self, pause_s: float) -> None:
-        """Let stopped copies go on; the pause does not count for their time limit."""
+    def resume(self, pause_s: float) -> bool:
+        """Let stopped copies go on; the pause does not count for their time limit.
+
+        Tell whether it has spoiled the phase's window.
+        """
         self._stopper.pause(pause_s)
         self.signal_all(signal.SIGCONT)
+        return self._window is not None and self._window.suspended()
 
     def signal_all(self, number: int) -> None:
         """Send a signal to every living copy's group."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +24,14 @@ from rater.run.pagecache import drop_cached
 _NO_LINK = frozenset(
     (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
 )
+# What more room, or another folder, is a way out of.
+_ROOM_HELPS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM))
+_EXECUTE = 0o111
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyInput:
-    """An input file that run directories link to: in the cache, or made by a suite's set-up."""
+    """An input file in the cache, which run directories link to."""
 
     name: str  # relative to the run directory
     path: Path
@@ -56,25 +60,75 @@ class RunDir:
     stderr: Path
     notices: tuple[str, ...]  # inputs that were copied, and why
 
+    is_written: bool = False  # something was copied into it, which the disk may not have yet
+
     def remove(self) -> str | None:
         """Remove it with all that the copy left in it; return what could not be removed."""
         return remove_run_dir(self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class SetupFiles:
+    """What a suite's set-up left, as it was when nobody else could write there."""
+
+    found: Mapping[str, ReadyInput | str]  # in the cache; a string says what is wrong
+
+
+def take_files(folder: Path, names: Iterable[str], cache: Path) -> SetupFiles:
+    """Copy files that a suite's set-up left in `folder` into the cache, once per content.
+
+    The folder must be held (`locked`): later another rater may write there.
+    """
+    found: dict[str, ReadyInput | str] = {}
+    for name in dict.fromkeys(names):
+        source = folder / name
+        try:
+            is_file = source.stat() and source.is_file()
+        except OSError as error:
+            found[name] = f"the suite's set-up did not leave {name} in {folder} ({error.strerror})"
+            continue
+        found[name] = _kept(source, cache) if is_file else f"{source} is no regular file"
+    return SetupFiles(found)
+
+
+def _kept(source: Path, cache: Path) -> ReadyInput:
+    key = key_of("made", sha256_of(source), str(source.stat().st_mode & _EXECUTE))
+    return _made_once(cache / "inputs" / key[:32], source.name, lambda to: _copy(source, to))
+
+
 def ready_inputs(
-    benchmark: Benchmark, size: Size, cache: Path, setup_folder: Path | None = None
+    benchmark: Benchmark, size: Size, cache: Path, left: SetupFiles | None = None
 ) -> tuple[ReadyInput, ...]:
     """Make the input files of one size, once: copied or generated into the cache.
 
     The user's own files are copied there first, so that a benchmark that writes
-    into its input cannot reach them. `setup_folder` is where the suite's set-up
-    left what it made. Raises `InputError`.
+    into its input cannot reach them. `left` is what the suite's set-up made.
+    Raises `InputError`.
     """
     with cache_errors(cache):
         return tuple(
-            replace(_ready_input(benchmark, wanted, cache, setup_folder), private=wanted.private)
+            replace(_ready_input(benchmark, wanted, cache, left), private=wanted.private)
             for wanted in size.inputs
         )
+
+
+def uncached_bytes(sizes: Iterable[Size], cache: Path) -> int:
+    """Return what the user's input files of some sizes will take in the cache.
+
+    What lies there already does not count, nor does what is not made yet.
+    """
+    found: dict[Path, int] = {}
+    for wanted in (wanted for size in sizes for wanted in size.inputs):
+        if wanted.path is None:
+            continue
+        try:
+            stated = wanted.path.stat()
+        except OSError:  # told when the input is made
+            continue
+        folder = _folder_of(wanted.path, stated, cache)
+        if not (folder / "stamp").exists():
+            found[folder] = stated.st_size
+    return sum(found.values())
 
 
 def digest_of(inputs: Sequence[ReadyInput]) -> str | None:
@@ -102,28 +156,53 @@ def make_run_dir(work: Path, name: str, inputs: Sequence[ReadyInput]) -> RunDir:
     notices: list[str] = []
     try:
         path.mkdir(parents=True)
+    except OSError as error:
+        raise cannot_be_made(path, error) from error
+    try:
         for wanted in inputs:
             target = path / wanted.name
             if target.parent != path:
                 target.parent.mkdir(parents=True, exist_ok=True)
             if wanted.private:
-                shutil.copyfile(wanted.path, target)
+                _copy(wanted.path, target)
                 continue
             try:
                 os.link(wanted.path, target)
             except OSError as error:
                 if error.errno not in _NO_LINK:
                     raise
-                shutil.copyfile(wanted.path, target)
+                _copy(wanted.path, target)
                 notices.append(f"input {wanted.name} is copied, not linked: {error.strerror}")
     except OSError as error:
-        if error.errno != errno.EEXIST:
-            shutil.rmtree(path, ignore_errors=True)
-        raise RunError(
-            f"the run directory {path} cannot be made: {error.strerror}; "
-            "make room or set RATER_CACHE to another folder"
-        ) from error
-    return RunDir(path, path / "stdout", path / "stderr", tuple(notices))
+        shutil.rmtree(path, ignore_errors=True)
+        raise cannot_be_made(path, error) from error
+    is_written = bool(notices) or any(wanted.private for wanted in inputs)
+    return RunDir(path, path / "stdout", path / "stderr", tuple(notices), is_written)
+
+
+def cannot_be_made(path: Path, error: OSError) -> RunError:
+    """Say why a run directory cannot be made, and the way out where there is one."""
+    said = f"the run directory {path} cannot be made: {error.strerror}"
+    if error.errno in _ROOM_HELPS:
+        return RunError(f"{said}; make room or set RATER_CACHE to another folder")
+    what = error.filename2 or error.filename
+    return RunError(f"{said} ({os.fsdecode(what)})" if what else said)
+
+
+def flush_file_system(folder: Path) -> str | None:
+    """Write everything that waits for `folder`'s file system to disk; say why it failed.
+
+    What is not written now falls into a measurement.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        return error.strerror
+    try:
+        return os.strerror(ctypes.get_errno()) if libc.syncfs(handle) else None
+    finally:
+        os.close(handle)
 
 
 def remove_run_dir(path: Path) -> str | None:
@@ -150,9 +229,8 @@ def links_work(inputs: Sequence[ReadyInput], work: Path) -> bool:
     shared = [made for made in inputs if not made.private]
     try:
         with tempfile.TemporaryDirectory(prefix="link-", dir=work) as scratch:
-            # A set-up's folder may lie elsewhere than the cache of inputs: one of each.
-            for place, made in {made.path.stat().st_dev: made for made in shared}.items():
-                os.link(made.path, Path(scratch) / f"link-{place}")
+            for made in shared[:1]:  # all lie in the cache
+                os.link(made.path, Path(scratch) / "link")
     except OSError:
         return False
     return True
@@ -169,35 +247,25 @@ def _open_up(path: Path) -> None:
 
 
 def _ready_input(
-    benchmark: Benchmark, wanted: InputFile, cache: Path, setup_folder: Path | None
+    benchmark: Benchmark, wanted: InputFile, cache: Path, left: SetupFiles | None
 ) -> ReadyInput:
     what = f"input {wanted.name} of {benchmark.name}"
     if wanted.generator is not None:
         return _generated(what, wanted.name, wanted.generator, cache)
     if wanted.made is not None:
-        assert setup_folder is not None  # the suite's reader wants a set-up then
-        return _left_by_setup(what, wanted, setup_folder, cache)
+        assert left is not None  # the suite's reader wants a set-up then
+        found = left.found[wanted.made]
+        if isinstance(found, str):
+            raise InputError(f"{what}: {found}")
+        return replace(found, name=wanted.name)
     assert wanted.path is not None  # the reader takes one of the three
     return _copied(what, wanted.name, wanted.path, cache)
 
 
-def _left_by_setup(what: str, wanted: InputFile, folder: Path, cache: Path) -> ReadyInput:
-    source = folder / (wanted.made or "")
-    try:
-        real = source.resolve(strict=True)
-    except OSError as error:
-        raise InputError(
-            f"{what}: the suite's set-up did not leave {wanted.made} in {folder} ({error.strerror})"
-        ) from None
-    if not real.is_file():
-        raise InputError(f"{what}: {source} is no regular file")
-    if not real.is_relative_to(folder.resolve()):
-        # A link to a file of the user's, which copies must not reach.
-        return _copied(what, wanted.name, real, cache)
-    # Written back to disk now: that must not fall into a measurement.
-    _flush(real)
-    found = real.stat()
-    return ReadyInput(wanted.name, real, found.st_size, found.st_mtime_ns, sha256_of(real))
+def _folder_of(source: Path, found: os.stat_result, cache: Path) -> Path:
+    """Return where the cache keeps a file of the user as it is now."""
+    state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode & _EXECUTE)
+    return cache / "inputs" / key_of(str(source), str(state))[:32]
 
 
 def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
@@ -205,16 +273,23 @@ def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
         found = source.stat()
     except OSError as error:
         raise InputError(f"{what}: {source}: {error.strerror}") from None
-    key = key_of(str(source), str((found.st_ino, found.st_size, found.st_mtime_ns)))
 
     def copy_source(target: Path) -> None:
         if stat.S_ISFIFO(source.stat().st_mode):
             raise InputError(f"{what}: {source} is a pipe, expected a file")
-        shutil.copyfile(source, target)
+        _copy(source, target)
         # Copies read what was made of it: the original would only fill this lgroup's memory.
         drop_cached(source.resolve())
 
-    return _made_once(cache / "inputs" / key[:32], name, copy_source)
+    return _made_once(_folder_of(source, found, cache), name, copy_source)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file's content, and whether it may be executed."""
+    shutil.copyfile(source, target)
+    execute = source.stat().st_mode & _EXECUTE
+    if execute:
+        target.chmod(stat.S_IMODE(target.stat().st_mode) | execute)
 
 
 def _generated(what: str, name: str, generator: Generator, cache: Path) -> ReadyInput:
@@ -254,7 +329,7 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
         with tempfile.TemporaryDirectory(prefix="tmp-", dir=folder) as scratch:
             fresh = Path(scratch) / "data"
             write(fresh)
-            fresh.chmod(0o444)
+            fresh.chmod(0o444 | fresh.stat().st_mode & _EXECUTE)
             _flush(fresh)
             found = fresh.stat()
             stamped = Path(scratch) / "stamp"

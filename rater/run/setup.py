@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import os
-import select
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.run.build import cache_errors, find_command, key_of
-from rater.run.child import both_ends, kill_group, last_will, run_tool
-from rater.run.prepare import locked
+from rater.run.child import (
+    NO_LIMITS,
+    Excess,
+    Limits,
+    both_ends,
+    cut,
+    kill_group,
+    last_will,
+    wait_within,
+    written_bytes,
+)
+from rater.run.prepare import SetupFiles, locked, take_files
 
 OUTPUT = "setup.out"  # of a copy's set-up, in its run directory
 _LINES = 20  # shown of what a failed set-up said
-_LOOK_MS = 100  # how often a set-up that runs is asked whether it is still wanted
 
 
 def setup_folder(suite: Suite, cache: Path) -> Path:
@@ -45,11 +55,24 @@ def setup_argv(benchmark: Benchmark) -> tuple[str, ...]:
     return (str(program), *benchmark.setup[1:])
 
 
-def set_up_suite(suite: Suite, cache: Path, environment: Mapping[str, str]) -> Path | None:
-    """Run the set-up of a suite in its folder and return that; None without a set-up.
+def made_files(sizes: Iterable[Size]) -> tuple[str, ...]:
+    """Return the files that a suite's set-up has to leave for some sizes."""
+    inputs = (wanted for size in sizes for wanted in size.inputs)
+    return tuple(wanted.made for wanted in inputs if wanted.made is not None)
 
-    Another rater that does the same is waited for. Raises `InputError` with the last
-    lines of what it said when it fails.
+
+def set_up_suite(
+    suite: Suite,
+    cache: Path,
+    environment: Mapping[str, str],
+    made: Iterable[str] = (),
+    limits: Limits = NO_LIMITS,
+) -> SetupFiles | None:
+    """Run the set-up of a suite in its folder; return the files called `made` that it left.
+
+    None without a set-up. Another rater that does the same is waited for, and waits
+    until the files are copied. Raises `InputError` with the last lines of what it said
+    when it fails or takes more than `limits`.
     """
     if not suite.setup:
         return None
@@ -58,19 +81,22 @@ def set_up_suite(suite: Suite, cache: Path, environment: Mapping[str, str]) -> P
     folder = setup_folder(suite, cache)
     with cache_errors(cache):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        try:
-            ended = run_tool(
-                [program, *suite.setup[1:]], folder, {**environment, **_variables(suite, cache)}
-            )
-        except OSError as error:
-            raise InputError(f"{where}: {program} cannot be started: {error.strerror}") from None
-    if ended.status:
-        raise InputError(
-            f"{where} {_ended(ended.status)}: {shlex.join(suite.setup)}{_last_lines(ended.said)}\n"
-            f"(it ran in {folder})"
-        )
-    return folder
+        with locked(folder), tempfile.TemporaryFile(dir=folder.parent) as output:
+            merged = {**environment, **_variables(suite, cache)}
+            encoded = {os.fsencode(name): os.fsencode(value) for name, value in merged.items()}
+            argv = (program, *suite.setup[1:])
+            try:
+                wrong = _run(argv, folder, encoded, output, limits=limits)
+            except OSError as error:
+                raise InputError(
+                    f"{where}: {program} cannot be started: {error.strerror}"
+                ) from None
+            if wrong is not None:
+                said = _last_lines(both_ends(output.fileno()))
+                raise InputError(
+                    f"{where} {wrong}: {shlex.join(suite.setup)}{said}\n(it ran in {folder})"
+                )
+            return take_files(folder, made, cache)
 
 
 class SetupStopped(Exception):  # noqa: N818 - no error: somebody does not want it any more
@@ -82,61 +108,80 @@ def set_up_copy(
     run_dir: Path,
     environment: Mapping[bytes, bytes],
     who: str,
+    *,
     stop: Callable[[], bool] = lambda: False,
+    limits: Limits = NO_LIMITS,
 ) -> None:
     """Run the set-up of one copy (`who`) in its run directory.
 
     It inherits the binding of the calling thread; what it leaves running goes on while
     the copy runs. What it says is kept, in `OUTPUT`, only when it fails. `stop` is asked
     a few times a second.
-    Raises `RunError` when it fails, `SetupStopped` when it was stopped.
+    Raises `RunError` when it fails or takes more than `limits`, `SetupStopped` when it
+    was stopped.
     """
     path = run_dir / OUTPUT
     shown = shlex.join(argv)
     with path.open("w+b") as output:
         try:
-            process = subprocess.Popen(
-                argv,
-                cwd=run_dir,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-                preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
-            )
+            wrong = _run(argv, run_dir, environment, output, limits=limits, stop=stop)
         except OSError as error:
             raise RunError(
                 f"set-up of {who} cannot be started: {error.strerror} ({shown})"
             ) from None
-        try:
-            _wait(process, stop)
-        except BaseException:
-            kill_group(process.pid)
-            process.wait()
-            raise
-        said = both_ends(output.fileno()) if process.returncode else ""
-    if process.returncode:
-        kill_group(process.pid)
+        said = both_ends(output.fileno()) if wrong is not None else ""
+    if wrong is not None:
         raise RunError(
-            f"set-up of {who} {_ended(process.returncode)}: {shown}{_last_lines(said)}\n"
-            f"(its files are in {run_dir})"
+            f"set-up of {who} {wrong}: {shown}{_last_lines(said)}\n(its files are in {run_dir})"
         )
     with suppress(OSError):
         path.unlink()
 
 
-def _wait(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> None:
-    handle = os.pidfd_open(process.pid)
+def _run(
+    argv: tuple[str, ...],
+    folder: Path,
+    environment: Mapping[bytes, bytes],
+    output: IO[bytes],
+    *,
+    limits: Limits,
+    stop: Callable[[], bool] = lambda: False,
+) -> str | None:
+    """Run a set-up in a process group of its own; return what went wrong, in words.
+
+    The group of one that did not end well is killed. Raises `OSError` when it cannot
+    be started, `SetupStopped` when it was stopped.
+    """
+    process = subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+        preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
+    )
+    ended_well = False
     try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        while not poll.poll(_LOOK_MS):
-            if stop():
-                raise SetupStopped
+        excess = wait_within(process.pid, limits, (output.fileno(),), stop)
+        ended_well = excess is None and process.wait() == 0
     finally:
-        os.close(handle)
-    process.wait()
+        if not ended_well:
+            kill_group(process.pid)
+            process.wait()
+    if excess is Excess.STOPPED:
+        raise SetupStopped
+    if excess is Excess.TIME:
+        return f"was not done after {limits.time_s:g} s (--timeout)"
+    if excess is Excess.OUTPUT:
+        written, limit = written_bytes((output.fileno(),)), limits.output_bytes or 0
+        cut((output.fileno(),))
+        return (
+            f"wrote {written / 1e6:.0f} MB of output, more than {limit / 1e6:.0f} MB "
+            "(--output-limit of rater run)"
+        )
+    return None if ended_well else _ended(process.returncode)
 
 
 def _variables(suite: Suite, cache: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ class WindowWatch:
         self._begin_ns: int | None = None  # CLOCK_MONOTONIC of the phase's first release
         self.counting = 0  # runs that count and still go
         self.closed = False  # nothing that counts runs any more
+        self._spoiled = False
 
     def begin(self, now_ns: int) -> None:
         """Take the time of a release; the first one of the phase sets the window."""
@@ -38,9 +39,18 @@ class WindowWatch:
         self.counting -= 1
         return not self.counting and self.is_past(now_ns)
 
+    def suspended(self) -> bool:
+        """Take note that copies stood still; tell whether the window says nothing for it."""
+        if self._begin_ns is not None and not self.closed:
+            self._spoiled = True
+        return self._spoiled
+
     def bounds_ns(self, origin_ns: int) -> tuple[int, int] | None:
-        """Return begin and end of the window in the run's time, None if it did not close."""
-        if self._begin_ns is None or not self.is_past(time.monotonic_ns()):
+        """Return begin and end of the window in the run's time.
+
+        None if it did not close, or copies stood still in it.
+        """
+        if self._spoiled or self._begin_ns is None or not self.is_past(time.monotonic_ns()):
             return None
         begin_ns = self._begin_ns - origin_ns
         return begin_ns + self._window.warmup_ns, begin_ns + self._window.end_ns

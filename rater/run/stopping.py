@@ -28,6 +28,9 @@ class Stopper:
         """Hold a copy that was just released to the time limit, if there is one."""
         if self._job.timeout_s is not None:
             assert child.start_ns is not None
+            # Copies that start again and again: what has ended needs no deadline any more.
+            while self._deadlines and not self._lives(self._deadlines[0][1]):
+                self._deadlines.popleft()
             self._deadlines.append((child.start_ns / 1e9 + self._job.timeout_s, child))
             self._changed.set()
 

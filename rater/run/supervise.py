@@ -29,10 +29,11 @@ from rater.record import (
     RunStatus,
 )
 from rater.run.evident import GateCheck
-from rater.run.guard import Guard
+from rater.run.guard import Guard, Leftover
 from rater.run.idle import rest, waited_note
 from rater.run.job import Job, RunState
-from rater.run.judging import Judge
+from rater.run.judge_process import Checker
+from rater.run.judging import Ended, Judge
 from rater.run.observe import Observer
 from rater.run.phase import PhaseRun
 from rater.run.priority import urgent
@@ -40,6 +41,7 @@ from rater.run.priority import urgent
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # 5 ms: another thread is let in after this long.
 _SWITCH_INTERVAL_S = 0.0005
+_LEFTOVERS_NAMED = 8
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_BY_SIGNAL = {int(number): 128 + number for number in _STOP_SIGNALS}
 
@@ -65,10 +67,13 @@ class Supervisor:
         self._emit = emit
         self._stopped_by: int | None = None
         self._failure: str | None = None
-        self._judge = Judge(job.workplace, emit, job.failed_before)
+        self._checker = Checker(guard.helpers, self._state.stop_flag.is_set)
+        self._judge = Judge(job.workplace, emit, self._checker, job.failed_before)
         self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None
         self._waiting: trio.CancelScope | None = None
+        self._strays: list[Leftover] = []
+        self._suspended: str | None = None
         self._token: trio.lowlevel.TrioToken | None = None
 
     # -- the run ------------------------------------------------------------------------------
@@ -79,7 +84,7 @@ class Supervisor:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._token = trio.lowlevel.current_trio_token()
         try:
-            with urgent():
+            with urgent(), self._checker:
                 await self._run_phases()
         finally:
             sys.setswitchinterval(before_s)
@@ -141,6 +146,8 @@ class Supervisor:
         if self._stopped_by is not None:
             name = signal.Signals(self._stopped_by).name
             return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self._stopped_by)
+        if self._suspended is not None:
+            return Outcome(RunStatus.INTERRUPTED, self._suspended, None)
         if self._judge.failed_copies:
             return Outcome(RunStatus.FAILED, self._failed_in_words(), None)
         return Outcome(RunStatus.COMPLETE, None, None)
@@ -163,12 +170,15 @@ class Supervisor:
         )
         if self._state.stop_flag.is_set():
             return
+        await self._judge.prepare(phase)
         self._emit_notices()
         self._phase = running = PhaseRun(self._state, phase, specs)
         over, done = trio.Event(), trio.Event()
         if phase.window is not None:
             assert self._nursery is not None
-            self._nursery.start_soon(self._judge.judge_as_they_end, running.take_ended, over, done)
+            self._nursery.start_soon(
+                self._judge.judge_as_they_end, partial(self._take, running), over, done
+            )
         else:
             done.set()
         try:
@@ -205,15 +215,27 @@ class Supervisor:
             return None
         return sum(self._job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
 
+    def _take(self, running: PhaseRun) -> list[Ended]:
+        """Return what has ended; what ended copies left behind dies now, not with the phase."""
+        self._strays += self._state.guard.kill_strays()
+        return running.take_ended()
+
     def _note_leftovers(self, phase: Phase) -> None:
-        for leftover in self._state.guard.kill_leftovers():
+        found = [*self._strays, *self._state.guard.kill_leftovers()]
+        self._strays.clear()
+        what = phase.benchmark or "the ring"
+        for leftover in found[:_LEFTOVERS_NAMED]:
             copy = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
             self._emit(
                 Noted(
-                    f"{copy} of {phase.benchmark or 'the ring'} left process {leftover.pid} "
+                    f"{copy} of {what} left process {leftover.pid} "
                     f"({leftover.command}) behind; it was killed"
                 )
             )
+        more = len(found) - _LEFTOVERS_NAMED
+        if more > 0:
+            processes = "process was" if more == 1 else "processes were"
+            self._emit(Noted(f"{more} more {processes} left behind by copies of {what} and killed"))
 
     async def _prepare(self, command: str) -> None:
         """Run the user's command before a phase; not timed, its output goes to stderr."""
@@ -287,8 +309,8 @@ class Supervisor:
         begin_ns = time.monotonic_ns()
         os.kill(os.getpid(), signal.SIGSTOP)
         pause_s = (time.monotonic_ns() - begin_ns) / 1e9
-        if self._phase is not None:
-            self._phase.resume(pause_s)
+        if self._phase is not None and self._phase.resume(pause_s):
+            self._suspended = "suspended (Ctrl-Z) inside a window, which says nothing of a rate"
         self._job.resume()
         self._emit(
             Noted(

@@ -16,12 +16,13 @@ from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.run.build import build, cache_errors
-from rater.run.child import AloneEnded, run_alone
+from rater.run.child import AloneEnded, Excess, Limits, run_alone
 from rater.run.guard import MARKER
+from rater.run.judge_process import Checker
 from rater.run.launch import CopySpec
-from rater.run.prepare import ready_inputs
+from rater.run.prepare import SetupFiles, ready_inputs
 from rater.run.script import argv_of, failed_command, folders_of, lines_of
-from rater.run.setup import environment_of, set_up_suite, setup_argv, setup_folder
+from rater.run.setup import environment_of, made_files, set_up_suite, setup_argv
 from rater.run.watchdog import kill_marked
 from rater.run.workplace import Program, RunFolders
 
@@ -77,14 +78,17 @@ def trial_folder(cache: Path) -> Iterator[Path]:
             work.rmdir()
 
 
-def try_setup(suite: Suite, cache: Path) -> str | None:
-    """Run the set-up of a suite, if it has one; return what went wrong."""
+def try_setup(
+    suite: Suite, size_name: str | None, cache: Path, limits: Limits
+) -> SetupFiles | None:
+    """Run the set-up of a suite, if it has one; return what it left for `try_run`.
+
+    Raises `InputError` when it fails.
+    """
     environment = {**os.environ, **dict(suite.environment), "RATER_COPIES": "1"}
-    try:
-        set_up_suite(suite, cache, environment)
-    except RaterError as error:
-        return str(error)
-    return None
+    sizes = (pick_size(benchmark, size_name) for benchmark in suite.benchmarks)
+    made = made_files(size for size in sizes if size is not None)
+    return set_up_suite(suite, cache, environment, made, limits)
 
 
 def try_run(
@@ -94,34 +98,38 @@ def try_run(
     *,
     cache: Path,
     work: Path,
-    timeout_s: float,
+    limits: Limits,
     suite: Suite | None = None,
+    left: SetupFiles | None = None,
 ) -> Trial:
     """Build and run one copy alone, not bound, and compare its output.
 
     Its run directory below `work` is removed when all is well and kept otherwise.
-    What the set-up of `suite` makes must be there: `try_setup`.
+    `left` is what the set-up of `suite` made (`try_setup`), None when it failed or there
+    is none. `limits` are those of the copy, and of its set-up.
     """
     trial = Trial(benchmark.name, None)
     size = pick_size(benchmark, size_name)
     if size is None:
         known = ", ".join(benchmark.sizes)
         return replace(trial, error=f"has no size {size_name}; there are: {known}")
+    if left is None and made_files((size,)):
+        return replace(trial, error="needs what the set-up of its suite makes")
     try:
         built = build(benchmark, tune, cache, size)
         trial = replace(trial, executable=str(built.executable), size=size.name)
         lines = lines_of(benchmark, size, built)
-        made = setup_folder(suite, cache) if suite is not None else None
         program = Program(
             name=benchmark.name,
             argv=argv_of(lines),
-            inputs=ready_inputs(benchmark, size, cache, made),
+            inputs=ready_inputs(benchmark, size, cache, left),
             expected=size.expected,
             directory=None,
             metrics=benchmark.metrics,
             environment=environment_of(suite, benchmark, size, cache),
             threads=benchmark.threads,
             setup=setup_argv(benchmark),
+            setup_limits=limits,
             folders=folders_of(lines),
         )
     except RaterError as error:
@@ -129,13 +137,13 @@ def try_run(
     identity = str(uuid4())
     folders = RunFolders(work, identity, {program.name: program}, (_UNBOUND,), (), keep=False)
     try:
-        return _run(trial, benchmark, size, folders, timeout_s)
+        return _run(trial, benchmark, size, folders, limits)
     finally:
         kill_marked(f"{MARKER}={identity}".encode())
 
 
 def _run(
-    trial: Trial, benchmark: Benchmark, size: Size, folders: RunFolders, timeout_s: float
+    trial: Trial, benchmark: Benchmark, size: Size, folders: RunFolders, limits: Limits
 ) -> Trial:
     step = Step(benchmark.name, 1)
     try:
@@ -143,17 +151,22 @@ def _run(
     except RaterError as error:
         return replace(trial, error=str(error))
     try:
-        ended = run_alone(spec.argv, Path(spec.directory), spec.environment, timeout_s)
+        ended = run_alone(spec.argv, Path(spec.directory), spec.environment, limits)
     except OSError as error:
         folders.clear(spec)
         return replace(trial, error=f"cannot be started: {error.strerror}")
     except BaseException:  # interrupted: nothing was found out that its files could explain
         folders.clear(spec)
         raise
-    wrong = _failure(ended, spec, timeout_s)
+    wrong = _failure(ended, spec, limits)
     metrics: tuple[tuple[str, float], ...] = ()
     if wrong is None:
-        judged = folders.judge(step, spec)
+        try:
+            with Checker() as checker:
+                [judged] = folders.judge([(step, spec)], checker)
+        except BaseException:  # interrupted, as above
+            folders.clear(spec)
+            raise
         wrong, metrics = judged.detail, judged.metrics
     units = {metric.name: metric.unit for metric in benchmark.metrics}
     remarks = [f"{name}: {value:.6g} {units[name]}".rstrip() for name, value in metrics]
@@ -176,9 +189,12 @@ def _run(
     )
 
 
-def _failure(ended: AloneEnded, spec: CopySpec, timeout_s: float) -> str | None:
-    if ended.timed_out:
-        return f"was not done after {timeout_s:g} s (--timeout)"
+def _failure(ended: AloneEnded, spec: CopySpec, limits: Limits) -> str | None:
+    if ended.excess is Excess.TIME:
+        return f"was not done after {limits.time_s:g} s (--timeout)"
+    if ended.excess is Excess.OUTPUT:
+        limit = limits.output_bytes or 0
+        return f"wrote more than {limit / 1e6:.0f} MB of output (--output-limit of rater run)"
     if ended.exit_code != 0:
         said = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
         if said is not None:

@@ -10,19 +10,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rater.errors import RaterError, RunError
+from rater.errors import RaterError
 from rater.plan.cpuset import format_list
 from rater.plan.place import Placement
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
 from rater.record import Validity
 from rater.run.binding import ThreadBinding
+from rater.run.child import NO_LIMITS, Limits
 from rater.run.guard import MARKER
 from rater.run.job import Judged
+from rater.run.judge_process import Checker, Finding, Paper, Rules
 from rater.run.launch import CopySpec
-from rater.run.metrics import NoMetricError, read_metrics
-from rater.run.output import check_output
-from rater.run.prepare import ReadyInput, RunDir, make_run_dir, remove_run_dir, run_dir_name
+from rater.run.prepare import (
+    ReadyInput,
+    RunDir,
+    cannot_be_made,
+    flush_file_system,
+    make_run_dir,
+    remove_run_dir,
+    run_dir_name,
+)
 from rater.run.setup import SetupStopped, set_up_copy
 
 
@@ -39,6 +47,7 @@ class Program:
     environment: tuple[tuple[str, str], ...] = ()  # of suite, benchmark and size
     threads: int = 1
     setup: tuple[str, ...] = ()  # command line, before each run of a copy
+    setup_limits: Limits = NO_LIMITS  # of each run of it
     folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
 
 
@@ -61,6 +70,7 @@ class RunFolders:
         self._notices: list[str] = []
         self._noticed: set[str] = set()
         self._placements = placements
+        self._is_written = False  # a run directory that the disk may not have yet
         self._added = {name.encode(): os.fsencode(value) for name, value in added}
         self._added[MARKER.encode()] = uuid.encode()
         self._added[b"RATER_COPIES"] = b"%d" % len(placements)
@@ -75,18 +85,31 @@ class RunFolders:
 
         `stop` is asked while set-ups run; what is returned then can not be started.
         """
-        made = {}
+        made: dict[tuple[int, int], CopySpec] = {}
         setups = []
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
             for position, step in enumerate(steps):
-                spec = self._spec(queue.copy, position, step)
+                try:
+                    spec = self._spec(queue.copy, position, step)
+                except RaterError:
+                    for earlier in made.values():
+                        self._remove(earlier)
+                    raise
                 made[queue.copy, position] = spec
                 if self._programs[step.benchmark].setup:
                     setups.append((queue.copy, step, spec))
         if setups:
             self._set_up_all(setups, stop, list(made.values()))
+        if (self._is_written or setups) and not stop():
+            self._is_written = False
+            trouble = flush_file_system(self._work)
+            if trouble:
+                self._notice(
+                    f"run directories could not be flushed ({trouble}): writing them back to "
+                    "disk may have disturbed copies"
+                )
         return made
 
     def spec(
@@ -110,25 +133,39 @@ class RunFolders:
         shared = any(not made.private for made in program.inputs)
         return bool(program.expected or program.metrics or shared)
 
-    def judge(self, step: Step, spec: CopySpec) -> Judged:
-        """Compare a copy's output with what is expected, and see that shared inputs are whole."""
-        program = self._programs[step.benchmark]
+    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
+        """Compare outputs with what is expected, and see that shared inputs are whole."""
+        programs = [self._programs[step.benchmark] for step, _ in copies]
+        damages = [self._damage(program) for program in programs]
+        papers = [
+            Paper(
+                Rules(program.expected, program.metrics), spec.directory, spec.stdout, spec.stderr
+            )
+            for program, damage, (_, spec) in zip(programs, damages, copies, strict=True)
+            if damage is None
+        ]
+        findings = iter(checker.check(papers))
+        judged = []
+        for program, damage in zip(programs, damages, strict=True):
+            finding = next(findings) if damage is None else Finding(damage)
+            if finding is None:
+                judged.append(Judged(Validity.UNCHECKED))
+            elif finding.detail is not None:
+                judged.append(Judged(Validity.INVALID, finding.detail))
+            else:
+                good = Validity.VALID if program.expected else Validity.NOT_CHECKED
+                judged.append(Judged(good, None, finding.metrics))
+        return judged
+
+    def _damage(self, program: Program) -> str | None:
         for shared in program.inputs:
             if shared.damaged():
                 self._notice(
                     f"a copy of {program.name} wrote into its input {shared.name}, which all "
                     "copies share: the results since then are not trustworthy"
                 )
-                return Judged(Validity.INVALID, f"input {shared.name} was changed while copies ran")
-        directory, stdout = Path(spec.directory), Path(spec.stdout)
-        difference = check_output(directory, stdout, program.expected)
-        if difference is not None:
-            return Judged(Validity.INVALID, str(difference))
-        try:
-            metrics = read_metrics(directory, stdout, Path(spec.stderr), program.metrics)
-        except NoMetricError as error:
-            return Judged(Validity.INVALID, str(error))
-        return Judged(Validity.VALID if program.expected else Validity.NOT_CHECKED, None, metrics)
+                return f"input {shared.name} was changed while copies ran"
+        return None
 
     def clear(self, spec: CopySpec) -> None:
         """Remove a copy's output and run directory, unless all are to be kept."""
@@ -169,6 +206,7 @@ class RunFolders:
             made = self._run_dir(program, copy, name)
             for notice in made.notices:
                 self._notice(notice)
+            self._is_written |= made.is_written
             path = str(made.path)
         else:
             path = f"{self._work}/{name}"
@@ -178,10 +216,7 @@ class RunFolders:
             for folder in program.folders:
                 os.makedirs(f"{path}/{folder}", exist_ok=True)
         except OSError as error:
-            raise RunError(
-                f"the run directory {path} cannot be made: {error.strerror}; "
-                "make room or set RATER_CACHE to another folder"
-            ) from error
+            raise cannot_be_made(Path(path), error) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
         return CopySpec(program.argv, environment, path, f"{path}/")
 
@@ -255,7 +290,14 @@ class RunFolders:
         who = f"copy {copy} of {program.name}"
         with ThreadBinding() as binding:
             binding.apply(self._placements[copy])
-            set_up_copy(program.setup, Path(spec.directory), spec.environment, who, stop)
+            set_up_copy(
+                program.setup,
+                Path(spec.directory),
+                spec.environment,
+                who,
+                stop=stop,
+                limits=program.setup_limits,
+            )
 
 
 def _whereabouts(placement: Placement) -> dict[bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rater.analysis.beside import Beside
+from rater.analysis.occupied import ENOUGH
 from rater.show.format import count, decimals, number, percent
 from rater.show.printer import Printer
 from rater.show.table import Column, seconds_columns
@@ -75,7 +76,8 @@ def _print_brackets(beside: Beside, printer: Printer) -> None:
         return
     over = f" (geometric mean over {count(compared, 'benchmark')})" if compared > 1 else ""
     texts = [
-        f"Steady completed {_more(beside.difference)} per hour than {beside.other_mode}{over}."
+        f"Steady completed {_more(beside.difference)} per hour than {beside.other_mode}{over}.",
+        *_not_run(beside),
     ]
     if beside.score_lost is not None:
         worth = 1 / (1 - beside.score_lost) - 1
@@ -111,7 +113,7 @@ def _print_mixes(beside: Beside, printer: Printer) -> None:
             f" ({number(beside.steady_ratio, places)} against "
             f"{number(beside.other_ratio, places)} reference seconds per second)"
         )
-    text += "."
+    text = " ".join([f"{text}.", *_not_run(beside)])
     if beside.idle_share is not None:
         text += (
             f" In rotated mode copies that were done early waited for "
@@ -120,6 +122,24 @@ def _print_mixes(beside: Beside, printer: Printer) -> None:
     if beside.longer is not None:
         text += f" A run took {_longer(beside.longer)} in steady mode (medians)."
     printer.prose(text)
+
+
+def _not_run(beside: Beside) -> list[str]:
+    """Return a sentence on what steady mode itself lost in its window, if that is worth one."""
+    if beside.steady_occupied is None or beside.steady_occupied >= ENOUGH:
+        return []
+    lost = f"{percent(1 - beside.steady_occupied)} % of the copies' time in its window"
+    least = [
+        side.benchmark
+        for side in beside.sides
+        if side.difference is not None and side.steady_occupied == beside.steady_occupied
+    ]
+    if sum(side.difference is not None for side in beside.sides) > 1:
+        lost = f"up to {lost} ({least[0]})"
+    return [
+        f"In {lost} nothing ran: rater's own start of the next run and set-ups, not the program, "
+        "lowered steady's rate."
+    ]
 
 
 def _signed(change: float | None) -> str:

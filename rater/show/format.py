@@ -41,6 +41,23 @@ def number(value: float | None, places: int | None = None) -> str:
     return f"{value:.{decimals([value]) if places is None else places}f}"
 
 
+def figures(values: Sequence[float | None]) -> list[str]:
+    """Return numbers that are read beside each other, all written alike.
+
+    With decimals as `decimals` has them while that is short and keeps digits of
+    each, else as `3.200e-09`: below 1e-4, from 1e9 on, and six powers of ten apart.
+    """
+    known = [abs(value) for value in values if value is not None and math.isfinite(value)]
+    positive = [value for value in known if value > 0]
+    if not positive:
+        return ["-" if value is None else number(value, 0) for value in values]
+    least, most = min(positive), max(positive)
+    if least >= 1e-4 and most < 1e9 and most / least < 1e6:
+        places = decimals(values)
+        return [number(value, places) for value in values]
+    return ["0" if value == 0 else f"{value:.3e}" if value is not None else "-" for value in values]
+
+
 def percent(share: float | None, places: int = 1) -> str:
     """Return a share (0.123) as the number of per cent (`12.3`), without the sign."""
     return "-" if share is None else f"{share * 100:.{places}f}"
@@ -70,7 +87,12 @@ def count(how_many: int, singular: str, plural: str | None = None) -> str:
 
 
 def plain(text: str, *, ascii_only: bool = False) -> str:
-    """Return other people's text without control characters, which would move the cursor."""
+    """Return other people's text on one line, without control characters, which move the cursor.
+
+    Its lines are joined by ` | `, empty ones left out.
+    """
+    if "\n" in text:
+        text = " | ".join(line.rstrip("\r") for line in text.split("\n") if line.strip())
     clean = "".join(sign if sign.isprintable() else "?" for sign in text)
     return clean.encode("ascii", "replace").decode() if ascii_only else clean
 

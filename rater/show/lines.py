@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import IO
 
+from rater.analysis.steady import NO_WINDOW
 from rater.record import Event, PhaseEnded, PhaseStarted, Run, RunEnded
 from rater.show.format import count, duration, number, plain, what_ran
 from rater.show.progress import DONE, PhaseResult, Progress
@@ -73,7 +74,7 @@ class LineView:
         if isinstance(event, PhaseEnded) and progress.last_phase and progress.phase:
             result = progress.last_phase
             text = result_text(result, self._ascii)
-            if result.slowest and result.window_s is None:
+            if result.slowest and not result.steady:
                 cpu, node = self._places.get(result.slowest[0], (None, None))
                 where = [f"copy {result.slowest[0]}"]
                 where += [f"CPU {cpu}"] if cpu is not None else []
@@ -85,9 +86,11 @@ class LineView:
                 words = ("copy", "copies") if one_run else ("copy run",)
                 text += f"; {count(result.failed, *words)} failed"
                 text += f", the last: {progress.last_failure}"
-            if not result.complete:
+            if result.all_failed:
+                text += "; all copies failed before the window closed"
+            elif not result.complete:
                 done = f"{progress.counts[DONE]} of {progress.run.copies} copies done"
-                text += f"; stopped: {'the window did not close' if progress.steady else done}"
+                text += f"; {NO_WINDOW if progress.steady else f'stopped: {done}'}"
             self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")
         if isinstance(event, PhaseEnded | PhaseStarted):
             self._told = progress.failures

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rater.analysis.metrics import MetricCopy, MetricResult
-from rater.show.format import decimals, number
+from rater.show.format import crop, figures
 from rater.show.printer import Printer
 from rater.show.table import Column
 
 _LGROUPS_SHOWN = 16
+_UNIT = 16  # cells that a unit has at most
 
 
 def print_metrics(metrics: Sequence[MetricResult], printer: Printer) -> None:
@@ -31,7 +32,9 @@ def print_metrics(metrics: Sequence[MetricResult], printer: Printer) -> None:
             Column(("benchmark", ""), names, right=False, flexible=True),
             Column(("metric", ""), [metric.name for metric in metrics], False, flexible=True),
             Column(("value", ""), [row[0] for row in cells]),
-            Column(("unit", ""), [metric.unit for metric in metrics], right=False, flexible=True),
+            Column(
+                ("unit", ""), [_unit(metric, printer) for metric in metrics], False, flexible=True
+            ),
             *([] if one else [Column(("over", "copies"), [m.combine for m in metrics], False)]),
             Column(("better", ""), [m.better or "-" for m in metrics], False, optional=3),
             *([] if one else spread),
@@ -44,17 +47,13 @@ def print_metrics(metrics: Sequence[MetricResult], printer: Printer) -> None:
 
 
 def _values(metric: MetricResult) -> list[str]:
-    """Return value, lowest, median, highest with the decimals that they need together."""
+    """Return value, lowest, median, highest, written alike."""
     of_copies = [
         metric.minimum.value if metric.minimum else None,
         metric.median,
         metric.maximum.value if metric.maximum else None,
     ]
-    places = decimals(of_copies)
-    return [
-        number(metric.value, min(places, decimals([metric.value]))),
-        *(number(value, places) for value in of_copies),
-    ]
+    return figures([metric.value, *of_copies])
 
 
 def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
@@ -66,12 +65,16 @@ def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
         _print_lgroup_table(metrics, nodes, printer)
         return
     for metric in metrics:
-        by_value = sorted(metric.lgroups, key=lambda group: group.value)
-        low, high = by_value[0], by_value[-1]
+        known = [(group.value, group) for group in metric.lgroups if group.value is not None]
+        if not known:
+            continue
+        (low, at_low), *_ = by_value = sorted(known, key=lambda item: item[0])
+        high, at_high = by_value[-1]
+        least, most = figures([low, high])
         printer.prose(
             f"{metric.benchmark}, {metric.name}: {metric.combine} over the copies of an lgroup: "
-            f"{number(low.value)} (lgroup {_node(low.node)}) to {number(high.value)} (lgroup "
-            f"{_node(high.node)}) {metric.unit}"
+            f"{least} (lgroup {_node(at_low.node)}) to {most} (lgroup {_node(at_high.node)}) "
+            f"{_unit(metric, printer)}"
         )
 
 
@@ -80,17 +83,14 @@ def _print_lgroup_table(
 ) -> None:
     """A column per lgroup, in several tables where one is too wide."""
     values = [{group.node: group.value for group in metric.lgroups} for metric in metrics]
-    places = [decimals(list(of.values())) for of in values]
+    rows = [figures([of.get(node) for node in nodes]) for of in values]
     columns = [
-        Column(
-            (_node(node), ""),
-            [number(of.get(node), digits) for of, digits in zip(values, places, strict=True)],
-        )
-        for node in nodes
+        Column((_node(node), ""), cells)
+        for node, cells in zip(nodes, zip(*rows, strict=True), strict=True)
     ]
     label = Column(
         ("copies of lgroup", ""),
-        [f"{metric.benchmark} {metric.name}, {metric.unit}" for metric in metrics],
+        [f"{metric.benchmark} {metric.name}, {_unit(metric, printer)}" for metric in metrics],
         right=False,
         flexible=True,
     )
@@ -102,6 +102,10 @@ def _print_lgroup_table(
             shown = []
         shown.append(column)
     printer.table([label, *shown])
+
+
+def _unit(metric: MetricResult, printer: Printer) -> str:
+    return crop(metric.unit, _UNIT, ascii_only=printer.ascii_only)
 
 
 def _node(node: int | None) -> str:

@@ -73,6 +73,7 @@ class PhaseResult:
     steady: bool = False
     window_s: float | None = None  # steady mode: the window, None where it never closed
     completions: float = 0.0  # in it; runs across an edge by their share inside
+    all_failed: bool = False  # steady mode: every copy, before the window closed
 
 
 @dataclass(slots=True)
@@ -254,6 +255,11 @@ class Progress:
             steady=self.steady,
             window_s=window_s,
             completions=self._window.completions if self._window else 0.0,
+            all_failed=(
+                self._window is not None
+                and self.counts[FAILED] == self.run.copies
+                and event.finish_ns < self._window.end_ns
+            ),
         )
         expected_s = self._planned_s(self.phase_number)
         if event.complete and not self.counts[FAILED]:

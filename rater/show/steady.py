@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rater.analysis.occupied import ENOUGH
 from rater.analysis.score import Summary
 from rater.analysis.steadiness import Steadiness, Verdict
 from rater.analysis.steady import CopyRate, SteadyMix, SteadyPhase
-from rater.show.format import count, decimals, number, percent
+from rater.show.format import count, decimals, duration, number, percent
 from rater.show.printer import Printer
 from rater.show.rows import NotMet, Rows, iteration_marks, names, not_met_columns
 from rater.show.table import Column, seconds_columns
@@ -114,6 +115,7 @@ def print_verdicts(summary: Summary, printer: Printer) -> None:
         which = f"all {len(windows)}" if all_of_them else f"{len(steady)} of {len(windows)}"
         printer.prose(f"{which} windows were steady{alike}")
         printer.some(_doubts(windows), "yellow")
+    _print_occupied(windows, printer, of_suite=summary.head.suite is not None)
     _print_hints(windows, printer)
     _print_lgroups(windows, printer)
 
@@ -176,6 +178,31 @@ def _verdict(halves: Steadiness) -> str:
         return f"{words}: {change}, and {count(halves.fewest, 'run')} in a half are too few to tell"
     low, high = halves.interval
     return f"{words}: {change} (95 % interval {_signed(low)} to {_signed(high)})"
+
+
+def _print_occupied(windows: _Windows, printer: Printer, *, of_suite: bool) -> None:
+    """Say how much of the window the copies ran; of several windows, where it was the least."""
+    known = [(w.occupied, name, w, h) for name, h, w in windows if w.occupied is not None]
+    if not known:
+        return
+    share, name, window, halves = min(known, key=lambda one: one[0])
+    if len(known) > 1:
+        text = f"copies ran at least {percent(share)} % of each window (least: {name}"
+        end = ")"
+    else:
+        text, end = f"copies ran {percent(share)} % of the window", ""
+    if window.gap_s is not None:
+        text += f"; {duration(window.gap_s)} (median) between two runs of a copy"
+    text += end
+    if share >= ENOUGH:
+        printer.prose(text)
+        return
+    drift = ", and its halves can differ by that too" if halves.verdict is Verdict.DRIFTING else ""
+    printer.prose(
+        f"{text}: the rate is lower by rater's own start of the next run and by set-ups{drift}: "
+        f"take longer runs{' (a larger --size)' if of_suite else ''}",
+        "yellow",
+    )
 
 
 def _print_hints(windows: _Windows, printer: Printer) -> None:

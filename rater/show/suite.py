@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.plan.suite import Benchmark, Command, Expected, InputFile, Metric, Size, Suite
-from rater.show.format import aligned, count, decimals, number, plain, wrapped
+from rater.show.format import aligned, count, crop, decimals, number, plain, wrapped
 
 _LEAST = 20  # characters that a sentence gets, however narrow the terminal
+_LEAST_NAME = 8  # characters of a name that stay, however narrow the terminal
 _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand
 _STATED = {"missing": "not installed", "unfit": "too big for the machine"}
 
@@ -158,7 +159,8 @@ def _metric_json(metric: Metric) -> dict[str, object]:
 def _about(suite: Suite, page: Page) -> list[str]:
     """Return the table of benchmarks; descriptions go on below themselves, never cut."""
     rows = [("benchmark", "category")]
-    rows += [(b.name, b.category or "-") for b in suite.benchmarks]
+    names = _names(suite, page)
+    rows += [(n, b.category or "-") for n, b in zip(names, suite.benchmarks, strict=True)]
     texts = [["description"], *(_facts(suite, benchmark) for benchmark in suite.benchmarks)]
     margin = sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
     lines: list[str] = []
@@ -202,7 +204,8 @@ def _details(suite: Suite, benchmark: Benchmark, size: Size, page: Page) -> list
     def line(label: str, text: str) -> list[str]:
         return wrapped(f"  {label.ljust(8)} {plain(text)}", max(_LEAST, page.width), " " * 11)
 
-    lines = [f"{benchmark.name}, size {size.name}"]
+    title = f"{benchmark.name}, size {size.name}"
+    lines = [crop(title, max(_LEAST, page.width), ascii_only=page.ascii_only)]
     for position, command in enumerate(size.commands):
         lines += line("" if position else "runs", _command_line(suite, benchmark, command))
     if size.environment:
@@ -253,11 +256,14 @@ def _sizes_table(suite: Suite, page: Page) -> list[str]:
 
     Sizes for which a line has no room follow in a table below.
     """
-    names = ["benchmark", *(benchmark.name for benchmark in suite.benchmarks)]
+    names = ["benchmark", *_names(suite, page)]
     lines = page.prose("reference seconds and MB of memory per copy, by size")
     table = [names]
     for name in size_names(suite):
-        wider = [*table, *_size_columns(suite, name)]
+        # what two columns have, less their gaps and units
+        room = max(_LEAST_NAME, (page.width - max(map(len, names)) - 9) // 2)
+        heading = crop(name, room, ascii_only=page.ascii_only)
+        wider = [*table, *_size_columns(suite, name, heading)]
         if len(table) > 1 and max(map(len, _table(wider))) > page.width:
             lines += [*_table(table), ""]
             wider = [names, *wider[-2:]]
@@ -268,18 +274,25 @@ def _sizes_table(suite: Suite, page: Page) -> list[str]:
     return lines
 
 
+def _names(suite: Suite, page: Page) -> list[str]:
+    """Return the names of the benchmarks, cut where a table would be wider than the page."""
+    # beside it there are the category and the description
+    room = max(_LEAST_NAME, min(page.width // 2, page.width - len("category") - 4 - _LEAST))
+    return [crop(b.name, room, ascii_only=page.ascii_only) for b in suite.benchmarks]
+
+
 def _table(columns: Sequence[Sequence[str]]) -> list[str]:
     right = [False] + [True] * (len(columns) - 1)
     return aligned(list(zip(*columns, strict=True)), right)
 
 
-def _size_columns(suite: Suite, name: str) -> tuple[list[str], list[str]]:
+def _size_columns(suite: Suite, name: str, heading: str) -> tuple[list[str], list[str]]:
     sizes = [benchmark.sizes.get(name) for benchmark in suite.benchmarks]
     seconds = [size.reference_s if size else None for size in sizes]
     places = min(2, decimals(seconds))
     return (
-        [f"{name} s", *(number(value, places) for value in seconds)],
-        [f"{name} MB", *(_megabytes(size) for size in sizes)],
+        [f"{heading} s", *(number(value, places) for value in seconds)],
+        [f"{heading} MB", *(_megabytes(size) for size in sizes)],
     )
 
 
@@ -301,7 +314,7 @@ def _made_of(suite: Suite, benchmark: Benchmark) -> str:
 
 def _words(command: Sequence[str], suite: Suite) -> str:
     """Return a command line as a shell would take it, programs near the suite's file by `./`."""
-    return shlex.join([_near(command[0], suite), *command[1:]])
+    return _on_one_line(shlex.join([_near(command[0], suite), *command[1:]]))
 
 
 def _near(path: str, suite: Suite) -> str:
@@ -312,4 +325,9 @@ def _near(path: str, suite: Suite) -> str:
 
 
 def _variables(environment: Sequence[tuple[str, str]]) -> str:
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in environment)
+    return _on_one_line(" ".join(f"{name}={shlex.quote(value)}" for name, value in environment))
+
+
+def _on_one_line(words: str) -> str:
+    # as ` | `, which `plain` makes of the end of a line, it would be another command
+    return words.replace("\n", "\\n")
