@@ -381,7 +381,7 @@ def test_memory_beyond_what_is_stated_is_remarked_and_a_shared_input_written_is_
 ) -> None:
     (own.parent / "hog.c").write_text(
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/stat.h>\n"
-        "int main(void) { char *p = malloc(200000000); memset(p, 1, 200000000);\n"
+        "int main(void) { char *p = malloc(600000000); memset(p, 1, 600000000);\n"
         'chmod("in.txt", 0600); FILE *f = fopen("in.txt", "a"); fprintf(f, "%d", p[7]);\n'
         "return fclose(f); }\n"
     )
