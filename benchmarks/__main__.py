@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import kill9, resume, starting, supervising
+from benchmarks import kill9, repeating, resume, starting, supervising
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -16,6 +16,7 @@ FIGURES = {
     "idle": supervising.idle,
     "kill9": kill9.campaign,
     "resume": resume.campaign,
+    "steady": repeating.steady,
 }
 
 

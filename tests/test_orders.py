@@ -10,7 +10,7 @@ from rater.plan.deal import deal
 from rater.plan.distrib import distrib
 from rater.plan.layout import Bind, Counts, Layout, Order
 from rater.plan.orders import PERMUTATIONS, singles
-from rater.plan.place import MemoryPolicy, place
+from rater.plan.place import MemoryPolicy, Placed, place
 from rater.plan.topology import PU, Topology
 from rater.plan.topology_build import RawNode, RawPU, build
 from rater.plan.topology_xml import parse_xml
@@ -203,3 +203,40 @@ def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:
     found = [numbers(part) for part in distrib(topology, 5)]
     assert found == [[0, 1], [2, 3, 4, 5], [*range(6, 12)], [*range(12, 18)], [*range(18, 24)]]
     assert [len(part) for part in distrib(topology, 3)] == [6, 6, 12]
+
+
+def threaded(order: Order, text: str, copies: int, threads: int, **more: Any) -> Placed:
+    written = Layout(order.value, "", order, Bind.PU, text=text, **more)
+    return place(SMT, written, copies, MemoryPolicy.LOCAL, threads)
+
+
+def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
+    assert threaded(Order.LIST, "0,1", 2, 2).warnings[0] == (
+        "2 copies of 2 threads share 2 PUs of 8 usable ones: there are PUs with more than one "
+        "thread to run"
+    )
+    assert (
+        threaded(Order.EXPR, "N:0-1@N:1-2@N:3-4", 3, 2)
+        .warnings[0]
+        .startswith("2 copies of 2 threads share 1 PU of 8 usable ones")
+    )
+    assert (
+        threaded(Order.SCATTER, "", 3, 2, counts=Counts(((0, 3),)))
+        .warnings[0]
+        .startswith("3 copies of 2 threads share 4 PUs of 8 usable ones")
+    )
+
+
+def test_written_copies_have_each_cpu_once() -> None:
+    with pytest.raises(InputError, match=r"copy 0 of 2 threads would have a CPU twice \(0,0\)"):
+        threaded(Order.EXPR, "N:0,0,1,1", 2, 2)
+    assert threaded(Order.EXPR, "N:0-1@N:1-2@N:3-4", 3, 2).most == 2
+
+
+def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
+    one = made([[[0], [1], [2]], [[3], [4], [5]]])
+    placed = place(one, layout(Order.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
+    assert [p.cpus for p in placed.placements] == [(0,), (1, 2), (3, 4, 5)]
+    assert "1 copy has 1 CPU for 2 threads" in placed.warnings
+    assert placed.most == 2
+    assert place(one, layout(Order.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2

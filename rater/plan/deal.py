@@ -36,15 +36,39 @@ def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> D
     usable = narrowed.topology
     if layout.counts is not None:
         shares = _shares(usable, layout, layout.counts, copies)
-        room = sum(min(share, len(domain.pus) // threads) for domain, share in shares)
+        room = sum(
+            min(share, _room(keep(usable, domain.pus), layout.order, threads))
+            for domain, share in shares
+        )
         slots = _counted(usable, layout.order, shares, threads)
         return Dealt(usable, tuple(slots), narrowed.reserved, room)
     slots = _slots(narrowed, layout, copies, threads)
-    room = len({slot[0].os for slot in slots})
+    room = _disjoint(slots)
     if layout.order not in WRITTEN:  # slots of whole cores are fewer than there is room for
-        room = max(1, len(usable.pus) // threads)
+        room = max(1, _room(usable, layout.order, threads))
     given = tuple(slots[copy % len(slots)] for copy in range(copies))
     return Dealt(usable, given, narrowed.reserved, room)
+
+
+def _room(topology: Topology, order: Order, threads: int) -> int:
+    """Return how many copies can have PUs enough of their own; not for written orders."""
+    most = len(topology.pus) // threads
+    if order is Order.DISTRIB and threads > 1:  # its sets are not all of one size
+        while most > 1 and min(map(len, distrib(topology, most))) < threads:
+            most -= 1
+    return most
+
+
+def _disjoint(slots: Sequence[Slot]) -> int:
+    """Count the slots that share no PU with one counted before."""
+    taken: set[int] = set()
+    found = 0
+    for slot in slots:
+        cpus = {pu.os for pu in slot}
+        if not taken & cpus:
+            taken |= cpus
+            found += 1
+    return found
 
 
 def _slots(narrowed: Narrowed, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
@@ -72,7 +96,15 @@ def _runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
         raise InputError(
             f"layout {layout.name}: {len(pus)} CPUs, and one copy uses {threads}: name more"
         )
-    return [tuple(pus[begin : begin + threads]) for begin in range(0, whole, threads)]
+    slots = [tuple(pus[begin : begin + threads]) for begin in range(0, whole, threads)]
+    for copy, slot in enumerate(slots):
+        if len({pu.os for pu in slot}) < threads:
+            cpus = ",".join(str(pu.os) for pu in slot)
+            raise InputError(
+                f"layout {layout.name}: copy {copy} of {threads} threads would have a CPU twice "
+                f"({cpus}): name {threads} different CPUs for each copy"
+            )
+    return slots
 
 
 def _listed(narrowed: Narrowed, layout: Layout) -> list[PU]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rater.errors import InputError
@@ -118,7 +118,10 @@ def place(
     )
     return Placed(
         placements,
-        _warnings(dealt.topology, given, policy, threads),
+        (
+            *_warnings(dealt.topology, given, policy, threads),
+            *_having_few_cpus(placements, threads),
+        ),
         reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
         most=dealt.most,
     )
@@ -210,6 +213,7 @@ def _warnings(
         _crowd(loads.values(), len(topology.pus))
         if threads == 1
         else _crowd_of_threads(len(given), len(topology.pus), threads)
+        or _sharing_pus(given, loads, len(topology.pus), threads)
     )
     if not warnings:
         if threads == 1:
@@ -262,6 +266,30 @@ def _crowd_of_threads(copies: int, pus: int, threads: int) -> tuple[str, ...]:
         f"{_count(copies, 'copy', 'copies')} of {threads} threads on "
         f"{_count(pus, 'usable PU')}: there are PUs with more than one thread to run",
     )
+
+
+def _sharing_pus(
+    given: Sequence[Slot], loads: Mapping[int, int], usable: int, threads: int
+) -> tuple[str, ...]:
+    """Warn of copies of several threads that meet on PUs; `loads` are the copies by PU."""
+    shared = sum(load > 1 for load in loads.values())
+    if not shared:
+        return ()
+    copies = sum(any(loads[pu.os] > 1 for pu in slot) for slot in given)
+    return (
+        f"{copies} copies of {threads} threads share {_count(shared, 'PU')} of {usable} usable "
+        "ones: there are PUs with more than one thread to run",
+    )
+
+
+def _having_few_cpus(placements: Sequence[Placement], threads: int) -> list[str]:
+    """Warn of copies whose mask has fewer CPUs than they have threads."""
+    few = [len(p.cpus) for p in placements if p.cpus is not None and len(p.cpus) < threads]
+    if not few:
+        return []
+    least, most = min(few), max(few)
+    cpus = _count(most, "CPU") if least == most else f"{least} to {most} CPUs"
+    return [f"{_count(len(few), 'copy has', 'copies have')} {cpus} for {threads} threads"]
 
 
 def _sharing_cores(given: Sequence[PU]) -> list[str]:

@@ -226,6 +226,47 @@ class Launcher:
             raise
         return born
 
+    def needs_gate(self, spec: CopySpec) -> bool:
+        """Tell whether a later run of a copy needs a gate: to go to its directory, or for limits.
+
+        A gate is a shell that starts before the copy does: for programs of milliseconds,
+        started again and again, it would be most of what the machine does.
+        """
+        if spec.directory != os.getcwd():  # noqa: PTH109 - a text, as spec.directory is
+            return True
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] != self.original_nofile
+
+    def start(self, wanted: Wanted) -> Child | None:
+        """Start a step at once, without a gate; runs in a worker thread.
+
+        Its time begins before the spawn, as `exec` belongs to it. None when the kernel
+        does not execute the program (a script without `#!`): a gate's shell may.
+        """
+        with urgent(), ThreadBinding() as binding:
+            binding.apply(self._placements[wanted.copy])
+            now = time.monotonic_ns()
+            try:
+                pid = os.posix_spawn(
+                    wanted.spec.argv[0],
+                    wanted.spec.argv,
+                    wanted.spec.environment,
+                    file_actions=_own_files(wanted.spec),
+                    setpgroup=0,
+                    setsigmask=(),
+                    setsigdef=_DEFAULT_SIGNALS,
+                )
+            except OSError:
+                return None
+        self._guard.hold(wanted.copy, pid)
+        child = Child(wanted.copy, wanted.position, wanted.step, pid, -1, wanted.spec, None)
+        child.start_ns = now
+        try:
+            child.pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            self.discard(child)
+            raise RunError(f"copies could not be watched: pidfd_open: {error}") from error
+        return child
+
     def _spawn_one(
         self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
     ) -> Child:
@@ -240,15 +281,13 @@ class Launcher:
                 [*argv, *spec.argv],
                 spec.environment,
                 file_actions=(
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, spec.stdout, _WRITE, 0o644),
-                    (os.POSIX_SPAWN_OPEN, 2, spec.stderr, _WRITE, 0o644),
+                    *_own_files(spec),
                     (os.POSIX_SPAWN_DUP2, read_end, 3),
                     (os.POSIX_SPAWN_DUP2, ready, 4),
                 ),
                 setpgroup=0,
                 setsigmask=(),
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these two
+                setsigdef=_DEFAULT_SIGNALS,
             )
         except OSError as error:
             if write_end is not None:
@@ -275,6 +314,16 @@ class Launcher:
         self._guard.hold(child.copy, 0)
 
 
+def _own_files(spec: CopySpec) -> tuple[tuple[int, int, str, int, int], ...]:
+    """Return the file actions that give a copy its standard input, output and error."""
+    return (
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, spec.stdout, _WRITE, 0o644),
+        (os.POSIX_SPAWN_OPEN, 2, spec.stderr, _WRITE, 0o644),
+    )
+
+
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these two
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 

@@ -275,7 +275,9 @@ class PhaseRun:
     async def _start_next(self, copy: int, position: int) -> None:
         """Start the next step of a copy's queue behind a gate of its own."""
         try:
-            children = await self._spawn(partial(self._wanted, copy, position), None)
+            children = await self._start_at_once(copy, position)
+            if not children:
+                children = await self._spawn(partial(self._wanted, copy, position), None)
         except RaterError as error:
             self._state.stop(None, str(error))
             children = []
@@ -288,8 +290,28 @@ class PhaseRun:
             return
         child = children[0]
         self._adopt(child)
-        self._release_own(child)
+        if child.start_ns is None:
+            self._release_own(child)
+        elif self._window is not None:
+            child.filler = self._window.is_past(child.start_ns)
         self._started(child)
+
+    async def _start_at_once(self, copy: int, position: int) -> list[Child]:
+        """Start a copy's next run without a gate, in a window, if it needs none."""
+        if self._window is None or self._launcher.needs_gate(self._specs[copy, 0]):
+            return []
+
+        def start() -> Child | None:
+            if self._state.stop_flag.is_set():
+                return None
+            return self._launcher.start(self._wanted(copy, position)[0])
+
+        child = await trio.to_thread.run_sync(start)
+        if child is None:
+            return []
+        if self._state.gates is not None:
+            self._state.gates.check([child])
+        return [child]
 
     def _wanted(self, copy: int, position: int) -> list[Wanted]:
         steps = self._queues[copy].steps
