@@ -223,7 +223,7 @@ def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
     assert (
         threaded(Order.SCATTER, "", 3, 2, counts=Counts(((0, 3),)))
         .warnings[0]
-        .startswith("3 copies of 2 threads share 4 PUs of 8 usable ones")
+        .startswith("2 copies of 2 threads share 2 PUs of 8 usable ones")
     )
 
 
@@ -240,3 +240,36 @@ def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
     assert "1 copy has 1 CPU for 2 threads" in placed.warnings
     assert placed.most == 2
     assert place(one, layout(Order.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2
+
+
+@pytest.mark.parametrize("order", [Order.COMPACT, Order.OS, Order.FILL])
+def test_copies_lie_in_one_lgroup_while_such_room_is_free(order: Order) -> None:
+    two = made([[[0], [1], [2]], [[3], [4], [5]]])
+    cut = [[numbers(s) for s in deal(two, layout(order), copies, 2).slots] for copies in (2, 3)]
+    assert cut == [[[0, 1], [3, 4]], [[0, 1], [2, 5], [3, 4]]]
+
+
+def test_a_full_lgroup_of_counts_does_not_crowd_the_others() -> None:
+    counts = Counts(((0, 2), (1, 1)))
+    slots = deal(SMT, layout(Order.COMPACT, counts=counts), 3, 2).slots
+    assert [numbers(slot) for slot in slots] == [[0, 4], [1, 5], [2, 3]]
+    with pytest.raises(InputError, match="lgroup 0 has 4 usable CPUs, and one copy uses 5"):
+        deal(SMT, layout(Order.COMPACT, counts=Counts(((0, 1),))), 1, 5)
+
+
+def test_cpus_of_a_list_that_no_copy_gets_are_named_with_the_reason() -> None:
+    assert threaded(Order.LIST, "0,4,1,2,3", 1, 3, smt=1).warnings[:2] == (
+        "CPUs 4 of the list are left out: the layout's filters (smt 1) take them away",
+        "CPUs 3 of the list are left over: each copy uses 3",
+    )
+    assert threaded(Order.LIST, "0,1,2,3", 1, 2).warnings == ()
+
+
+def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
+    topology = from_synthetic("pack:1 numa:2 core:2 pu:1")
+    package = Layout("package", "", Order.COMPACT, Bind.PACKAGE)
+    assert place(topology, package, 1, MemoryPolicy.BIND).warnings == (
+        "1 copy may run on CPUs of several lgroups, and --mem bind takes memory of the first "
+        "CPU's only: it is remote from the others",
+    )
+    assert place(topology, package, 1, MemoryPolicy.LOCAL).warnings == ()

@@ -205,6 +205,10 @@ def test_memory_of_cpus_without_a_node_is_bound_to_the_nearest_or_refused() -> N
         else:
             found = [p.memory_nodes for p in place(topology, BALANCED, 3, BIND).placements]
             assert found == [(2,), (1,), (2,)]
+            assert place(topology, BALANCED, 3, BIND).warnings[-1] == (
+                "1 CPU without memory of an own NUMA node (0): all memory of the copies there "
+                "is remote, from lgroup 2"
+            )
 
 
 def test_copies_that_share_a_core_beside_others_that_do_not_get_a_warning() -> None:

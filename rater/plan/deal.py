@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rater.errors import InputError
 from rater.plan import cpuset
 from rater.plan.distrib import distrib
 from rater.plan.layout import WRITTEN, Counts, Layout, Order
+from rater.plan.layout_options import options
 from rater.plan.narrow import Narrowed, keep, narrow
-from rater.plan.orders import PERMUTATIONS, Slot, balanced, compact, domain_of, scatter
-from rater.plan.slots import slots_of, spread_slots
+from rater.plan.orders import (
+    PERMUTATIONS,
+    Slot,
+    Tiers,
+    balanced,
+    compact,
+    domain_of,
+    scatter,
+    singles,
+)
+from rater.plan.slots import slots_of, spread_slots, whole_first
 from rater.plan.topology import PU, Domain, Topology
 from rater.plan.written import cpus_of, evaluate
 
@@ -24,6 +35,7 @@ class Dealt:
     slots: tuple[Slot, ...]  # by copy
     reserved: tuple[PU, ...]  # cores kept for the system and the supervisor, in logical order
     most: int  # copies that there is room for before a PU gets a second one
+    warnings: tuple[str, ...] = ()  # CPUs that the user wrote down and no copy gets
 
 
 def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Dealt:
@@ -47,7 +59,30 @@ def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> D
     if layout.order not in WRITTEN:  # slots of whole cores are fewer than there is room for
         room = max(1, _room(usable, layout.order, threads))
     given = tuple(slots[copy % len(slots)] for copy in range(copies))
-    return Dealt(usable, given, narrowed.reserved, room)
+    return Dealt(usable, given, narrowed.reserved, room, _dropped(narrowed, layout, slots))
+
+
+def _dropped(narrowed: Narrowed, layout: Layout, slots: Sequence[Slot]) -> tuple[str, ...]:
+    """Tell which CPUs of a list no copy gets however many there are, and why."""
+    if layout.order is not Order.LIST:
+        return ()
+    named = [pu.os for pu in cpus_of(narrowed.open, layout.text)]
+    left = narrowed.topology.by_cpu
+    used = {pu.os for slot in slots for pu in slot}
+    filtered = [cpu for cpu in named if cpu not in left]
+    over = [cpu for cpu in named if cpu in left and cpu not in used]
+    found = []
+    if filtered:
+        found.append(
+            f"CPUs {cpuset.format_list(filtered)} of the list are left out: the layout's filters "
+            f"({', '.join(options(layout))}) take them away"
+        )
+    if over:
+        found.append(
+            f"CPUs {cpuset.format_list(over)} of the list are left over: each copy uses "
+            f"{len(slots[0])}"
+        )
+    return tuple(found)
 
 
 def _room(topology: Topology, order: Order, threads: int) -> int:
@@ -86,7 +121,9 @@ def _slots(narrowed: Narrowed, layout: Layout, copies: int, threads: int) -> Seq
     tiers = slots_of(usable, copies, threads)
     if layout.order is Order.BALANCED:
         return balanced(tiers, copies)
-    return PERMUTATIONS[layout.order](tiers)
+    return [
+        slot for part in whole_first(tiers, copies) for slot in PERMUTATIONS[layout.order](part)
+    ]
 
 
 def _runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
@@ -166,20 +203,26 @@ def _counted(
                 slots += [sets[copy % len(sets)] for copy in range(share)]
         return slots
     spread = order is Order.BALANCED
-    most = max(share for _, share in shares) * len(shares)
-    whole = (scatter if spread else PERMUTATIONS[order])(slots_of(topology, most, threads))
-    lacking = [d for d, share in shares if share and not any(_in(slot, d) for slot in whole)]
+    lacking = [domain for domain, share in shares if share and len(domain.pus) < threads]
     if lacking:
         raise InputError(
             f"lgroup {lacking[0].node} has {len(lacking[0].pus)} usable CPUs, and one copy uses "
             f"{threads}: leave it out of the counts"
         )
+    tiers = _tiers_by_domain(topology, shares, threads) if threads > 1 else singles(topology)
+    whole = (scatter if spread else PERMUTATIONS[order])(tiers)
     given = list(_rounds(whole, {domain_of(d.pus[0]): share for d, share in shares}))
     return compact([given]) if spread else given
 
 
-def _in(slot: Slot, domain: Domain) -> bool:
-    return domain_of(slot[0]) == domain_of(domain.pus[0])
+def _tiers_by_domain(
+    topology: Topology, shares: Sequence[tuple[Domain, int]], threads: int
+) -> Tiers:
+    """Cut the PUs of each domain by its own share: a full one must not crowd the others."""
+    cut = [
+        slots_of(keep(topology, domain.pus), share, threads) for domain, share in shares if share
+    ]
+    return [[slot for tier in tiers for slot in tier] for tiers in zip_longest(*cut, fillvalue=())]
 
 
 def _rounds(slots: Sequence[Slot], left: dict[object, int]) -> Iterator[Slot]:

@@ -119,8 +119,10 @@ def place(
     return Placed(
         placements,
         (
-            *_warnings(dealt.topology, given, policy, threads),
+            *dealt.warnings,
+            *_warnings(dealt.topology, given, policy, threads, homes),
             *_having_few_cpus(placements, threads),
+            *(_wider_than_memory(dealt.topology, placements, policy) if at_home else ()),
         ),
         reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
         most=dealt.most,
@@ -205,7 +207,11 @@ def _united(masks: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _warnings(
-    topology: Topology, given: Sequence[Slot], memory: MemoryPolicy, threads: int
+    topology: Topology,
+    given: Sequence[Slot],
+    memory: MemoryPolicy,
+    threads: int,
+    homes: Mapping[int, int],
 ) -> tuple[str, ...]:
     firsts = [slot[0] for slot in given]
     loads = Counter(pu.os for slot in given for pu in slot)
@@ -236,10 +242,13 @@ def _warnings(
             f"{shares} copies"
         )
     homeless = {pu.os for slot in given for pu in slot if pu.node is None}
-    if homeless and memory in (MemoryPolicy.LOCAL, MemoryPolicy.NONE):
+    if homeless and (homes or memory in (MemoryPolicy.LOCAL, MemoryPolicy.NONE)):
+        nodes = {homes[cpu] for cpu in homeless & homes.keys()}
+        source = f", from lgroup {cpuset.format_list(nodes)}" if nodes else ""
         warnings.append(
             f"{_count(len(homeless), 'CPU')} without memory of an own NUMA node "
             f"({cpuset.format_list(homeless)}): all memory of the copies there is remote"
+            f"{source}"
         )
     return tuple(warnings)
 
@@ -290,6 +299,24 @@ def _having_few_cpus(placements: Sequence[Placement], threads: int) -> list[str]
     least, most = min(few), max(few)
     cpus = _count(most, "CPU") if least == most else f"{least} to {most} CPUs"
     return [f"{_count(len(few), 'copy has', 'copies have')} {cpus} for {threads} threads"]
+
+
+def _wider_than_memory(
+    topology: Topology, placements: Sequence[Placement], memory: MemoryPolicy
+) -> list[str]:
+    """Warn of copies that may run beside other memory than that of their own lgroup."""
+    node_of = {pu.os: pu.node for pu in topology.pus if pu.node is not None}
+    wide = sum(
+        not {node_of[cpu] for cpu in p.cpus or () if cpu in node_of} <= set(p.memory_nodes)
+        and len({node_of.get(cpu) for cpu in p.cpus or ()}) > 1
+        for p in placements
+    )
+    if not wide:
+        return []
+    return [
+        f"{_count(wide, 'copy', 'copies')} may run on CPUs of several lgroups, and --mem {memory} "
+        "takes memory of the first CPU's only: it is remote from the others"
+    ]
 
 
 def _sharing_cores(given: Sequence[PU]) -> list[str]:

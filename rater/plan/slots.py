@@ -29,6 +29,19 @@ def slots_of(topology: Topology, copies: int, threads: int) -> Tiers:
     return crowded
 
 
+def whole_first(tiers: Tiers, copies: int) -> tuple[Tiers, Tiers]:
+    """Return the slots for `copies`, and those that orders may use only behind them.
+
+    Behind are slots over several lgroups, as far as there are enough without them.
+    """
+    first: list[Sequence[Slot]] = []
+    behind: list[Sequence[Slot]] = []
+    for tier in tiers:
+        enough = sum(map(len, first)) >= copies
+        (behind if enough and _strays(tier) else first).append(tier)
+    return first, behind
+
+
 def spread_slots(topology: Topology, copies: int, threads: int) -> list[Slot]:
     """Return disjoint slots of `threads` neighbouring PUs in the order of `scatter`.
 
