@@ -22,6 +22,7 @@ MARKER = "RATER_RUN"  # environment variable of every copy: the run's uuid
 FIRST_FREE_FD = 10  # below lie the numbers that a spawned program gets its descriptors on
 _PAUSE_S = 0.005
 _PATIENCE_S = 5.0
+_EXEC_PATIENCE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,19 +257,39 @@ def _group_of(pid: int) -> int:
 
 def _describe(pid: int) -> Leftover | None:
     """Return what a child is, or None when it is dead already."""
+    deadline = time.monotonic() + _EXEC_PATIENCE_S
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        while True:
+            before = _arguments_at(pid)
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+            after = _arguments_at(pid)
+            if after is None:
+                return None
+            if (before == after and after[-1] != b"0") or time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_S / 10)
     except OSError:
-        return None
-    if not command:
         return None
     copies = [v.removeprefix(b"RATER_COPY=") for v in environment if v.startswith(b"RATER_COPY=")]
     return Leftover(
         pid,
-        command.decode(errors="replace")[:80],
+        # Programs may empty their own command line.
+        command.decode(errors="replace")[:80] if command else f"[{name}]",
         copies[0].decode(errors="replace") if copies else None,
     )
+
+
+def _arguments_at(pid: int) -> list[bytes] | None:
+    """Return where a process's arguments and environment lie; None when it is dead.
+
+    In the midst of an exec there is new memory and nothing in it yet: the process looks
+    as empty as a dead one, and env_end, the last to be set, is 0 (proc_pid_stat(5): state
+    is field 3, arg_start to env_end are 48 to 51).
+    """
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return None if fields[0] in b"ZX" else fields[45:49]
 
 
 @contextmanager
