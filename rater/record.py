@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+LAYOUT_TEXT = "layout.text"  # setting of a run: the user's own layout file as it was
+
 
 def storable(text: str) -> str:
     """Return text of the system (arguments, paths) as Unicode: stray bytes as `\\xff`."""

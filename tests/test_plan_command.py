@@ -177,6 +177,27 @@ def test_pus_are_those_that_the_layout_leaves(planned: Any, tmp_path: Path) -> N
         assert [copy["cpus"][0] for copy in copies] == cpus, words
 
 
+def test_copies_that_were_typed_are_not_those_that_the_layout_counts(
+    planned: Any, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\n')
+    words = ("--topology", SMALL, "--layout", str(own), "--no-oversubscribe")
+    assert len(planned(*words, "--", "x")["copies"]) == 3
+    assert main(["plan", *words, "--copies", "pus", "--", "x"]) == 2
+
+
+def test_counts_of_lgroups_that_are_left_out_are_an_error_that_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nnodes = "0"\n[counts]\n1 = 3\n')
+    assert main(["plan", "--topology", SMALL, "--layout", str(own), "--", "x"]) == 2
+    said = capsys.readouterr().err
+    assert f"layout {own}: its counts give copies to lgroup 1 only, and of " in said
+    assert "it leaves lgroup 0: change its counts" in said
+
+
 def test_no_oversubscribe_counts_what_the_layout_has_room_for(planned: Any) -> None:
     words = ("--topology", SMALL, "--smt", "1", "--no-oversubscribe", "--", "x")
     assert planned("--copies", "4", *words)["refused"] == []

@@ -75,6 +75,31 @@ def verdict(
     return judge(placed, gate, look_back(samples), HOMES, elapsed_s)
 
 
+def test_a_copy_that_took_most_of_its_memory_after_the_last_look_is_not_known() -> None:
+    early = look_back([sample({1: 3 * MB})])
+    assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=900 * MB) == (
+        Verdict.NOT_KNOWN,
+        ("held 5.0 MB of its 900 MB when it was last looked at, 0.2 s into its 10.0 s",),
+    )
+    assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=9 * MB) == (Verdict.MET, ())
+    only_here = GateFacts(cpus=(2,), mems=(1,))
+    assert judge(plan(), only_here, early, HOMES, 10.0, held_bytes=900 * MB)[0] is Verdict.MET
+
+
+def test_a_copy_seen_early_with_next_to_nothing_is_not_known() -> None:
+    assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.9) == (
+        Verdict.NOT_KNOWN,
+        ("held 0.1 MB when it was last looked at, 0.2 s into its 0.9 s",),
+    )
+    assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.4) == (Verdict.MET, ())
+
+
+def test_a_few_pages_are_not_judged_by_how_evenly_they_lie() -> None:
+    spread = plan(memory_policy="interleave", memory_nodes=(0, 1))
+    assert verdict(spread, sample({0: MB, 1: PAGE}), elapsed_s=0.3) == (Verdict.MET, ())
+    assert verdict(spread, sample({0: 4 * MB, 1: PAGE}))[0] is Verdict.NOT_MET
+
+
 def test_a_copy_with_its_memory_at_home_met_its_plan() -> None:
     assert verdict(plan(), sample({1: 900 * MB, 0: 20 * MB})) == (Verdict.MET, ())
 
@@ -151,7 +176,9 @@ def test_a_copy_that_ran_elsewhere_or_changed_its_mask_did_not_meet_its_plan() -
 
 
 def test_a_copy_that_narrows_its_own_mask_stays_within_the_plan() -> None:
-    assert verdict(plan((2, 3)), sample({1: MB}), gate=GateFacts((2, 3), (0, 1)))[0] is Verdict.MET
+    assert (
+        verdict(plan((2, 3)), sample({1: 2 * MB}), gate=GateFacts((2, 3), (0, 1)))[0] is Verdict.MET
+    )
 
 
 def test_without_evidence_nothing_is_known() -> None:

@@ -221,3 +221,21 @@ def test_a_proof_that_is_none_is_refused_with_what_there_is() -> None:
     assert main(["run", "--proof", "0.01", "--", "true"]) == 2
     with pytest.raises(InputError, match="damaged: proof"):
         request_from_json('{"proof": 1}', "run 1")
+
+
+def test_a_rotated_table_counts_the_copies_that_were_not_placed_as_planned() -> None:
+    rows = [
+        row
+        for n in range(2)
+        for row in in_turn(
+            n, [1.0, 2.0], names="ab", node=0, gate=GateFacts((n if n else 3,), (0,))
+        )
+    ]
+    run = replace(
+        stored(rows, mode="rotated", order="rotated", copies=2),
+        placements=PLACED[:2],
+        pus=PUS,
+    )
+    lines = shown(run).splitlines()
+    assert any(line.startswith("a ") and line.split()[-1] == "1" for line in lines)
+    assert any("planned" in line for line in lines[:6])

@@ -150,6 +150,20 @@ def test_a_run_is_made_again_from_the_database_alone(tmp_path: Path) -> None:
     assert requests[1]["copies"] == str(heads[0][2])
 
 
+def test_a_layout_of_one_s_own_is_kept_with_the_run_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.toml"
+    text = 'order = "compact"  # mine\n'
+    own.write_text(text)
+    words = ["--copies", "1", "--layout", "own.toml", "--quiet", "--", "true"]
+    assert rater("run", *words, cwd=tmp_path).returncode == 0
+    assert rows("SELECT value FROM setting WHERE name = 'layout.text'") == [(text,)]
+    own.write_text(text + "# more\n")
+    again = rater("rerun", "1", "--dry-run", cwd=tmp_path)
+    assert "layout file: was sha256 " in again.stdout + again.stderr
+
+
 def test_a_dry_run_of_a_rerun_shows_plan_and_differences_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

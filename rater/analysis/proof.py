@@ -110,7 +110,9 @@ def prove_run(run: StoredRun) -> RunProof:
         nodes = planned[copy.copy]
         if key in by_key:
             seen = look_back(by_key[key])
-            verdict, reasons = judge(plan, gate, seen, homes, copy.elapsed_s)
+            verdict, reasons = judge(
+                plan, gate, seen, homes, copy.elapsed_s, held_bytes=copy.max_rss_bytes
+            )
         else:
             seen = _UNSEEN
             alike = (copy.copy, gate, copy.elapsed_s < LOOKED_AT_S)

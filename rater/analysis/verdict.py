@@ -26,6 +26,9 @@ MOST_REMOTE_BYTES = 1 << 20
 LEAST_EVEN = 0.8
 _PAGES_OFF = 2
 _PAGE_BYTES_UNKNOWN = 2 << 20
+# What was seen tells of the whole copy when it had taken half of its memory by then, or, where its
+# peak is not known, when half of its time was over.
+LEAST_SEEN = 0.5
 LOOKED_AT_S = 0.5  # copies that ran for this long are looked at (run/observe.py)
 
 
@@ -107,10 +110,13 @@ def judge(
     seen: Seen,
     homes: Mapping[int, int | None],
     elapsed_s: float,
+    *,
+    held_bytes: int | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on one copy and, where it is not `MET`, the reasons.
 
-    `homes`: the NUMA node of each CPU of the machine by OS number.
+    `homes`: the NUMA node of each CPU of the machine by OS number. `held_bytes`: the
+    most that the copy held at once, as the kernel counted it; None: not known.
     """
     nodes = planned_nodes(plan, homes)
     complaints = list(gate_complaints(gate, plan.cpus, nodes or ())) if gate else []
@@ -129,6 +135,8 @@ def judge(
             doubts.append(f"ended within {LOOKED_AT_S:g} s, before its memory was looked at")
         else:
             doubts.append("its memory was not looked at")
+    elif nodes is not None and not nowhere_else:
+        doubts += _little_seen(seen, elapsed_s, held_bytes)
     return (Verdict.NOT_KNOWN, tuple(doubts)) if doubts else (Verdict.MET, ())
 
 
@@ -175,6 +183,18 @@ def _cpu_complaints(plan: PlacedCopy, gate: GateFacts | None, seen: Seen) -> lis
     return complaints
 
 
+def _little_seen(seen: Seen, elapsed_s: float, held_bytes: int | None) -> list[str]:
+    """Doubt what was seen of a copy that took most of its memory later, or may have."""
+    last_s, most = seen.last_age_s or 0.0, seen.rss_max_bytes or 0
+    when = f"when it was last looked at, {last_s:.1f} s into its {elapsed_s:.1f} s"
+    if held_bytes is not None and most < LEAST_SEEN * held_bytes:
+        return [f"held {_mb(most)} of its {_mb(held_bytes)} {when}"]
+    small = (seen.private_bytes or 0.0) < MOST_REMOTE_BYTES
+    if held_bytes is None and small and last_s < LEAST_SEEN * elapsed_s:
+        return [f"held {_mb(seen.private_bytes or 0.0)} {when}"]
+    return []
+
+
 def _memory_complaints(
     plan: PlacedCopy, seen: Seen, nodes: tuple[int, ...] | None
 ) -> Iterable[str]:
@@ -191,7 +211,8 @@ def _memory_complaints(
             f"{format_list(nodes)}{policy}"
         )
     even = evenness(plan, seen)
-    if even is not None and even < LEAST_EVEN:
+    enough = total > MOST_REMOTE_BYTES * len(nodes)
+    if enough and even is not None and even < LEAST_EVEN:
         least = min(nodes, key=lambda node: by_node.get(node, 0.0))
         fair = (total - remote) / len(nodes)
         pages = [size for size, count in seen.page_bytes or () if count]

@@ -14,8 +14,17 @@ from rater.commands.request import Request, request_to_json
 from rater.commands.resolve import Resolved
 from rater.commands.workload import Workload
 from rater.plan.cpuset import format_list
+from rater.plan.layout import own_layout_text
 from rater.plan.suite_find import find_suite, split_selection
-from rater.record import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
+from rater.record import (
+    LAYOUT_TEXT,
+    BenchmarkUsed,
+    MachinePU,
+    MetricUsed,
+    PlacedCopy,
+    Run,
+    storable,
+)
 from rater.run.build import sha256_of
 from rater.run.facts import environment_snapshot, settings_snapshot
 from rater.run.ingredients import digest_of_workload, process_settings
@@ -124,10 +133,12 @@ def suite_files(request: Request) -> tuple[str | None, str | None]:
 def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
     """Return the settings of the machine and of rater as they are kept with a run."""
     reserved = format_list(resolved.reserved)
+    layout = own_layout_text(resolved.request.layout)
     return (
         *settings_snapshot(),
         *environment_snapshot(os.environ),
         *((("rater.reserved_cpus", reserved),) if reserved else ()),
+        *(() if layout is None else ((LAYOUT_TEXT, layout),)),
         *process_settings(),
         ("rater.supervisor_priority", _priority()),
     )

@@ -67,7 +67,7 @@ def plan_view(
     from rater.plan.schedule import order_table
     from rater.plan.summary import remarks, shares
     from rater.run.lgroups import lgroups_now
-    from rater.run.memory import capacity_warnings, needs_by_node
+    from rater.run.memory import bound_to_memory, capacity_warnings, needs_by_node
     from rater.show.plan import PlanView
 
     topology, placements = resolved.topology, resolved.placements
@@ -92,7 +92,7 @@ def plan_view(
         warnings=(
             *resolved.warnings,
             *remarks(topology, placements, max(used for _, used in threads)),
-            *capacity_warnings(needs, installed),
+            *capacity_warnings(needs, installed, strict=bound_to_memory(placements)),
             *warnings,
         ),
         refusals=(*resolved.refusals, *refusals),

@@ -36,7 +36,7 @@ class Request:
 
     suites: tuple[str, ...]
     command: tuple[str, ...]
-    copies: str
+    copies: str | None  # None: as many as the layout counts, else as it has PUs
     mode: str | None
     stagger_ms: float | None
     order: str | None
@@ -217,7 +217,7 @@ def request_from(args: argparse.Namespace) -> Request:
     return Request(
         suites=tuple(args.suites) or (() if args.command else (DEFAULT_SUITE,)),
         command=tuple(args.command or ()),
-        copies=DEFAULT_COPIES if args.copies is None else args.copies,
+        copies=args.copies,
         mode=args.mode,
         stagger_ms=args.stagger,
         order=args.order,

@@ -71,8 +71,8 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     )
     usable = offered(topology, layout)
     counted = copies_counted(layout, usable)
-    if counted is not None and request.copies == DEFAULT_COPIES:
-        request = replace(request, copies=str(counted))
+    if request.copies is None:
+        request = replace(request, copies=DEFAULT_COPIES if counted is None else str(counted))
     workloads, copies, left_out = _what_fits(request, workloads, usable)
     threads = _threads(workloads)
     memory = (
@@ -142,11 +142,12 @@ def _what_fits(
     """
     from rater.run.build import cache_root
 
+    asked = request.copies or DEFAULT_COPIES
     if not topology.is_this_system:
-        return workloads, resolve_copies(request.copies, topology, _threads(workloads)), ()
+        return workloads, resolve_copies(asked, topology, _threads(workloads)), ()
     fitting, left_out = without_missing(workloads)
     while fitting:
-        copies = resolve_copies(request.copies, topology, _threads(fitting))
+        copies = resolve_copies(asked, topology, _threads(fitting))
         if request.force:
             return fitting, copies, left_out
         fewer, more = without_unfit(fitting, copies, cache_root() / "work")

@@ -195,7 +195,8 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
     if None in groups:
         raise InputError(
             f"layout {layout.name}: bind = {layout.bind.value!r}, but {topology.source} names no "
-            f"{layout.bind.value} for CPUs {cpuset.format_list(groups[None])}: use bind = 'core'"
+            f"{layout.bind.value} for CPUs {cpuset.format_list(groups[None])}: use --bind core, or "
+            'bind = "core" in the layout'
         )
     masks = {group: tuple(sorted(cpus)) for group, cpus in groups.items()}
     return {pu.os: masks[of(pu)] for pu in topology.pus}

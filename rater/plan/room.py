@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rater.errors import InputError
+from rater.plan import cpuset
 from rater.plan.layout import WRITTEN, Layout, Order
 from rater.plan.narrow import Narrowed, keep, narrow
 from rater.plan.topology import PU, Topology
@@ -28,14 +30,24 @@ def offered(topology: Topology, layout: Layout) -> Topology:
 def copies_counted(layout: Layout, topology: Topology) -> int | None:
     """Return the copies that a layout's own counts add up to, None when it has none.
 
-    `topology` is what the layout leaves of the machine.
+    `topology` is what the layout leaves of the machine. Raises `InputError` when the
+    lgroups that are to get copies are not among it.
     """
     if layout.counts is None:
         return None
     by_node, rest = dict(layout.counts.by_node), layout.counts.rest
-    return sum(
+    total = sum(
         rest if domain.node is None else by_node.get(domain.node, rest)
         for domain in topology.domains
+    )
+    if total:
+        return total
+    counted = cpuset.format_list(node for node, copies in by_node.items() if copies)
+    left = cpuset.format_list(d.node for d in topology.domains if d.node is not None)
+    raise InputError(
+        f"layout {layout.name}: its counts give copies to lgroup {counted} only, and of "
+        f"{topology.source} it leaves lgroup {left or 'none'}: change its counts, or what it "
+        "names and excludes"
     )
 
 

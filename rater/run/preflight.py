@@ -10,7 +10,14 @@ from pathlib import Path
 from rater.plan.lgroup import LgroupMemory
 from rater.plan.place import Placement
 from rater.run.lgroups import lgroups_now
-from rater.run.memory import NodeMemory, gb, memory_warnings, needs_by_node, some
+from rater.run.memory import (
+    NodeMemory,
+    bound_to_memory,
+    gb,
+    memory_warnings,
+    needs_by_node,
+    some,
+)
 from rater.run.sysfiles import read_text
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
@@ -70,7 +77,7 @@ def preflight(
     )
     plain = {node: NodeMemory(m.free_bytes, m.page_cache_bytes) for node, m in now.items()}
     warnings = [
-        *memory_warnings(needs, plain),
+        *memory_warnings(needs, plain, strict=bound_to_memory(placements)),
         *_set_up_warnings(rows),
         *_pool_warnings(rows, now),
         *(_block_warnings(rows) if huge_pages_always else ()),

@@ -51,7 +51,7 @@ def print_summary(
     _print_head(head, printer)
     printer.line()
     if summary.rotated is not None:
-        rotated_lines(summary.rotated, head, printer.table, printer.prose)
+        rotated_lines(summary.rotated, head, summary.proof.not_met(), printer.table, printer.prose)
     elif summary.mix is not None:
         print_mix(summary.mix, summary, printer)
         print_verdicts(summary, printer)
