@@ -160,8 +160,8 @@ CREATE TABLE placement (
   llc           INTEGER,
   node          INTEGER,
   package       INTEGER,
-  memory_policy TEXT NOT NULL,  -- none, local, bind
-  memory_nodes  TEXT NOT NULL,  -- for bind, as a list; '' otherwise
+  memory_policy TEXT NOT NULL,  -- none, local, bind, preferred, interleave or weighted
+  memory_nodes  TEXT NOT NULL,  -- as a list; '' for none and local
   PRIMARY KEY (run_id, copy)
 ) STRICT, WITHOUT ROWID;
 
