@@ -229,6 +229,10 @@ CREATE TABLE copy (
   run_dir              TEXT,              -- where its files were
   gate_cpus            TEXT,              -- the kernel let it use while it waited at its gate, as lists:
   gate_mems            TEXT,              -- CPUs, and nodes; NULL: not looked at
+  last_cpu             INTEGER,           -- its first thread ran on at the end; NULL: not looked at
+  placement            TEXT               -- as planned, by all that was seen when the run ended?
+    CHECK (placement IN ('met', 'not met', 'not known')),
+  placement_note       TEXT,              -- why it was not, or is not known, in words
   PRIMARY KEY (run_id, phase, copy, step),
   FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE,
   FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE,
@@ -258,18 +262,19 @@ CREATE TABLE sample (
   age_ns         INTEGER NOT NULL,  -- since the copy's release; of several looks the last one's
   looks          INTEGER NOT NULL,  -- it stands for: averages of those (bytes), else their extremes
   processes      INTEGER NOT NULL,  -- of the copy that were looked at
-  unread         INTEGER NOT NULL,  -- of them whose memory could not be read
+  unread         INTEGER NOT NULL,  -- of them that were not looked at in all parts
   cpus           TEXT NOT NULL,     -- its threads ran on last, as a list
   allowed        TEXT,              -- affinity mask of its first process as a list
   migrations     INTEGER,           -- to another CPU, of threads that still live
   pages_migrated INTEGER,           -- by the kernel's NUMA balancing
-  node_bytes     TEXT,              -- anonymous memory and huge pages by node: {"0": 4096}
+  node_bytes     TEXT,              -- anonymous, shared and huge pages by node: {"0": 4096}
   policy         TEXT,              -- of most of it, as the kernel names it: bind:2
   page_bytes     TEXT,              -- the same memory by page size in bytes
   rss_bytes      INTEGER,           -- resident, huge pages included; files too
   peak_bytes     INTEGER,           -- highest since its exec; NULL: not known
   swap_bytes     INTEGER,           -- the most that was swapped out
   read_ns        INTEGER NOT NULL,  -- how long a look took, the longest one
+  astray_bytes   TEXT,              -- node_bytes of the look with most away from the plan
   PRIMARY KEY (run_id, phase, copy, step, age_ns)
 ) STRICT, WITHOUT ROWID;
 
@@ -518,6 +523,7 @@ looked AS (
     run_id, phase, copy, step,
     sum(looks) AS looks,
     max(age_ns) / 1e9 AS last_look_s,
+    group_concat(DISTINCT cpus) AS seen_cpus,
     max(migrations) AS migrations,
     sum(rss_bytes * looks) * 1.0 / sum(iif(rss_bytes IS NULL, NULL, looks)) / 1048576.0
       AS rss_mib,
@@ -541,7 +547,8 @@ lay AS (
 )
 SELECT
   copy.run_id, copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.cpu,
-  copy.node, copy.gate_cpus, copy.gate_mems, looked.looks, looked.last_look_s,
+  copy.node, copy.gate_cpus, copy.gate_mems, looked.seen_cpus, copy.last_cpu, copy.placement,
+  copy.placement_note, looked.looks, looked.last_look_s,
   iif(copy.node IS NULL, NULL, lay.home_byte_looks * 1.0 / nullif(lay.byte_looks, 0)) AS home_share,
   looked.migrations, looked.rss_mib, looked.most_rss_mib, looked.most_swap_mib
 FROM copy

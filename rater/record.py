@@ -170,11 +170,14 @@ class Sampled:
     node_bytes: tuple[tuple[int, int], ...] | None
     policy: str | None  # memory policy of most of it in the kernel's words: "local", "bind:2"
     page_bytes: tuple[tuple[int, int], ...] | None  # the same memory: page size, bytes
-    rss_bytes: int | None  # resident, huge pages included; shared pages count for each process
+    rss_bytes: int | None  # resident, huge pages included; what its processes share counts once
     peak_bytes: int | None  # highest since its exec, None for several processes
     swap_bytes: int | None  # swapped out
     read_ns: int  # how long the look took
     looks: int = 1  # how many it stands for: averages of those, their extremes, the last one's age
+    # Of several looks `node_bytes` of the one with most away from where it was planned; None: the
+    # same as `node_bytes`.
+    astray_bytes: tuple[tuple[int, int], ...] | None = None
 
     @property
     def private_bytes(self) -> int | None:
@@ -236,6 +239,7 @@ class CopyEnded:
     run_dir: str | None  # where its files are, if kept: a directory, or a pattern of names
     validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
     gate: GateFacts | None = None  # None: was not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not looked at
 
     @property
     def elapsed_ns(self) -> int:
@@ -451,6 +455,9 @@ class StoredCopy:
     run_dir: str | None
     metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
     gate: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not known
+    placement: str | None = None  # as planned? "met", "not met", "not known"; None: not judged
+    placement_note: str | None = None  # why it is not "met", in words
 
     @property
     def elapsed_s(self) -> float:
@@ -461,6 +468,17 @@ class StoredCopy:
     def cpu_s(self) -> float | None:
         """User and system CPU seconds of the copy itself."""
         return None if self.cpu_ns is None else self.cpu_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether one copy run ran, and had its memory, where it was planned."""
+
+    phase: int
+    copy: int
+    step: int
+    verdict: str  # "met", "not met", "not known"
+    note: str | None  # why it is not "met"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from rater.run.child import Limits
 from rater.run.prepare import (
     ReadyInput,
     SetupFiles,
-    flush_file_system,
     links_work,
     ready_inputs,
     uncached_bytes,
 )
 from rater.run.script import Line, argv_of, folders_of, lines_of
 from rater.run.setup import environment_of, made_files, set_up_suite, setup_argv
+from rater.run.spread import page_cache_spread, spread_over
 from rater.run.workplace import Program
 
 
@@ -49,13 +49,17 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
     request, workloads = resolved.request, resolved.workloads
     if not request.force:
         _refuse_early(resolved, cache)
-    left = _set_up(resolved, cache)
-    built = tuple(build(w.benchmark, request.tune, cache, w.size) for w in workloads)
+    # What is read and written here stays in the page cache, else on the lgroup where we
+    # happen to run: its copies would be the slow ones. A set-up may work anywhere, so it is
+    # spread with the programs and inputs; what it leaves in its folder is dropped besides.
+    with page_cache_spread(spread_over(resolved.topology)):
+        left = _set_up(resolved, cache)
+        built = tuple(build(w.benchmark, request.tune, cache, w.size) for w in workloads)
+        inputs = tuple(
+            ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
+            for w in workloads
+        )
     lines = tuple(lines_of(w.benchmark, w.size, b) for w, b in zip(workloads, built, strict=True))
-    inputs = tuple(
-        ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
-        for w in workloads
-    )
     try:
         work.mkdir(parents=True)
     except OSError as error:
@@ -107,10 +111,6 @@ def _set_up(resolved: Resolved, cache: Path) -> dict[Path, SetupFiles | None]:
         # Not held to --timeout, which is of copies: it may fetch or build for an hour.
         limits = Limits(output_bytes=request.output_limit_bytes)
         left[path] = set_up_suite(suite, cache, environment, made_files(sizes), limits)
-        if suite.setup:
-            # Writing back what it wrote must not fall into a measurement; where this is
-            # refused there is nothing else to be done.
-            flush_file_system(cache)
     return left
 
 

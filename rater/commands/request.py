@@ -162,8 +162,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--proof",
         metavar="auto|once|SECONDS|off",
         help="look at running copies to tell whether they and their memory are where the plan "
-        "said: as often as costs less than 1 %% of one CPU (auto, the default), once, every "
-        "SECONDS, or not at all",
+        "said: every copy once, then as often as costs less than 1 %% of one CPU (auto, the "
+        "default), once, every SECONDS, or not at all",
     )
     how = parser.add_argument_group("how")
     how.add_argument("--timeout", type=float, metavar="S", help="end a copy that runs longer")

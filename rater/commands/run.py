@@ -116,15 +116,16 @@ def dry_run(
     return 0
 
 
-def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], list[str]]:
-    """Return what a run would warn of now, and what it would be refused for."""
+def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what a run would warn of now, and what it would be refused for, one by one."""
     from rater.commands.surroundings import preflight_of
 
     found = preflight_of(resolved)
     if found is None:
-        return (), []
-    refusal = found.refusal() if resolved.request.preflight == "strict" else None
-    return (() if refusal else found.warnings), refusal.splitlines() if refusal else []
+        return (), ()
+    if resolved.request.preflight == "strict":
+        return found.unchecked, tuple(f"--preflight strict: {text}" for text in found.warnings)
+    return found.warnings, ()
 
 
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:

@@ -58,6 +58,7 @@ def ended_event(
         run_dir=storable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
         gate=child.gate_facts,
+        last_cpu=child.last_cpu,
     )
 
 

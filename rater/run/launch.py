@@ -95,6 +95,7 @@ class Child:
     announced: bool = False  # its CopyStarted was emitted
     gate_cpu_ns: int = 0
     gate_facts: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # of its first thread; None: it runs, or was not looked at
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     notes: list[str] = field(default_factory=list)

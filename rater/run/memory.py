@@ -226,5 +226,9 @@ def some(told: Sequence[str]) -> str:
 
 
 def gb(count: int) -> str:
-    """Return bytes as `1.2 GB` or `12.3 MB`."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+    """Return bytes as `1.23 GB` or `216 MB`: three digits, `4.0 GB` where the third is a zero."""
+    unit, value = ("GB", count / 1e9) if count >= 999_500_000 else ("MB", count / 1e6)
+    if value >= 99.95:
+        return f"{value:.0f} {unit}"
+    text = f"{value:.2f}".removesuffix("0") if value < 9.995 else f"{value:.1f}"
+    return f"{text} {unit}"

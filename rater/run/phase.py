@@ -32,6 +32,7 @@ from rater.run.launch import (
 from rater.run.look import Watched
 from rater.run.observe import FIRST_S, Observer
 from rater.run.priority import urgent
+from rater.run.procdir import last_cpu
 from rater.run.steady import WindowWatch
 from rater.run.stopping import Stopper
 
@@ -59,7 +60,7 @@ class PhaseRun:
         self._stopper = Stopper(job, self._alive)
         self._unfinished = len(phase.queues)
         self._ended: list[Ended] = []
-        self._samples = Samples(state.emit)
+        self._samples = Samples(state.emit, job.placements)
         self._starts: dict[int, int] = {}  # first start by copy
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = 0
@@ -163,15 +164,26 @@ class PhaseRun:
     async def _observe(self, observer: Observer) -> None:
         """Look at copies, but leave a phase of short ones alone: not even a thread begins."""
         await trio.sleep(FIRST_S)
-        await observer.run(self._watched, self._samples.take)
+        await observer.run(self._watched, self._orphans, self._samples.take)
 
     def _watched(self) -> list[Watched]:
         """Return the copies that run: released, and not reaped."""
         return [
-            Watched(self._phase.number, it.copy, it.position, it.pid, it.start_ns)
+            Watched(
+                self._phase.number,
+                it.copy,
+                it.position,
+                it.pid,
+                it.start_ns,
+                repeats=it.position >= len(self._queues[it.copy].steps),
+            )
             for it in self._alive.values()
             if it.start_ns is not None and not it.filler
         ]
+
+    def _orphans(self) -> dict[int, list[int]]:
+        """Return the processes that running copies left without a parent, by copy."""
+        return self._state.guard.orphans({it.pid: it.copy for it in self._alive.values()})
 
     def _adopt(self, child: Child) -> None:
         self._alive[child.pidfd] = child
@@ -310,7 +322,7 @@ class PhaseRun:
         if child is None:
             return []
         if self._state.gates is not None:
-            self._state.gates.check([child])
+            self._state.gates.take_over(child)
         return [child]
 
     def _wanted(self, copy: int, position: int) -> list[Wanted]:
@@ -353,6 +365,8 @@ class PhaseRun:
             self._finish(*ended.popleft())
 
     def _finish(self, child: Child, now_ns: int) -> None:
+        if self._state.gates is not None:
+            child.last_cpu = last_cpu(child.pid)
         reaped = reap(child)
         self._launcher.forget(child)
         if child.start_ns is None:

@@ -278,7 +278,7 @@ def _over(summary: Summary, whole: SuiteScore) -> str:
 
 
 def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
-    if not proof.copies:
+    if not proof.copies and not every:
         return
     printer.line()
     verdict_lines(proof, printer.prose, every=every)

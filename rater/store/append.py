@@ -18,6 +18,7 @@ from rater.record import (
     Event,
     GateFacts,
     Host,
+    Judged,
     MachinePU,
     Noted,
     Observed,
@@ -98,10 +99,17 @@ _PLACEMENT = _insert("placement", f"run_id copy cpus memory_policy memory_nodes 
 _PU = _insert("pu", f"run_id {_PLACE_COLUMNS}")
 _NOTE = _insert("note", "run_id kind text")
 _BRACKET = _insert("bracket", f"run_id {_BRACKET_COLUMNS}")
-_COPY = _insert("copy", f"run_id {_COPY_COLUMNS} mem_nodes gate_cpus gate_mems")
+_COPY = _insert(
+    "copy",
+    f"run_id {_COPY_COLUMNS} mem_nodes gate_cpus gate_mems last_cpu placement placement_note",
+)
+_JUDGED = (
+    "UPDATE copy SET placement = ?, placement_note = ? "
+    "WHERE run_id = ? AND phase = ? AND copy = ? AND step = ?"
+)
 _SAMPLE = _insert(
     "sample",
-    f"run_id {_SAMPLE_COLUMNS} cpus allowed node_bytes page_bytes",
+    f"run_id {_SAMPLE_COLUMNS} cpus allowed node_bytes page_bytes astray_bytes",
     replace=True,  # after an error events may be tried again
 )
 # A resumed run is observed once more: its attempts count together.
@@ -249,6 +257,14 @@ def append_event(
             connection.execute(_END_RUN, (event.status, event.reason, run_id))
 
 
+def store_judgements(connection: sqlite3.Connection, run_id: int, judged: Iterable[Judged]) -> None:
+    """Store whether the placement of copy runs was as planned."""
+    connection.executemany(
+        _JUDGED,
+        ((it.verdict, it.note, run_id, it.phase, it.copy, it.step) for it in judged),
+    )
+
+
 def _insert_head(connection: sqlite3.Connection, host: Host, values: tuple[_Value, ...]) -> int:
     number = connection.execute(_RUN, (_host_id(connection, host), *values)).lastrowid
     assert number is not None
@@ -300,7 +316,15 @@ def _placement_row(run_id: int, it: PlacedCopy) -> tuple[_Value, ...]:
 
 
 def _copy_row(run_id: int, it: StoredCopy) -> tuple[_Value, ...]:
-    return (run_id, *_copy_fields(it), format_list(it.mem_nodes) or None, *_gate(it.gate))
+    return (
+        run_id,
+        *_copy_fields(it),
+        format_list(it.mem_nodes) or None,
+        *_gate(it.gate),
+        it.last_cpu,
+        it.placement,
+        it.placement_note,
+    )
 
 
 def _gate(gate: GateFacts | None) -> tuple[_Value, _Value]:
@@ -315,7 +339,14 @@ def _list(numbers: tuple[int, ...] | None) -> str | None:
 
 def _sample_row(run_id: int, it: Sampled) -> tuple[_Value, ...]:
     places = (_list(it.cpus), _list(it.allowed))
-    return (run_id, *_sample_fields(it), *places, _table(it.node_bytes), _table(it.page_bytes))
+    return (
+        run_id,
+        *_sample_fields(it),
+        *places,
+        _table(it.node_bytes),
+        _table(it.page_bytes),
+        _table(it.astray_bytes),
+    )
 
 
 def _table(pairs: tuple[tuple[int, int], ...] | None) -> str | None:
@@ -363,4 +394,7 @@ def _ended_row(run_id: int, it: CopyEnded, context: Context) -> tuple[_Value, ..
         it.run_dir,
         *context.places.get(it.copy, _NOWHERE),
         *_gate(it.gate),
+        it.last_cpu,
+        None,
+        None,
     )

@@ -75,6 +75,10 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
     # Imported and `unchecked`: the document did not say how the copy ended.
     if source == "run" or copy.validity is not Validity.UNCHECKED:
         values["status"] = str(copy.status)
+    if copy.placement is not None:
+        values["placement"] = copy.placement
+    if copy.placement_note is not None:
+        values["placement_note"] = copy.placement_note
     if not copy.counted:
         values["counted"] = False
     return values
@@ -164,7 +168,11 @@ def _copy(row: StoredCopy) -> dict[str, Any]:
 
 
 def _sample(row: Sampled) -> dict[str, Any]:
-    tables = {"node_bytes": row.node_bytes, "page_bytes": row.page_bytes}
+    tables = {
+        "node_bytes": row.node_bytes,
+        "page_bytes": row.page_bytes,
+        "astray_bytes": row.astray_bytes,
+    }
     return _flat(row) | {
         name: None if table is None else {str(key): value for key, value in table}
         for name, table in tables.items()
@@ -226,4 +234,6 @@ _CSV: dict[str, Callable[[StoredCopy], Any]] = {
     "validity": _plain("validity"),
     "validity_detail": _plain("validity_detail"),
     "note": _plain("note"),
+    "placement": _plain("placement"),
+    "placement_note": _plain("placement_note"),
 }

@@ -191,13 +191,13 @@ def _reported(connection: sqlite3.Connection, run_id: int) -> _Reported:
 
 
 def _copy(row: _Row, reported: _Reported) -> StoredCopy:
-    *values, cpus, mems = row
+    *values, last_cpu, placement, why, cpus, mems = row
     values[6] = bool(row[6])
     values[12] = _list(row[12]) or ()
     values[17] = _STATUS[row[17]]
     values[20] = _VALIDITY[row[20]]
     values.append(reported.get((row[0], row[4], row[5]), ()))
-    values.append(_gate(cpus, mems))
+    values += (_gate(cpus, mems), last_cpu, placement, why)
     return StoredCopy(*values)
 
 
@@ -215,7 +215,7 @@ def _list(text: str | None) -> tuple[int, ...] | None:
 def _sample(row: _Row) -> Sampled:
     values = list(row)
     values[6], values[7] = _list(row[6]), _list(row[7])
-    values[10], values[12] = _table(row[10]), _table(row[12])
+    values[10], values[12], values[18] = _table(row[10]), _table(row[12]), _table(row[18])
     return Sampled(*values)
 
 

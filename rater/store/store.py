@@ -13,6 +13,7 @@ from rater.errors import InputError
 from rater.record import (
     Event,
     Host,
+    Judged,
     MachinePU,
     PhaseEnded,
     PlacedCopy,
@@ -23,7 +24,14 @@ from rater.record import (
     StoredRun,
 )
 from rater.store import resume
-from rater.store.append import Context, append_event, context_of, insert_imported, insert_run
+from rater.store.append import (
+    Context,
+    append_event,
+    context_of,
+    insert_imported,
+    insert_run,
+    store_judgements,
+)
 from rater.store.database import connect, translated
 from rater.store.find import find_all, find_one
 from rater.store.owner import Owner, this_process
@@ -134,6 +142,11 @@ class Store:
                 reason=reason,
                 note=note,
             )
+
+    def judge_placements(self, run_id: int, judged: Iterable[Judged]) -> None:
+        """Store with each copy run whether its placement was as planned."""
+        with self._transaction("judging placements"):
+            store_judgements(self._connection, run_id, judged)
 
     def append(self, run_id: int, *events: Event) -> None:
         """Store events in one transaction, all or none; after an error they may be tried again.
