@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import kill9, repeating, resume, starting, supervising
+from benchmarks import kill9, planning, repeating, resume, starting, supervising
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -12,6 +12,7 @@ FIGURES = {
     "bracket": starting.bracket_truth,
     "stagger": starting.stagger,
     "startup": starting.startup,
+    "plan": planning.plan,
     "cost": supervising.cost_per_copy,
     "idle": supervising.idle,
     "kill9": kill9.campaign,

@@ -41,7 +41,8 @@ def request_of(head: RunHead) -> Request:
             f"was asked for; type it again: {head.command_line}"
         )
     request = request_from_json(head.request, f"run {head.run}")
-    return replace(request, copies=str(head.copies))
+    # One a lgroup: the word also leaves out CPUs that are of none.
+    return request if request.copies == "nodes" else replace(request, copies=str(head.copies))
 
 
 def go_to(args: argparse.Namespace, head: RunHead) -> None:

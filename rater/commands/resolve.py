@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,18 +18,19 @@ from rater.commands.workload import (
     without_unfit,
 )
 from rater.errors import InputError
+from rater.plan.counts import Full
 from rater.plan.layout import load_layout
 from rater.plan.layout_options import called, override
 from rater.plan.memory import Memory, MemoryPolicy, parse_memory
 from rater.plan.place import Placement, default_memory, place, resolve_copies, settle
-from rater.plan.room import copies_counted, offered
+from rater.plan.room import copies_counted, cpus_written, offered, one_a_lgroup
+from rater.plan.rotation import remedies_for, rotation_warnings
 from rater.plan.schedule import (
     Order,
     Plan,
     make_plan,
     resolve_mode,
     resolve_window,
-    rotation_warnings,
 )
 from rater.plan.topology import Topology
 
@@ -71,9 +72,20 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     )
     usable = offered(topology, layout)
     counted = copies_counted(layout, usable)
+    if request.copies is None and counted is not None:
+        request = replace(request, copies=str(counted))
+    listed = cpus_written(layout, topology) if request.copies is None else None
+
+    def copies_of(threads: int) -> int:
+        if listed is not None:
+            return max(1, listed // threads)
+        return resolve_copies(request.copies or DEFAULT_COPIES, usable, threads)
+
+    workloads, copies, left_out = _what_fits(request, workloads, copies_of, usable)
     if request.copies is None:
-        request = replace(request, copies=DEFAULT_COPIES if counted is None else str(counted))
-    workloads, copies, left_out = _what_fits(request, workloads, usable)
+        request = replace(request, copies=DEFAULT_COPIES if listed is None else str(copies))
+    elif request.copies.strip() == "nodes":
+        layout = one_a_lgroup(layout, usable)
     threads = _threads(workloads)
     memory = (
         Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
@@ -105,6 +117,8 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     if (copies > placed.most or threads > pus) and not request.oversubscribe:
         each = f" of {threads} threads" if threads > 1 else ""
         fewer = f"use --copies {placed.most} or " if pus >= threads else ""
+        if placed.full:  # the number of copies is that of the layout's counts
+            fewer = f"{_too_full(placed.full)} or "
         refusals.append(
             f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
             f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
@@ -125,29 +139,49 @@ def resolve(request: Request, topology: Topology) -> Resolved:
             *(_made_in_window(workloads) if window is not None else ()),
             *placed.warnings,
             *not_had,
-            *rotation_warnings(plan, placed.placements),
+            *rotation_warnings(
+                plan,
+                placements,
+                topology,
+                remedies_for(plan, placements, topology, layout, threads),
+            ),
         ),
         refusals=tuple(refusals),
         expected_s=_expected(workloads, placed.placements, pus, threads),
     )
 
 
+def _too_full(full: Sequence[Full]) -> str:
+    """Name the lgroups whose counts are too large, and how large they may be."""
+    shown = full[:4]
+    told = ", ".join(
+        f"{'CPUs without a node' if one.node is None else f'lgroup {one.node}'} has {one.copies} "
+        f"and room for {one.room}"
+        for one in shown
+    )
+    more = f", and {len(full) - len(shown)} more" if len(full) > len(shown) else ""
+    return f"lower the counts in the layout ({told}{more})"
+
+
 def _what_fits(
-    request: Request, workloads: tuple[Workload, ...], topology: Topology
+    request: Request,
+    workloads: tuple[Workload, ...],
+    copies_of: Callable[[int], int],
+    topology: Topology,
 ) -> tuple[tuple[Workload, ...], int, tuple[str, ...]]:
     """Return what can run here, with how many copies, and what is left out, in words.
 
+    `copies_of` tells how many copies of so many threads there are to be.
     Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
     left out, so that others may not fit any more: until nothing changes.
     """
     from rater.run.build import cache_root
 
-    asked = request.copies or DEFAULT_COPIES
     if not topology.is_this_system:
-        return workloads, resolve_copies(asked, topology, _threads(workloads)), ()
+        return workloads, copies_of(_threads(workloads)), ()
     fitting, left_out = without_missing(workloads)
     while fitting:
-        copies = resolve_copies(asked, topology, _threads(fitting))
+        copies = copies_of(_threads(fitting))
         if request.force:
             return fitting, copies, left_out
         fewer, more = without_unfit(fitting, copies, cache_root() / "work")
