@@ -46,6 +46,17 @@ def existing_store(args: argparse.Namespace) -> Store:
     return open_store(path)
 
 
+def judge_placements(store: Store, run: StoredRun) -> None:
+    """Store what was seen of each copy's placement as a verdict, for queries and exports."""
+    from rater.analysis.proof import judged, prove_run
+    from rater.store.database import StoreError
+
+    try:
+        store.judge_placements(run.head.run, judged(prove_run(run)))
+    except StoreError as error:  # the disk is full: `rater show` judges by the evidence
+        print(f"rater: run {run.head.run}: {error}", file=sys.stderr)
+
+
 def print_result(
     args: argparse.Namespace,
     run: StoredRun,

@@ -23,7 +23,13 @@ from rater.commands.again import (
     with_its_suites,
 )
 from rater.commands.attempt import Attempt, Entered, Now
-from rater.commands.common import existing_store, print_json, print_result, run_beside
+from rater.commands.common import (
+    existing_store,
+    judge_placements,
+    print_json,
+    print_result,
+    run_beside,
+)
 from rater.commands.head import now_utc
 from rater.commands.request import Request, options_given
 from rater.commands.session import Session
@@ -214,6 +220,7 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
                 note=f"ended at {now_utc()}: all phases were measured when it was {head.status}",
             )
             run = store.load(head.run)
+            judge_placements(store, run)
         beside = run_beside(store, run)
     phases = count(len(left.phases), "phase")
     if not args.quiet:

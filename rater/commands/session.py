@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.commands.attempt import Attempt, Entered, Now
-from rater.commands.common import print_result, run_beside
+from rater.commands.common import judge_placements, print_result, run_beside
 from rater.commands.resolve import Resolved
 from rater.errors import InputError
 from rater.plan.evidence import parse_cadence
-from rater.record import Event, Run, RunStatus, StoredRun
+from rater.record import Event, Run, RunStatus
 
 if TYPE_CHECKING:
     from rater.commands.ready import Ready
@@ -204,7 +204,7 @@ class Session:
             self._rescue(number, recorder)
             return 1
         run = store.load(number)
-        self._judge_placements(store, run)
+        judge_placements(store, run)
         if self.args.json or not self.args.quiet:
             print_result(self.args, run, beside=run_beside(store, run))
         if outcome.signal is not None:
@@ -214,16 +214,6 @@ class Session:
         if self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed")):
             print(f"rater: run {number} failed: {outcome.reason}", file=sys.stderr)
         return 1
-
-    def _judge_placements(self, store: Store, run: StoredRun) -> None:
-        """Store what was seen of each copy's placement as a verdict, for queries and exports."""
-        from rater.analysis.proof import judged, prove_run
-        from rater.store.database import StoreError
-
-        try:
-            store.judge_placements(run.head.run, judged(prove_run(run)))
-        except StoreError as error:  # the disk is full: `rater show` judges by the evidence
-            print(f"rater: run {run.head.run}: {error}", file=sys.stderr)
 
     def _rescue(self, number: int, recorder: Recorder) -> None:
         """The database could not take everything: what it lacks goes to a file, or to stderr."""
