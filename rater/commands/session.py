@@ -203,8 +203,14 @@ class Session:
         if recorder.unsaved:
             self._rescue(number, recorder)
             return 1
-        if self.args.json or not self.args.quiet:
+        began_ns = outcome.began_ns if self.resolved.request.speccmds_out else None
+        if self.args.json or began_ns is not None or not self.args.quiet:
             run = store.load(number)
+        if began_ns is not None:
+            from rater.commands.kit_out import write_outs
+
+            write_outs(self.resolved, run, began_ns, self._say)
+        if self.args.json or not self.args.quiet:
             print_result(self.args, run, beside=run_beside(store, run))
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
