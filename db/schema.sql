@@ -239,6 +239,25 @@ CREATE TABLE copy (
   CHECK (start_ns IS NULL OR finish_ns - start_ns = elapsed_ns)
 ) STRICT, WITHOUT ROWID;
 
+-- The commands that a copy ran in order, where it ran several (or a command file of SPEC's says
+-- what it runs). Each begins as the one before it ends, the first with its copy.
+CREATE TABLE workload (
+  run_id     INTEGER NOT NULL,
+  phase      INTEGER NOT NULL,
+  copy       INTEGER NOT NULL,
+  step       INTEGER NOT NULL,
+  workload   INTEGER NOT NULL,  -- from 1; those that never began have no row
+  start_ns   INTEGER,           -- NULL: not known (imported)
+  finish_ns  INTEGER,
+  elapsed_ns INTEGER NOT NULL CHECK (elapsed_ns >= 0),
+  exit_code  INTEGER,           -- NULL when a signal ended it
+  signal     INTEGER,
+  pid        INTEGER,           -- of its own process, where that is told
+  PRIMARY KEY (run_id, phase, copy, step, workload),
+  FOREIGN KEY (run_id, phase, copy, step) REFERENCES copy (run_id, phase, copy, step)
+    ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 -- What one copy run reported of itself.
 CREATE TABLE copy_metric (
   run_id INTEGER NOT NULL,
@@ -290,6 +309,35 @@ CREATE TABLE observed (
   unknown        TEXT NOT NULL      -- what this machine does not show, as a JSON list
 ) STRICT;
 
+-- The result file of SPEC CPU that an imported run was read from.
+CREATE TABLE spec_file (
+  run_id        INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+  name          TEXT NOT NULL,     -- without its folder
+  sha256        TEXT NOT NULL,
+  format        TEXT NOT NULL CHECK (format IN ('rsf', 'log')),
+  suite         TEXT,              -- cpu2006, cpu2017, ...
+  metric        TEXT,              -- as the file says: CINT2006
+  base_mean     REAL,              -- geometric means as the file says
+  peak_mean     REAL,
+  problems      INTEGER NOT NULL,  -- lines that could not be read
+  disagreements INTEGER NOT NULL   -- values that the file's own numbers contradict
+) STRICT;
+
+-- What such a file says of a bracket, beside what the copies' times come to (bracket_result).
+CREATE TABLE spec_result (
+  run_id      INTEGER NOT NULL,
+  phase       INTEGER NOT NULL,
+  copies      INTEGER,  -- that ran, whether or not their times are in the file
+  reported_s  REAL,     -- start of the first copy to finish of the last
+  reference_s REAL,
+  ratio       REAL,
+  selected    INTEGER CHECK (selected IN (0, 1)),  -- 1: it stands for the benchmark
+  valid       TEXT,     -- S: valid; CE, RE, VE, NR, ...: why not
+  errors      TEXT,     -- a line each
+  PRIMARY KEY (run_id, phase),
+  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 -- Every copy run with its time in seconds and its place; torn attempts left out.
 CREATE VIEW copy_time AS
 SELECT
@@ -309,8 +357,9 @@ WHERE NOT bracket.torn;
 -- to slow copies = 1 - median / bracket (staggered: 1 - median / slowest). No ratio and no score
 -- lost where a copy failed, is missing, or was not checked because rater died first; nothing for
 -- rotated order and steady mode, which have no bracket per benchmark, and for torn attempts. The bracket of a phase that rater did not live
--- to close comes from its copies when all of the plan are there; imported without start times, the
--- slowest copy stands for it.
+-- to close comes from its copies when all of the plan are there. Of a result file the time it
+-- reports is the bracket, and it may call the bracket not valid; imported otherwise without start
+-- times, the slowest copy stands for it.
 -- One window function a level, over the run's number, and no GROUP BY: SQLite then carries a
 -- `WHERE run_id = 7` from outside down to the table, and reads no other run.
 CREATE VIEW bracket_result AS
@@ -354,12 +403,18 @@ judged AS (
   SELECT
     typical.*, bracket.benchmark, coalesce(bracket.tune, run.tune) AS tune, bracket.iteration,
     bracket.counted, run.mode, run.stagger_ms,
-    iif(run.source = 'run', run.copies, listed_copies) AS copies,
+    iif(run.source = 'run', run.copies, coalesce(spec_result.copies, listed_copies)) AS copies,
     CASE run.source
       WHEN 'run' THEN iif(good_copies = run.copies AND unchecked_copies = 0, 1, NULL)
-      ELSE iif(good_copies = listed_copies, 1, NULL)
+      ELSE iif(
+        good_copies = listed_copies
+          AND good_copies >= coalesce(spec_result.copies, listed_copies)
+          AND coalesce(spec_result.valid, 'S') = 'S',
+        1, NULL
+      )
     END AS valid,
     coalesce(
+      spec_result.reported_s,
       (bracket.finish_ns - bracket.start_ns) / 1e9,
       -- never closed, as rater was killed, but every copy is there
       (SELECT
@@ -371,11 +426,17 @@ judged AS (
          )
        FROM copy
        WHERE copy.run_id = typical.run_id AND copy.phase = typical.phase),
-      iif(run.source = 'import' AND good_copies = listed_copies, slowest_s, NULL)
+      iif(
+        run.source = 'import' AND good_copies = listed_copies
+          AND coalesce(spec_result.valid, 'S') = 'S',
+        slowest_s, NULL
+      )
     ) AS bracket_s
   FROM typical
   JOIN bracket ON bracket.run_id = typical.run_id AND bracket.phase = typical.phase
   JOIN run ON run.id = typical.run_id
+  LEFT JOIN spec_result
+    ON spec_result.run_id = typical.run_id AND spec_result.phase = typical.phase
   WHERE bracket.benchmark IS NOT NULL AND NOT bracket.torn AND run.window_s IS NULL
     AND place = max(good_copies, 1)  -- the row of the slowest good copy
 )

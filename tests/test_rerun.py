@@ -37,6 +37,11 @@ EVERY = [
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
 ]
+# What goes with no command, and with no suite of rater's own.
+OF_KIT = [
+    *("spec:/kit", "--speccmds", "./a b.cmd", "c.cmd", "--bind-from-file", "--speccmds-out"),
+    *("--size", "ref", "--tune", "peak"),
+]
 
 
 def asked(*words: str, command: list[str] | None = None) -> Request:
@@ -50,8 +55,14 @@ def asked(*words: str, command: list[str] | None = None) -> Request:
 
 @pytest.mark.parametrize(
     "request_",
-    [asked(), asked(*EVERY, command=["./x", "", "a b", "\udcff"]), asked("a/b,c", "--size", "ref")],
-    ids=["nothing", "everything", "suite"],
+    [
+        asked(),
+        asked(*EVERY, command=["./x", "", "a b", "\udcff"]),
+        asked("a/b,c", "--size", "ref"),
+        asked(*OF_KIT),
+        asked("spec:/kit"),
+    ],
+    ids=["nothing", "everything", "suite", "everything of a kit", "kit"],
 )
 def test_a_request_comes_back_from_json_as_it_was(request_: Request) -> None:
     text = request_to_json(request_)
@@ -62,7 +73,10 @@ def test_a_request_comes_back_from_json_as_it_was(request_: Request) -> None:
 def test_every_field_of_the_test_above_is_not_the_default() -> None:
     default, every = asdict(asked(command=["x"])), asdict(asked(*EVERY, command=["y"]))
     same = {name for name in default if default[name] == every[name]}
-    assert same == {"suites", "size", "tune"}  # of suites only
+    of_kit = {"speccmds", "bind_from_file", "speccmds_out"}
+    assert same == {"suites", "size", "tune"} | of_kit  # not of commands
+    kit = asdict(asked(*OF_KIT))
+    assert {name for name in same if default[name] == kit[name]} == set()
 
 
 def test_what_an_older_rater_did_not_know_has_its_default() -> None:

@@ -89,6 +89,8 @@ def with_its_suites(request: Request, head: RunHead) -> Request:
 
     A name can mean another file by now: `RATER_SUITES` is not kept with the run.
     """
+    if request.of_kit:  # its newest run directories, which may be other ones by now: that is told
+        return request
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = dict(zip(names, (head.suite_path or "").splitlines(), strict=False))
     return replace(request, suites=tuple(_pinned(it, files) for it in request.suites))

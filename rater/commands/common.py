@@ -64,11 +64,12 @@ def print_result(
     after_run: bool = True,
     beside: StoredRun | None = None,
     proof: bool = False,
+    copies: bool = False,
 ) -> None:
     """Print what a run says, for people or as JSON; `after_run`: with what comes next.
 
     `beside`: what a steady run is compared with (`run_beside` finds it); `proof`: with all
-    that was seen of where copies ran.
+    that was seen of where copies ran; `copies`: with every copy run.
     """
     from rater.analysis.beside import stand_beside
     from rater.analysis.document import to_json
@@ -81,13 +82,23 @@ def print_result(
 
         document = to_json(summary, stand_beside(summary, other) if other else None)
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
-        print_json(document | {"placement": proof_document(summary.proof, every=every)})
+        told: dict[str, object] = {"placement": proof_document(summary.proof, every=every)}
+        if copies:
+            from rater.show.copies import copies_document
+
+            told["copy_runs"] = copies_document(run)
+        print_json(document | told)
         return
     from rich.console import Console
 
     from rater.show.terminal import print_summary
 
     print_summary(summary, Console(), after_run=after_run, beside=other, proof=proof)
+    if copies:
+        from rater.show.copies import print_copies
+        from rater.show.printer import Printer
+
+        print_copies(run, Printer(Console()))
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:

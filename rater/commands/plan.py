@@ -63,6 +63,7 @@ def plan_view(
     refusals: tuple[str, ...] = (),
 ) -> PlanView:
     """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
+    from rater.commands.head import size_of, tune_of
     from rater.commands.resolve import expected_total_s, most_bytes
     from rater.plan.schedule import order_table
     from rater.plan.summary import remarks, shares
@@ -79,8 +80,8 @@ def plan_view(
     threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
     return PlanView(
         suite=resolved.suite,
-        size=resolved.request.size if resolved.suite else None,
-        tune=resolved.request.tune if resolved.suite else None,
+        size=size_of(resolved),
+        tune=tune_of(resolved),
         plan=resolved.plan,
         placements=placements,
         layout=resolved.layout,

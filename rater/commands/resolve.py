@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rater.commands.kit import check_copies, places_of_file, read_kit, with_file_defaults
 from rater.commands.request import DEFAULT_COPIES, Request
 from rater.commands.workload import (
     Workload,
     command_workload,
+    kit_workloads,
     load_of,
     suite_workloads,
     without_missing,
@@ -37,6 +39,7 @@ from rater.plan.topology import Topology
 if TYPE_CHECKING:
     from rater.run.needs import Needs
     from rater.run.prepare import ReadyInput
+    from rater.spec.kit import KitBenchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,9 @@ class Resolved:
 
 def resolve(request: Request, topology: Topology) -> Resolved:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
+    request, suites, workloads, remarks = _asked_for(request)
+    kits = [workload.kit for workload in workloads if workload.kit]
     mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
-    suites, workloads = (
-        (None, (command_workload(request),)) if request.command else suite_workloads(request)
-    )
     layout = override(
         load_layout(request.layout),
         bind=request.bind,
@@ -90,7 +92,21 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     memory = (
         Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
     )
-    placed = place(topology, layout, copies, memory, threads)
+    if kits:
+        check_copies(kits, copies)
+    if request.bind_from_file:
+        placed = places_of_file(kits, copies, topology, memory)
+        if placed.placements[0].policy is MemoryPolicy.NONE and memory.policy is not (
+            MemoryPolicy.NONE
+        ):
+            if request.memory is not None:
+                raise InputError(
+                    f"--mem {request.memory}: the command that binds copies in the command file "
+                    "says where their memory comes from: leave it out"
+                )
+            memory = Memory(MemoryPolicy.NONE)
+    else:
+        placed = place(topology, layout, copies, memory, threads)
     placements, not_had = _had_here(topology, placed.placements)
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
@@ -114,6 +130,8 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         kind=request.kind,
         reserve=request.reserve,
     )
+    if request.bind_from_file:
+        called_so = "-b of the command file"
     if (copies > placed.most or threads > pus) and not request.oversubscribe:
         each = f" of {threads} threads" if threads > 1 else ""
         fewer = f"use --copies {placed.most} or " if pus >= threads else ""
@@ -134,9 +152,11 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         suite=suites,
         workloads=workloads,
         warnings=(
+            *remarks,
             *left_out,
             *_unequal_threads(workloads),
             *(_made_in_window(workloads) if window is not None else ()),
+            *_overwritten(plan, kits),
             *placed.warnings,
             *not_had,
             *rotation_warnings(
@@ -161,6 +181,36 @@ def _too_full(full: Sequence[Full]) -> str:
     )
     more = f", and {len(full) - len(shown)} more" if len(full) > len(shown) else ""
     return f"lower the counts in the layout ({told}{more})"
+
+
+def _asked_for(
+    request: Request,
+) -> tuple[Request, str | None, tuple[Workload, ...], tuple[str, ...]]:
+    """Return the request with what command files add to it, and what it is of, in words."""
+    if request.command:
+        return request, None, (command_workload(request),), ()
+    if not request.of_kit:
+        return request, *suite_workloads(request), ()
+    kit = read_kit(request)
+    request, remarks = with_file_defaults(request, kit.benchmarks)
+    return request, kit.name, kit_workloads(kit.benchmarks), (*kit.remarks, *remarks)
+
+
+def _overwritten(plan: Plan, kits: Sequence[KitBenchmark]) -> tuple[str, ...]:
+    """Say which outputs of kits' benchmarks nobody can look at."""
+    if not any(kit.comparison for kit in kits):
+        return ()
+    if plan.window is not None:
+        return (
+            "steady: outputs of the kit are not validated: a copy's next run writes into the same "
+            "run directory at once",
+        )
+    if plan.order is Order.ROTATED and plan.iterations > 1:
+        return (
+            "rotated: outputs of the kit are validated for the last round only: each round of a "
+            "copy writes into the same run directory",
+        )
+    return ()
 
 
 def _what_fits(
@@ -304,5 +354,6 @@ def _expected(
     return {
         workload.benchmark.name: workload.size.reference_s * crowd
         for workload in workloads
-        if workload.size.reference_s is not None
+        # The reference machine of SPEC CPU is many times slower than any that is rated now.
+        if workload.size.reference_s is not None and workload.kit is None
     }

@@ -45,21 +45,42 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="with the memory of every benchmark (resident, page sizes, share on the lgroups "
         "planned) and every copy that was not placed as planned",
     )
+    show.add_argument(
+        "--copies",
+        dest="with_copies",
+        action="store_true",
+        help="with every copy run: its time, and of several commands (SPEC: workloads) each one's",
+    )
     show.set_defaults(run=_show)
 
     export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")
     export.add_argument("which", metavar="RUN", help=_RUN_HELP)
     export.add_argument(
         "--format",
-        choices=("observations", "csv", "json"),
+        choices=("observations", "csv", "json", "rsf"),
         default="observations",
         help="observations: times and places as `rater import` takes them (default); "
-        "csv: a line per copy; json: everything that is stored",
+        "csv: a line per copy; json: everything that is stored; rsf: `key: value` lines as in "
+        "SPEC CPU's raw files, marked as an estimate",
     )
     export.set_defaults(run=_export)
 
-    importing = subparsers.add_parser("import", help="store a run from an observations document")
-    importing.add_argument("file", metavar="FILE", help="the document; - for standard input")
+    importing = subparsers.add_parser(
+        "import",
+        help="store runs from an observations document or SPEC CPU's result files",
+        usage="rater import FILE\n       rater import spec FILE... [--topology MACHINE]",
+        description="Store a run from an observations document, or with the word `spec` a run "
+        "from each raw result file (.rsf) or log of SPEC CPU: every copy's time, where it was "
+        "bound, and what the file reports beside what its times come to. What is stored already "
+        "is not added again.",
+    )
+    importing.add_argument(
+        "words",
+        metavar="FILE",
+        nargs=argparse.REMAINDER,  # options may stand between the files: parsed by `_import`
+        help="the document, - for standard input; behind `spec` raw files and logs",
+    )
+    _topology(importing)
     importing.set_defaults(run=_import)
 
     remove = subparsers.add_parser("rm", help="remove runs from the database")
@@ -68,6 +89,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     for parser in (listing, show, export, importing, remove):
         add_common(parser)
+
+
+def _topology(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topology",
+        metavar="MACHINE",
+        default=argparse.SUPPRESS,
+        help="with `spec`: the machine it was measured on, which tells the lgroups of the copies' "
+        "CPUs: an hwloc XML file, a description, or nodes=4x16",
+    )
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -101,7 +132,14 @@ def _show(args: argparse.Namespace) -> int:
             beside = run_beside(store, run)
         else:
             run, beside = _pair(run, store.load(store.find(args.beside)))
-    print_result(args, run, after_run=False, beside=beside, proof=args.with_proof)
+    print_result(
+        args,
+        run,
+        after_run=False,
+        beside=beside,
+        proof=args.with_proof,
+        copies=args.with_copies,
+    )
     return 0
 
 
@@ -133,12 +171,19 @@ def _export(args: argparse.Namespace) -> int:
         write_document,
     )
 
-    if args.json and args.format == "csv":
-        raise InputError("--format csv is no JSON document: leave out --json, or --format csv")
+    if args.json and args.format in ("csv", "rsf"):
+        raise InputError(
+            f"--format {args.format} is no JSON document: leave out --json, or --format "
+            f"{args.format}"
+        )
     with existing_store(args) as store:
         stored = store.load(store.find(args.which))
     if args.format == "csv":
         write_csv(stored, sys.stdout)
+    elif args.format == "rsf":
+        from rater.commands.spec_import import write_rsf
+
+        write_rsf(stored, sys.stdout)
     else:
         make = full_document if args.format == "json" else observations_document
         write_document(make(stored), sys.stdout)
@@ -146,12 +191,32 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
+    from rater.errors import InputError
     from rater.store.database import default_path
     from rater.store.observations import read_observations
     from rater.store.store import open_store
 
-    name = "standard input" if args.file in _STDIN else args.file
-    stored = read_observations(_bytes_of(args.file), name)
+    words: list[str] = args.words
+    spec = words[:1] == ["spec"] and (len(words) > 1 or not Path("spec").exists())
+    parser = argparse.ArgumentParser(prog="rater import spec" if spec else "rater import")
+    if spec:
+        parser.add_argument("file", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log")
+    else:
+        parser.add_argument("file", metavar="FILE", help="the document; - for standard input")
+    _topology(parser)
+    add_common(parser)
+    parser.parse_intermixed_args(words[1:] if spec else words, args)
+    if spec:
+        from rater.commands.spec_import import import_spec
+
+        return import_spec(args, args.file)
+    if hasattr(args, "topology"):
+        raise InputError(
+            "--topology belongs to `rater import spec FILE...`: a document has its own"
+        )
+    file = args.file
+    name = "standard input" if file in _STDIN else file
+    stored = read_observations(_bytes_of(file), name)
     with open_store(default_path(args.db)) as store:
         number, added = store.add(stored)
     if args.json:

@@ -160,6 +160,8 @@ def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
     What was left out then is not asked for, though it may be installed or fit by now;
     what was not left out then must be there.
     """
+    if request.of_kit:
+        return request
     selections = []
     for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
         own = [it.name for it in load_suite(name).benchmarks if it.name in benchmarks]

@@ -130,6 +130,7 @@ def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
     """Try everything a run would be refused for, without making anything."""
+    from rater.commands.kit import kit_problems
     from rater.run.build import find_command, find_compiler, missing_programs
     from rater.run.lock import default_lock_path, machine_lock
     from rater.store.database import default_path, is_there
@@ -159,6 +160,7 @@ def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
             w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
         )
     ]
+    found += kit_problems([w.kit for w in resolved.workloads if w.kit], resolved.plan.copies)
     for check in checks:
         try:
             check()

@@ -205,6 +205,10 @@ class Session:
             return 1
         run = store.load(number)
         judge_placements(store, run)
+        if self.resolved.request.speccmds_out and outcome.began_ns is not None:
+            from rater.commands.kit_out import write_outs
+
+            write_outs(self.resolved, run, outcome.began_ns, self._say)
         if self.args.json or not self.args.quiet:
             print_result(self.args, run, beside=run_beside(store, run))
         if outcome.signal is not None:

@@ -8,13 +8,14 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import trio
 
 from rater.errors import RaterError
 from rater.plan.schedule import Phase, Queue
-from rater.record import CopyStarted, CopyStatus, PhaseEnded, PhaseStarted
+from rater.record import CopyStarted, CopyStatus, PhaseEnded, PhaseStarted, WorkloadTime
 from rater.run.disk import watch_disk
 from rater.run.ending import ended_event, how_it_ended
 from rater.run.evident import Samples
@@ -24,6 +25,7 @@ from rater.run.launch import (
     Child,
     CopySpec,
     Launcher,
+    Reaped,
     Wanted,
     high_pipe,
     open_gate,
@@ -35,6 +37,7 @@ from rater.run.priority import urgent
 from rater.run.procdir import last_cpu
 from rater.run.steady import WindowWatch
 from rater.run.stopping import Stopper
+from rater.run.told import Teller, workload_times
 
 _LINGER_S = 0.001
 
@@ -54,8 +57,18 @@ class PhaseRun:
         self._staggered = any(queue.offset_ns for queue in phase.queues)
         self._window = WindowWatch(phase.window) if phase.window is not None else None
         queued = self._window is not None or any(len(queue.steps) > 1 for queue in phase.queues)
-        self._launcher = Launcher(job.placements, state.guard, self._staggered or queued)
+        # Later runs in a window may be of benchmarks that the first ones are not of.
+        tells = self._window is not None or any(spec.workloads for spec in specs.values())
+        self._teller = Teller() if tells else None
+        self._launcher = Launcher(
+            job.placements,
+            state.guard,
+            self._staggered or queued,
+            self._teller.write_end if self._teller else None,
+        )
         self._epoll = select.epoll()
+        if self._teller:
+            self._epoll.register(self._teller.read_end, select.EPOLLIN)
         self._alive: dict[int, Child] = {}  # by pidfd
         self._stopper = Stopper(job, self._alive)
         self._unfinished = len(phase.queues)
@@ -73,6 +86,14 @@ class PhaseRun:
 
     async def run(self, head: PhaseStarted) -> None:
         """Run the phase to its end; `take_ended` has what is to be judged."""
+        try:
+            await self._run(head)
+        finally:
+            self._epoll.close()
+            if self._teller:
+                self._teller.close()
+
+    async def _run(self, head: PhaseStarted) -> None:
         children, shared = await self._spawn_all()
         for child in children:
             self._adopt(child)
@@ -106,7 +127,6 @@ class PhaseRun:
             for child in self._alive.values():
                 self._launcher.discard(child)
             self._alive.clear()
-            self._epoll.close()
             self._go_file.unlink(missing_ok=True)
         self._samples.close()
         self._emit_end()
@@ -186,6 +206,8 @@ class PhaseRun:
         return self._state.guard.orphans({it.pid: it.copy for it in self._alive.values()})
 
     def _adopt(self, child: Child) -> None:
+        if self._teller:
+            self._teller.take(child.pid)  # of an earlier process that had this number
         self._alive[child.pidfd] = child
         self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
@@ -359,7 +381,10 @@ class PhaseRun:
             ready = self._epoll.poll(0 if ended or not self._alive else linger_s)
             now = time.monotonic_ns()
             for fd, _ in ready:
-                ended.append((self._alive.pop(fd), now))
+                if self._teller and fd == self._teller.read_end:
+                    self._teller.read(now)
+                else:
+                    ended.append((self._alive.pop(fd), now))
             if not ended:
                 return
             self._finish(*ended.popleft())
@@ -392,6 +417,7 @@ class PhaseRun:
             now_ns,
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
+            workloads=self._workloads(child, reaped, now_ns),
         )
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
@@ -402,6 +428,21 @@ class PhaseRun:
         if self._window is not None and self._window.one_less(now_ns):
             self._close_window()
         self._go_on(child, well=event.status is CopyStatus.OK)
+
+    def _workloads(self, child: Child, reaped: Reaped, now_ns: int) -> tuple[WorkloadTime, ...]:
+        """Return the times of a copy's commands, in the run's time."""
+        if not self._teller or not child.spec.workloads:
+            return ()
+        assert child.start_ns is not None
+        self._teller.read(now_ns)
+        origin_ns = self._origin_ns
+        return workload_times(
+            [replace(it, at_ns=it.at_ns - origin_ns) for it in self._teller.take(child.pid)],
+            child.spec.workloads,
+            (child.start_ns - origin_ns, now_ns - origin_ns),
+            reaped.exit_code,
+            reaped.signal,
+        )
 
     def _go_on(self, child: Child, *, well: bool) -> None:
         """Start the copy's next step, if there is one."""

@@ -149,7 +149,11 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
         ],
         "placements": [_flat(row) for row in stored.placements],
         "pus": [_flat(row) for row in stored.pus],
-        "brackets": [_flat(row) for row in stored.brackets],
+        "imported": None if stored.imported is None else _flat(stored.imported),
+        "brackets": [
+            _flat(row) | {"reported": None if row.reported is None else _flat(row.reported)}
+            for row in stored.brackets
+        ],
         "copies": [_copy(row) for row in stored.copies],
         "samples": [_sample(row) for row in stored.samples],
         "observed": None if stored.observed is None else _flat(stored.observed),
@@ -159,7 +163,10 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
 
 
 def _copy(row: StoredCopy) -> dict[str, Any]:
-    values = _flat(row) | {"metrics": dict(row.metrics)}
+    values = _flat(row) | {
+        "metrics": dict(row.metrics),
+        "workloads": [_flat(it) for it in row.workloads],
+    }
     gate = values.pop("gate")
     return values | {
         "gate_cpus": gate.cpus if gate else None,

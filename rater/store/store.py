@@ -21,6 +21,7 @@ from rater.record import (
     RunEnded,
     RunHead,
     RunStatus,
+    StoredCopy,
     StoredRun,
 )
 from rater.store import resume
@@ -28,6 +29,7 @@ from rater.store.append import (
     Context,
     append_event,
     context_of,
+    has_several_rows,
     insert_imported,
     insert_run,
     store_judgements,
@@ -158,26 +160,33 @@ class Store:
             context = self._contexts.get(run_id)
             if context is None:
                 context = self._contexts[run_id] = context_of(self._connection, run_id)
-            if len(events) == 1:
+            alone = len(events) == 1 and not has_several_rows(events[0])
+            if alone:
                 append_event(self._connection, run_id, events[0], context)
         except sqlite3.DatabaseError as error:
             self._fail(error, "storing a result")
-        if len(events) > 1:
+        if events and not alone:
             with self._transaction("storing results"):
                 for event in events:
                     append_event(self._connection, run_id, event, context)
         if any(isinstance(event, PhaseEnded | RunEnded) for event in events):
             self._checkpoint()
 
-    def add(self, stored: StoredRun) -> tuple[int, bool]:
-        """Store an imported run; return its number, and False when its uuid was there already."""
+    def add(
+        self, stored: StoredRun, copies: Iterable[StoredCopy] | None = None
+    ) -> tuple[int, bool]:
+        """Store an imported run; return its number, and False when its uuid was there already.
+
+        `copies` instead of the run's own: of a run too large to hold them all at once.
+        """
         with self._transaction("importing a run"):
             known = self._connection.execute(
                 "SELECT id FROM run WHERE uuid = ?", (stored.head.uuid,)
             ).fetchone()
             if known:
                 return known[0], False
-            return insert_imported(self._connection, stored), True
+            every = stored.copies if copies is None else copies
+            return insert_imported(self._connection, stored, every), True
 
     def remove(self, *run_ids: int) -> None:
         """Remove runs with everything that hangs on them, all or none.
