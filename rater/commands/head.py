@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rater import __version__
 from rater.commands.kit import kit_command, kit_digest, kit_files
 from rater.commands.ready import Ready
 from rater.commands.request import Request, request_to_json
-from rater.commands.resolve import Resolved
+from rater.commands.resolve import Resolved, size_of, tune_of
 from rater.commands.workload import Workload
 from rater.plan.cpuset import format_list
 from rater.plan.layout import own_layout_text
@@ -33,7 +32,6 @@ from rater.run.ingredients import digest_of_workload, process_settings
 from rater.run.prepare import ReadyInput
 from rater.run.priority import urgent
 from rater.run.script import Line, digest_of_programs, shown
-from rater.spec.kit import KitBenchmark
 
 
 def head_of(identity: str, ready: Ready) -> Run:
@@ -105,28 +103,6 @@ def _used(
             for metric in benchmark.metrics
         ),
     )
-
-
-def size_of(resolved: Resolved) -> str | None:
-    """Return the size of what runs, for people; None for a command, and where a kit has none."""
-    return _of_all(resolved, lambda kit: kit.run.size, resolved.request.size)
-
-
-def tune_of(resolved: Resolved) -> str | None:
-    """Return its tune."""
-    return _of_all(resolved, lambda kit: kit.run.tune, resolved.request.tune)
-
-
-def _of_all(
-    resolved: Resolved, what: Callable[[KitBenchmark], str | None], asked: str
-) -> str | None:
-    if resolved.suite is None:
-        return None
-    kits = [workload.kit for workload in resolved.workloads if workload.kit]
-    if not kits:
-        return asked
-    found = dict.fromkeys(value for kit in kits if (value := what(kit)))
-    return ", ".join(found) or None
 
 
 def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ...], ...]:

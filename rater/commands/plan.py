@@ -63,8 +63,7 @@ def plan_view(
     refusals: tuple[str, ...] = (),
 ) -> PlanView:
     """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
-    from rater.commands.head import size_of, tune_of
-    from rater.commands.resolve import expected_total_s, most_bytes
+    from rater.commands.resolve import expected_total_s, most_bytes, size_of, tune_of
     from rater.plan.schedule import order_table
     from rater.plan.summary import remarks, shares
     from rater.run.lgroups import lgroups_now

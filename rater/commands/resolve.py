@@ -271,6 +271,28 @@ def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def size_of(resolved: Resolved) -> str | None:
+    """Return the size of what runs, for people; None for a command, and where a kit has none."""
+    return _of_all(resolved, lambda kit: kit.run.size, resolved.request.size)
+
+
+def tune_of(resolved: Resolved) -> str | None:
+    """Return its tune."""
+    return _of_all(resolved, lambda kit: kit.run.tune, resolved.request.tune)
+
+
+def _of_all(
+    resolved: Resolved, what: Callable[[KitBenchmark], str | None], asked: str
+) -> str | None:
+    if resolved.suite is None:
+        return None
+    kits = [workload.kit for workload in resolved.workloads if workload.kit]
+    if not kits:
+        return asked
+    found = dict.fromkeys(value for kit in kits if (value := what(kit)))
+    return ", ".join(found) or None
+
+
 def expected_total_s(resolved: Resolved) -> float | None:
     """Guess how long all phases take; None when a reference time is missing."""
     plan, expected = resolved.plan, resolved.expected_s
