@@ -51,6 +51,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="with every copy run: its time, and of several commands (SPEC: workloads) each one's",
     )
+    show.add_argument(
+        "--cpus",
+        dest="with_cpus",
+        action="store_true",
+        help="with what the CPUs did while copies ran: busy, work of others, time the hypervisor "
+        "took, interrupts and frequency by lgroup, and the worst CPUs",
+    )
     show.set_defaults(run=_show)
 
     export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")
@@ -139,6 +146,7 @@ def _show(args: argparse.Namespace) -> int:
         beside=beside,
         proof=args.with_proof,
         copies=args.with_copies,
+        cpus=args.with_cpus,
     )
     return 0
 
