@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def kit(tmp_path: Path) -> StandInKit:
 
 
 def names(folder: Path | str) -> list[str]:
-    return [run.benchmark for run in find_runs(str(folder))]
+    return [run.benchmark for run in find_runs(str(folder))[0]]
 
 
 # -- finding ---------------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def test_what_is_not_there_is_told_with_the_way_out(kit: StandInKit, tmp_path: P
 def test_the_newest_of_several_is_taken_and_said(kit: StandInKit) -> None:
     old, new = kit.count(1), kit.count(1, first=7)
     os.utime(old, (10, 10))
-    (run,), (note,) = newest_runs(find_runs(str(kit.root)), None, None, "spec:x")
+    (run,), (note,) = newest_runs(find_runs(str(kit.root))[0], None, None, "spec:x")
     assert run.file == new
     assert note.startswith("901.count: run_base_ref_rig.0007 is the newest of 2 run directories")
 
@@ -74,7 +75,7 @@ def test_sizes_and_tunes_are_chosen_not_guessed(kit: StandInKit) -> None:
     kit.count(1, size="test")
     kit.count(1, size="refrate", first=1)
     kit.count(1, size="refrate", tune="peak", first=2)
-    runs = find_runs(str(kit.root))
+    runs, _ = find_runs(str(kit.root))
     with pytest.raises(InputError, match="sizes refrate, test; choose one with --size"):
         newest_runs(runs, None, "base", "spec:x")
     with pytest.raises(InputError, match="tunes base, peak; choose one with --tune"):
@@ -125,7 +126,7 @@ def test_a_copy_of_a_command_file_is_called_after_its_directories(
 def test_a_kit_that_was_moved_is_found_beside_its_command_file(kit: StandInKit) -> None:
     kit.count(2)
     kit.root.rename(kit.root.with_name("moved"))
-    (run,) = find_runs(str(kit.root.with_name("moved")))
+    ((run,), _) = find_runs(str(kit.root.with_name("moved")))
     found = read_benchmark(run)
     assert problems_of(found, 2) == ()
     assert (
@@ -153,11 +154,64 @@ def test_two_copies_in_one_directory_are_refused(kit: StandInKit) -> None:
         read_benchmark(run_of(file))
 
 
-def test_files_that_are_no_text_are_named(kit: StandInKit) -> None:
+def test_bytes_that_are_no_text_are_kept(kit: StandInKit) -> None:
     file = kit.count(1)
-    file.write_bytes(b"-C \xff\xfe\n")
-    with pytest.raises(InputError, match=re.escape(f"{file}: not UTF-8 text")):
+    file.write_bytes(b"-E A \xff\n" + file.read_bytes())
+    assert read_benchmark(run_of(file)).commands.environment == (("A", "\udcff"),)
+
+
+def test_a_copied_kit_runs_in_its_own_directories(kit: StandInKit) -> None:
+    kit.count(2)
+    other = kit.root.with_name("copy")
+    shutil.copytree(kit.root, other)
+    ((run,), _) = find_runs(str(other))
+    found = read_benchmark(run)
+    assert all(it.startswith(f"{other}/") for it in found.directories)
+    assert f"its command file names {kit.root}, which is another tree" in found.remarks[0]
+    # Not where copies would be missing.
+    shutil.rmtree(run_of(run.file).file.parent.with_name("run_base_ref_rig.0001"))
+    found = read_benchmark(run)
+    assert all(it.startswith(f"{kit.root}/") for it in found.directories)
+    assert "another tree: copies run there" in found.remarks[0]
+
+
+def test_two_copies_in_one_directory_through_a_link_are_refused(kit: StandInKit) -> None:
+    file = kit.count(1)
+    (file.parent.parent / "link").symlink_to(file.parent)
+    file.write_text(f"-C {file.parent}\n-C ../link\nexe\n")
+    with pytest.raises(InputError, match="two copies have the run directory"):
         read_benchmark(run_of(file))
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named(
+    kit: StandInKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.count(1)
+    closed = kit.words(1).parents[1]
+    look = os.scandir
+
+    def scandir(folder: Path) -> object:  # root may look into every folder
+        if folder == closed:
+            raise PermissionError
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    (run,), (note,) = find_runs(str(kit.root))
+    assert run.benchmark == "901.count"
+    assert f"no permission to look into {closed}" in note
+    with pytest.raises(InputError, match="no permission to look into"):
+        find_runs(str(closed))
+
+
+@pytest.mark.parametrize(("text", "said"), [("\n", "is empty"), ("-C /a\n", "no command in it")])
+def test_a_comparison_that_says_nothing_keeps_nobody_from_running(
+    kit: StandInKit, text: str, said: str
+) -> None:
+    file = kit.count(1)
+    (file.parent / "compare.cmd").write_text(text)
+    found = read_benchmark(run_of(file))
+    assert found.comparison == ()
+    assert re.match(f"901.count: outputs are not validated: .*{said}", found.remarks[0])
 
 
 def test_without_a_comparison_it_is_said_that_nothing_is_validated(kit: StandInKit) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 from rater.cli import main
 from rater.commands import surroundings
+from rater.plan.cpuset import parse_list
+from rater.run import kitcheck
 from rater.run.quiet import BusyWatch
 from tests.kit import StandInKit, rater, script
 
@@ -148,6 +150,25 @@ def test_what_an_earlier_run_left_is_no_answer_of_this_one(kit: StandInKit) -> N
     ]
 
 
+def test_a_file_that_is_written_again_shows_it_whatever_its_mtime_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kitcheck, "_TICK_NS", -(10**9))  # files just made count too
+    file = tmp_path / "out"
+
+    def write() -> dict[str, kitcheck.State]:
+        file.write_text("same")
+        os.utime(file, (10, 10))
+        return kitcheck.states(str(tmp_path), ["out", "none"])
+
+    before = write()
+    assert before.keys() == {"out"}
+    assert kitcheck.states(str(tmp_path), ["out"]) == before
+    until = time.monotonic() + 5  # the kernel's tick takes up to 10 ms
+    while write() == before:
+        assert time.monotonic() < until
+
+
 def test_closed_standard_input_is_closed_and_the_pipe_of_the_script_is_nobodys(
     kit: StandInKit,
 ) -> None:
@@ -186,7 +207,7 @@ def test_quotes_pipes_and_several_commands_in_a_line_are_the_shells(kit: StandIn
         2,
         program="#!/bin/sh\nprintf '<%s>' \"$@\"\n",
         commands=[
-            "-o out/deep/a -e e EXE 'a b' \"it's\" $HOME \\$x",
+            "-o a -e /dev/null EXE 'a b' \"it's\" $HOME \\$x",
             '-o b -e e echo "EXE $SPECCOPYNUM" > run.sh ; sh run.sh',
             "-o c -e e EXE x | tr x y",
         ],
@@ -195,13 +216,15 @@ def test_quotes_pipes_and_several_commands_in_a_line_are_the_shells(kit: StandIn
     )
     ran(f"spec:{kit.root}", "--quiet")
     one = run_dir(file, 1)
-    assert (one / "out/deep/a").read_text() == f"<a b><it's><{os.environ['HOME']}><$x>"
+    assert (one / "a").read_text() == f"<a b><it's><{os.environ['HOME']}><$x>"
     assert [(one / name).read_text() for name in "bc"] == ["<1>", "<y>"]
+    assert not (one / "dev").exists()  # specinvoke makes no folders
 
 
 # -- where copies run ------------------------------------------------------------------------------
 
 
+BEFORE = "grep Cpus_allowed_list /proc/self/status | cut -f2 >before;"
 BOUND = "#!/bin/sh\ngrep Cpus_allowed_list /proc/self/status | cut -f2\n"
 
 
@@ -244,6 +267,41 @@ def test_a_bind_value_that_is_a_command_binds_by_itself(kit: StandInKit) -> None
     assert "of the command file is left out: rater places copies itself" in said
     assert rows("SELECT cpus FROM placement WHERE run_id = 2") != [(None,)]
     assert (file.parent / "out").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "bind"),
+    [
+        ("taskset -c {cpu} EXE", None),
+        ("taskset $BIND EXE", "-c {cpu}"),
+    ],
+)
+def test_commands_that_bind_themselves_are_bound_by_nobody_else(
+    kit: StandInKit, command: str, bind: str | None
+) -> None:
+    first, cpu = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    file = kit.benchmark(
+        "5.t",
+        1,
+        program=BOUND,
+        commands=[f"-o out -e err {command.format(cpu=cpu)}"],
+        binds=[bind.format(cpu=cpu)] if bind else (),
+    )
+    # What the command finds before it binds: numactl takes no CPU that it was not given.
+    file.write_text(file.read_text().replace("-e err ", f"-e err {BEFORE} "))
+    said = " ".join(ran(f"spec:{kit.root}", "--layout", f"list:{first}").split())
+    assert "taskset in the commands binds copies, not rater" in said
+    assert rows("SELECT cpus, cpu FROM placement") == [(None, cpu)]
+    assert (file.parent / "out").read_text() == f"{cpu}\n"
+    every = (file.parent / "before").read_text().strip()
+    assert parse_list(every) == tuple(sorted(os.sched_getaffinity(0)))
+
+
+def test_a_bind_that_stands_nowhere_binds_nobody_and_it_is_said(kit: StandInKit) -> None:
+    kit.count(1, binds=["numactl --physcpubind=0"])
+    said = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
+    assert "copies are not bound: the commands have no $BIND" in said
+    assert rows("SELECT cpus, cpu FROM placement") == [(None, None)]
 
 
 def test_the_stagger_of_the_file_is_used_where_the_user_gives_none(kit: StandInKit) -> None:
@@ -391,15 +449,46 @@ def test_a_wrong_output_is_a_failed_copy_with_the_words_of_the_kits_tool(kit: St
 def test_without_specdiff_copies_are_not_validated_and_it_is_said(kit: StandInKit) -> None:
     kit.count(2)
     kit.specdiff.unlink()
-    ran(f"spec:{kit.root}", "--quiet")
+    said = " ".join(ran(f"spec:{kit.root}").split())
     ((status, validity, detail),) = rows(
         "SELECT DISTINCT status, validity, validity_detail FROM copy"
     )
     assert (status, validity) == ("ok", "no-expectation")
     assert detail.startswith("not validated: the kit's specdiff: ")
+    assert "outputs of 901.count were not validated: the kit's specdiff: " in said
     kit.words(1, expected={})
     said = " ".join(ran(f"spec:{kit.root}/902.words").split())
     assert "902.words: outputs are not validated: no compare.cmd in" in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "validity", "detail"),
+    [
+        ("kill -SEGV $$", "no-expectation", "signal 11"),
+        ("echo Can not locate Foo.pm >&2; exit 2", "no-expectation", "Can not locate Foo.pm"),
+        ("exec sleep 60", "no-expectation", "comparing took over 0 s"),
+        ("echo 0001: 7; exit 1", "invalid", "0001: 7"),
+        ('test "$SPECENV $COPY" = "set 0"', "valid", None),
+    ],
+)
+def test_a_specdiff_that_breaks_has_found_nothing(
+    kit: StandInKit,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+    validity: str,
+    detail: str | None,
+) -> None:
+    if "sleep" in tool:
+        monkeypatch.setattr(kitcheck, "_SHORTEST_LIMIT_S", 0.0)
+    file = kit.count(1)
+    script(kit.specdiff, f"#!/bin/sh\n{tool}\n")
+    compare = file.parent / "compare.cmd"
+    text = compare.read_text().replace("-o one.out.cmp ", "-o one.out.cmp COPY=$SPECCOPYNUM ")
+    compare.write_text("-E SPECENV set\n" + text.split("-o two.out")[0])
+    rater("run", f"spec:{kit.root}", "--quiet")
+    ((found, said),) = rows("SELECT validity, validity_detail FROM copy")
+    assert (found, detail is None) == (validity, said is None)
+    assert detail is None or detail in said
 
 
 def test_a_speccmds_out_of_the_kits_own_is_kept(kit: StandInKit) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.spec.kit import compared_files, cpus_in, is_command
+from rater.spec.kit import bind_kind, compared_files
 from rater.spec.speccmds import (
     CommandFile,
     SpecCommand,
@@ -166,24 +166,16 @@ def test_a_simple_command_can_take_the_place_of_its_shell(text: str, simple: boo
     assert is_simple(text) is simple
 
 
-def test_a_bind_value_is_a_list_or_a_command() -> None:
-    assert [is_command(it) for it in ("3", "0-3,8", "numactl -m 0", "taskset -c 3")] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    found = [
-        cpus_in(it)
-        for it in (
-            "numactl -m 0 --physcpubind=8-11",
-            "numactl -l -C 5",
-            "taskset -c 7 nice",
-            "numactl --physcpubind=+3 -l",
-            "numactl -m 0",
-        )
-    ]
-    assert found == ["8-11", "5", "7", None, None]
+def test_a_bind_value_is_a_list_words_or_a_command() -> None:
+    kinds = {it: bind_kind(it).value for it in ("3", "0-3,8", "0x1", "-c 0", "+3", "numactl -m 0")}
+    assert kinds == {
+        "3": "cpus",
+        "0-3,8": "cpus",
+        "0x1": "words",
+        "-c 0": "words",
+        "+3": "words",
+        "numactl -m 0": "command",
+    }
 
 
 def test_the_file_that_is_compared_is_the_last_word() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rater.record import WorkloadTime
-from rater.run.script import TELL_FD, Line, argv_of, argv_of_texts, workloads_in
+from rater.run.script import TELL_FD, Line, argv_of, argv_of_texts, failed_command, workloads_in
 from rater.run.told import Teller, Told, workload_times
 from tests.kit import rater
 from tests.test_script import SHELLS
@@ -80,7 +80,7 @@ def test_texts_tell_their_process_too_and_find_nothing_of_it(
     (tmp_path / "e").write_text("old\n")
     (tmp_path / "o2").write_text("old\n")
     texts = ['echo "$$ $# $0"; ls /proc/$$/fd >fds; echo 1 >&2', "exec sh -c 'echo $$; exit 3'"]
-    argv = argv_of_texts(texts, lines, ["o 1", "e", "o2"])
+    argv = argv_of_texts(texts, lines, [["o 1", "e"], ["o2", "e"]])
     status, told = told_by(shell, argv, tmp_path)
     assert status == 3
     pids = [int((tmp_path / name).read_text().split()[0]) for name in ("o 1", "o2")]
@@ -93,10 +93,23 @@ def test_texts_tell_their_process_too_and_find_nothing_of_it(
 def test_a_text_that_is_no_command_fails_as_a_shell_fails_it(
     shell: list[str], tmp_path: Path
 ) -> None:
-    argv = argv_of_texts(["echo 'no end", "true"], [sh("x"), sh("x")], [])
+    argv = argv_of_texts(["echo 'no end", "true"], [sh("x"), sh("x")], [[], []])
     status, told = told_by(shell, argv, tmp_path)
     assert status in (1, 2)
     assert told[-1] == Told("e", 1, status, 7)
+
+
+def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
+    shell: list[str], tmp_path: Path
+) -> None:
+    lines = [Line(("x",), None, "o"), Line(("y",), None, "no/o2"), Line(("z",), None, "o3")]
+    argv = argv_of_texts(["true"] * 3, lines, [["o"], ["no/o2"], ["o3"]])
+    status, told = told_by(shell, argv, tmp_path)
+    assert [(it.kind, it.workload) for it in told] == [("s", 1), ("e", 1), ("e", 2)]
+    said = failed_command(argv, str(tmp_path / "stderr"), status, None)
+    assert said is not None
+    assert said.startswith(f"command 2 of 3 (y >no/o2): exit code {status}: ")
+    assert "no/o2" in said.partition("exit code")[2]
 
 
 def test_a_script_that_nobody_listens_to_tells_nothing(tmp_path: Path) -> None:
@@ -134,6 +147,8 @@ def test_times_of_workloads_fill_the_copys_own() -> None:
     failed = [Told("e", 1, 0, 40), Told("e", 2, 3, 70)]
     assert [it.exit_code for it in workload_times(failed, 3, (10, 100), 3, None)] == [0, 3]
     assert workload_times([], 3, (10, 100), None, 9) == (WorkloadTime(1, 10, 100, 90, None, 9),)
+    # A command that fails ends its copy.
+    assert [it.elapsed_ns for it in workload_times(failed, 3, (10, 100), 3, None)] == [30, 60]
     # A line that was seen after the copy's end does not lie beyond it.
     late = workload_times([Told("e", 1, 139, 101)], 2, (10, 100), None, 11)
     assert late == (WorkloadTime(1, 10, 100, 90, None, 11),)

@@ -20,11 +20,12 @@ from rater.plan.place import Placed, Placement
 from rater.plan.suite import Benchmark, Command, Size
 from rater.plan.topology import Topology
 from rater.record import storable
+from rater.spec.binding import UNBOUND, Binding, read_binding
 from rater.spec.kit import (
     COMPARE,
     PREFIX,
-    KitBenchmark,
     BindKind,
+    KitBenchmark,
     KitRun,
     bind_kind,
     compared_files,
@@ -35,7 +36,6 @@ from rater.spec.kit import (
     read_benchmark,
     run_of,
 )
-from rater.spec.binding import UNBOUND, Binding, read_binding
 from rater.spec.speccmds import SpecCommand, expanded, is_simple, uses_bind, words_of
 
 if TYPE_CHECKING:
@@ -192,9 +192,7 @@ def _own_binding(kit: KitBenchmark, copy: int, *, from_file: bool) -> Binding:
     for command in kit.commands.commands:
         if not uses_bind(command.text):
             value = ""
-        elif from_file:
-            value = binds[copy]
-        elif BindKind.WORDS in kinds:
+        elif from_file or BindKind.WORDS in kinds:
             value = binds[copy]
         elif BindKind.COMMAND in kinds:
             value = ""
@@ -235,13 +233,12 @@ def _about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
                 "placement shown is what it says; the samples tell where copies were"
             ]
     if own != UNBOUND and not (from_file and asked):
-        known = (
-            "is not known" if own.problem or own.relative or not own.cpus else "is what they say"
-        )
+        known = "is not known" if own.problem or own.relative or not own.cpus else "is theirs"
+        why = " (it fails inside another binding)" if own.by == "numactl" else ""
         return [
-            f"{kit.name}: {own.by} in the commands binds copies, not rater: --layout and --bind "
-            f"have no effect (numactl fails inside another binding), the placement shown {known}; "
-            "the samples tell where copies were"
+            f"{kit.name}: {own.by} in the commands binds copies, not rater{why}: --layout and "
+            f"--bind have no effect, the placement shown {known}; the samples tell where copies "
+            "were"
         ]
     if not from_file and asked and first is not None:
         return [

@@ -104,10 +104,8 @@ def _compare_one(
     for name, state in one.before.items():
         if now.get(name) == state:
             return Judged(Validity.INVALID, f"{name} was not written: it is of an earlier run")
-    if stop():
-        return Judged(Validity.UNCHECKED)
-    if too_long.is_set():
-        return _too_long(limits)
+    if stop() or too_long.is_set():
+        return Judged(Validity.UNCHECKED) if stop() else _too_long(limits)
     for name in comparison.leftovers():
         with suppress(OSError):
             os.unlink(f"{one.directory}/{name}")  # noqa: PTH108 - text, as the directory is

@@ -26,10 +26,9 @@ _LONGEST_SCRIPT = (1 << 17) - 1  # bytes; Linux takes no longer argument (MAX_AR
 _LONGEST_LABEL = 60  # characters
 _TAIL_BYTES = 512  # of stderr: the script's last line is shorter
 _MARK = re.compile(rb"rater: command (\d+) ended with status \d+\n\Z")
-# Of a program that is not there the exit code says enough.
-_SHELL_SAID = re.compile(
-    rb"(?:^|\n)%s: (?:line )?(?:\d+: )?(?![^\n]*not found\n)([^\n]{1,300})\n\Z" % _NAME.encode()
-)
+# What the shell itself says last: of a file that it could not open.
+_SHELL_SAID = re.compile(rb"(?:^|\n)%s: (?:line )?(?:\d+: )?([^\n]{1,300})\n\Z" % _NAME.encode())
+_NO_PROGRAM = (126, 127)  # which says enough
 # The script itself can only be ended from outside; other signals end its last command.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # SIGTERM goes to the whole group. The script waits for its command, which may want to clean up,
@@ -231,7 +230,7 @@ def failed_command(
     if not 0 < position <= len(labels):
         return None  # the program wrote such a line itself
     ended = f"exit code {exit_code}" if number is None else f"signal {number}"
-    if said:
+    if said and exit_code not in (None, *_NO_PROGRAM):
         ended += f": {said}"
     return f"command {position} of {len(labels)} ({labels[position - 1]}): {ended}"
 

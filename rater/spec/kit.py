@@ -101,7 +101,7 @@ def find_runs(folder: str) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
         if wanted:
             raise InputError(f"{PREFIX}{folder}: no such folder")
         raise InputError(f"{PREFIX}{folder}: no {COMMANDS} in it or below; {_MADE_BY}")
-    notes = ()
+    notes: tuple[str, ...] = ()
     if closed:
         notes = (
             f"left out: no permission to look into {_listed(map(str, closed))}: what is there "
