@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import kill9, repeating, resume, starting, supervising
+from benchmarks import kill9, repeating, resume, selftesting, starting, supervising
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -17,6 +17,7 @@ FIGURES = {
     "kill9": kill9.campaign,
     "resume": resume.campaign,
     "steady": repeating.steady,
+    "selftest": selftesting.campaign,
 }
 
 

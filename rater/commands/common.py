@@ -12,6 +12,7 @@ from rater.errors import InputError
 
 if TYPE_CHECKING:
     from rater.record import StoredRun
+    from rater.show.copies import CopiesView
     from rater.store.store import Store
 
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
@@ -53,11 +54,12 @@ def print_result(
     after_run: bool = True,
     beside: StoredRun | None = None,
     proof: bool = False,
+    copies: CopiesView | None = None,
 ) -> None:
     """Print what a run says, for people or as JSON; `after_run`: with what comes next.
 
     `beside`: what a steady run is compared with (`run_beside` finds it); `proof`: with all
-    that was seen of where copies ran.
+    that was seen of where copies ran; `copies`: with the times of all copies.
     """
     from rater.analysis.beside import stand_beside
     from rater.analysis.document import to_json
@@ -70,13 +72,24 @@ def print_result(
 
         document = to_json(summary, stand_beside(summary, other) if other else None)
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
-        print_json(document | {"placement": proof_document(summary.proof, every=every)})
+        document |= {"placement": proof_document(summary.proof, every=every)}
+        if copies is not None:
+            from rater.show.copies import copies_document
+
+            document |= copies_document(copies)
+        print_json(document)
         return
     from rich.console import Console
 
     from rater.show.terminal import print_summary
 
-    print_summary(summary, Console(), after_run=after_run, beside=other, proof=proof)
+    console = Console()
+    print_summary(summary, console, after_run=after_run, beside=other, proof=proof)
+    if copies is not None:
+        from rater.show.copies import print_copies
+        from rater.show.printer import Printer
+
+        print_copies(copies, Printer(console))
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:

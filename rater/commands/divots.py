@@ -1,0 +1,194 @@
+"""`rater divots`: what is slow in a run, where, by how much and what it costs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from typing import TYPE_CHECKING
+
+from rater.commands.common import add_common, existing_store, print_json
+from rater.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rater.analysis.divots.analyse import Analysis
+    from rater.analysis.divots.work import Thresholds
+    from rater.analysis.finding import Finding
+    from rater.record import RunHead
+    from rater.store.store import Store
+
+_ANY = "any"
+_GROUP = 1.5  # per cent; rater.analysis.divots.detect has the reasons
+_COPY = 3.0
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater divots`."""
+    parser = subparsers.add_parser(
+        "divots",
+        help="what is slow in a run, and the smallest part of the machine that explains it",
+        description="Say what is slow in a run (or fast), where, by how much and what it costs; "
+        "with several runs also what comes back in the same place.",
+    )
+    parser.add_argument(
+        "which",
+        metavar="RUN",
+        nargs="*",
+        default=["last"],
+        help="a number, the start of a uuid, last, last~1, or tag:K=V (default: last)",
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="search again, whatever is stored of it"
+    )
+    parser.add_argument(
+        "--threshold-group",
+        metavar="P",
+        type=_per_cent,
+        default=_GROUP / 100,
+        help=f"smallest slowdown of a part of the machine that counts, in %% (default: {_GROUP:g})",
+    )
+    parser.add_argument(
+        "--threshold-copy",
+        metavar="P",
+        type=_per_cent,
+        default=_COPY / 100,
+        help=f"smallest slowdown of a single copy that counts, in %% (default: {_COPY:g})",
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="KIND[:P]",
+        action="append",
+        default=[],
+        help="exit 1 where there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
+        f"{_ANY}:5%%); may be given several times",
+    )
+    add_common(parser)
+    parser.set_defaults(run=_divots)
+
+
+def _per_cent(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1000:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected per cent above 0, such as 1.5")
+    return value / 100
+
+
+def _divots(args: argparse.Namespace) -> int:
+    from rater.analysis.divots.between import between_runs
+    from rater.analysis.divots.document import document
+    from rater.analysis.divots.work import Thresholds
+
+    limits = [_limit(text) for text in args.fail_on]
+    thresholds = Thresholds(args.threshold_group, args.threshold_copy)
+    with existing_store(args) as store:
+        numbers = list(dict.fromkeys(n for spec in args.which for n in store.find_all(spec)))
+        heads = {head.run: head for head in store.runs()}
+        runs = [
+            (heads[number], _analysis(store, heads[number], thresholds, fresh=args.fresh))
+            for number in numbers
+        ]
+    between = between_runs([(head.run, analysis.findings) for head, analysis in runs])
+    if args.json:
+        print_json(document([(head.run, analysis) for head, analysis in runs], between))
+    else:
+        from rich.console import Console
+
+        from rater.show.divots import print_between, print_divots
+
+        console = Console()
+        for head, analysis in runs:
+            print_divots(head, analysis, console)
+        if len(runs) > 1:
+            print_between(between, len(runs), console)
+    found = [one for _, analysis in runs for one in analysis.findings]
+    return _status(limits, found)
+
+
+def _analysis(store: Store, head: RunHead, thresholds: Thresholds, *, fresh: bool) -> Analysis:
+    """Return what is stored of a search with these thresholds, else search and store it."""
+    from rater.analysis.divots.analyse import VERSION, Analysis, analyse
+    from rater.analysis.divots.document import evidence_line
+    from rater.analysis.finding import from_json, to_json
+    from rater.record import RunStatus
+    from rater.store.divots import DivotSearch, StoredDivot
+
+    copy_runs = store.copy_runs(head.run)
+    kept = None if fresh else store.divots(head.run)
+    asked = (VERSION, thresholds.group, thresholds.copy)
+    if kept is not None:
+        search, texts = kept
+        if asked == (search.version, search.threshold_group, search.threshold_copy):
+            return Analysis(tuple(from_json(text) for text in texts), search.visible)
+    times = store.times(head.run)
+    analysis = analyse(
+        times.chunks,
+        times.benchmarks,
+        thresholds,
+        core_pus=times.core_pus,
+        barrier=head.order == "homogeneous" and head.mode != "steady",
+        staggered=head.stagger_ms > 0 or head.mode == "staggered",
+    )
+    if head.status is not RunStatus.RUNNING:
+        store.keep_divots(
+            head.run,
+            DivotSearch(*asked, copy_runs, analysis.visible),
+            [
+                StoredDivot(
+                    kind=one.kind,
+                    explained=one.explained,
+                    place=one.place,
+                    benchmarks=one.benchmarks,
+                    tune=one.tune,
+                    iterations=one.iterations,
+                    copies=one.copies,
+                    cpus=one.cpus,
+                    nodes=one.nodes,
+                    package=one.package,
+                    core=one.core,
+                    slowdown=one.slowdown,
+                    score_lost=one.score_lost,
+                    evidence=evidence_line(one),
+                    finding=to_json(one),
+                )
+                for one in analysis.findings
+            ],
+        )
+    return analysis
+
+
+def _limit(text: str) -> tuple[str, float]:
+    """Return the kind and the least slowdown of `slow-lgroup:2%`."""
+    from rater.analysis.finding import Kind
+
+    kind, colon, size = text.partition(":")
+    kinds = [str(one) for one in Kind if one is not Kind.LAYOUT]
+    if kind not in (*kinds, _ANY):
+        raise InputError(f"--fail-on {text}: no kind of divot; expected {_ANY}, {', '.join(kinds)}")
+    if not colon:
+        return kind, 0.0
+    try:
+        return kind, _per_cent(size)
+    except argparse.ArgumentTypeError as error:
+        raise InputError(f"--fail-on {text}: {error}") from error
+
+
+def _status(limits: Sequence[tuple[str, float]], findings: Sequence[Finding]) -> int:
+    for kind, least in limits:
+        wrong = [
+            one
+            for one in findings
+            if not one.explained and kind in (one.kind, _ANY) and abs(one.slowdown - 1) >= least
+        ]
+        if wrong:
+            print(
+                f"rater: --fail-on {kind}: {wrong[0].place} "
+                f"({(wrong[0].slowdown - 1) * 100:+.1f} %)",
+                file=sys.stderr,
+            )
+            return 1
+    return 0
