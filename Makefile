@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SUITE ?= mini
 SIZE ?= test
+# Tests wait more than they compute; more workers than CPUs would wait for each other.
+TEST_WORKERS ?= 2
 
 .PHONY: run test bench lint clean
 
@@ -15,7 +17,7 @@ run: cc $(STAMP)
 	@$(BIN)/rater run $(SUITE) --size $(SIZE)
 
 test: lint
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: cc $(STAMP)
 	@$(BIN)/ruff check .

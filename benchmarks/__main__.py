@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import kill9, repeating, resume, selftesting, starting, supervising
+from benchmarks import (
+    importing,
+    kill9,
+    planning,
+    repeating,
+    resume,
+    selftesting,
+    starting,
+    supervising,
+)
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -12,12 +21,15 @@ FIGURES = {
     "bracket": starting.bracket_truth,
     "stagger": starting.stagger,
     "startup": starting.startup,
+    "plan": planning.plan,
     "cost": supervising.cost_per_copy,
     "idle": supervising.idle,
     "kill9": kill9.campaign,
     "resume": resume.campaign,
     "steady": repeating.steady,
     "selftest": selftesting.campaign,
+    "import": importing.log_reading,
+    "fuzz": importing.broken_files,
 }
 
 

@@ -184,16 +184,23 @@ class _Rig:
             return []
         with closing(sqlite3.connect(self.environment["RATER_DB"])) as db:
             # Killed while it made the database, rater may not have come to the tables.
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            known = "SELECT 1 FROM sqlite_master WHERE name = ?"
+            if not table.startswith("pragma_") and not db.execute(known, (table,)).fetchone():
                 return []
             return db.execute(f"SELECT {columns} FROM {table} ORDER BY {order}").fetchall()
 
     def snapshot(self) -> _Snapshot:
         return _Snapshot(
             {row[2]: row for row in self.rows("bracket", _BRACKET)},
-            {row[:3]: row for row in self.rows("copy", "phase, copy, step, copy.*")},
+            {row[:3]: row for row in self._measured()},
             frozenset(phase for phase, torn in self.rows("bracket", "phase, torn") if torn),
         )
+
+    def _measured(self) -> list[tuple[Any, ...]]:
+        """Return the rows of copies without the verdict on placement, given when a run ends."""
+        names = [row[1] for row in self.rows("pragma_table_info('copy')")]
+        kept = [name for name in names if name not in {"placement", "placement_note"}]
+        return self.rows("copy", ", ".join(["phase, copy, step", *kept]))
 
     def problems(self, mode: str, after: _Snapshot) -> list[str]:
         """Say what is wrong with a run that should be complete."""

@@ -160,8 +160,8 @@ CREATE TABLE placement (
   llc           INTEGER,
   node          INTEGER,
   package       INTEGER,
-  memory_policy TEXT NOT NULL,  -- none, local, bind
-  memory_nodes  TEXT NOT NULL,  -- for bind, as a list; '' otherwise
+  memory_policy TEXT NOT NULL,  -- none, local, bind, preferred, interleave or weighted
+  memory_nodes  TEXT NOT NULL,  -- as a list; '' for none and local
   PRIMARY KEY (run_id, copy)
 ) STRICT, WITHOUT ROWID;
 
@@ -229,10 +229,33 @@ CREATE TABLE copy (
   run_dir              TEXT,              -- where its files were
   gate_cpus            TEXT,              -- the kernel let it use while it waited at its gate, as lists:
   gate_mems            TEXT,              -- CPUs, and nodes; NULL: not looked at
+  last_cpu             INTEGER,           -- its first thread ran on at the end; NULL: not looked at
+  placement            TEXT               -- as planned, by all that was seen when the run ended?
+    CHECK (placement IN ('met', 'not met', 'not known')),
+  placement_note       TEXT,              -- why it was not, or is not known, in words
   PRIMARY KEY (run_id, phase, copy, step),
   FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE,
   FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE,
   CHECK (start_ns IS NULL OR finish_ns - start_ns = elapsed_ns)
+) STRICT, WITHOUT ROWID;
+
+-- The commands that a copy ran in order, where it ran several (or a command file of SPEC's says
+-- what it runs). Each begins as the one before it ends, the first with its copy.
+CREATE TABLE workload (
+  run_id     INTEGER NOT NULL,
+  phase      INTEGER NOT NULL,
+  copy       INTEGER NOT NULL,
+  step       INTEGER NOT NULL,
+  workload   INTEGER NOT NULL,  -- from 1; those that never began have no row
+  start_ns   INTEGER,           -- NULL: not known (imported)
+  finish_ns  INTEGER,
+  elapsed_ns INTEGER NOT NULL CHECK (elapsed_ns >= 0),
+  exit_code  INTEGER,           -- NULL when a signal ended it
+  signal     INTEGER,
+  pid        INTEGER,           -- of its own process, where that is told
+  PRIMARY KEY (run_id, phase, copy, step, workload),
+  FOREIGN KEY (run_id, phase, copy, step) REFERENCES copy (run_id, phase, copy, step)
+    ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
 -- What one copy run reported of itself.
@@ -258,18 +281,19 @@ CREATE TABLE sample (
   age_ns         INTEGER NOT NULL,  -- since the copy's release; of several looks the last one's
   looks          INTEGER NOT NULL,  -- it stands for: averages of those (bytes), else their extremes
   processes      INTEGER NOT NULL,  -- of the copy that were looked at
-  unread         INTEGER NOT NULL,  -- of them whose memory could not be read
+  unread         INTEGER NOT NULL,  -- of them that were not looked at in all parts
   cpus           TEXT NOT NULL,     -- its threads ran on last, as a list
   allowed        TEXT,              -- affinity mask of its first process as a list
   migrations     INTEGER,           -- to another CPU, of threads that still live
   pages_migrated INTEGER,           -- by the kernel's NUMA balancing
-  node_bytes     TEXT,              -- anonymous memory and huge pages by node: {"0": 4096}
+  node_bytes     TEXT,              -- anonymous, shared and huge pages by node: {"0": 4096}
   policy         TEXT,              -- of most of it, as the kernel names it: bind:2
   page_bytes     TEXT,              -- the same memory by page size in bytes
   rss_bytes      INTEGER,           -- resident, huge pages included; files too
   peak_bytes     INTEGER,           -- highest since its exec; NULL: not known
   swap_bytes     INTEGER,           -- the most that was swapped out
   read_ns        INTEGER NOT NULL,  -- how long a look took, the longest one
+  astray_bytes   TEXT,              -- node_bytes of the look with most away from the plan
   PRIMARY KEY (run_id, phase, copy, step, age_ns)
 ) STRICT, WITHOUT ROWID;
 
@@ -284,6 +308,35 @@ CREATE TABLE observed (
   longest_read_s REAL NOT NULL,
   unknown        TEXT NOT NULL      -- what this machine does not show, as a JSON list
 ) STRICT;
+
+-- The result file of SPEC CPU that an imported run was read from.
+CREATE TABLE spec_file (
+  run_id        INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+  name          TEXT NOT NULL,     -- without its folder
+  sha256        TEXT NOT NULL,
+  format        TEXT NOT NULL CHECK (format IN ('rsf', 'log')),
+  suite         TEXT,              -- cpu2006, cpu2017, ...
+  metric        TEXT,              -- as the file says: CINT2006
+  base_mean     REAL,              -- geometric means as the file says
+  peak_mean     REAL,
+  problems      INTEGER NOT NULL,  -- lines that could not be read
+  disagreements INTEGER NOT NULL   -- values that the file's own numbers contradict
+) STRICT;
+
+-- What such a file says of a bracket, beside what the copies' times come to (bracket_result).
+CREATE TABLE spec_result (
+  run_id      INTEGER NOT NULL,
+  phase       INTEGER NOT NULL,
+  copies      INTEGER,  -- that ran, whether or not their times are in the file
+  reported_s  REAL,     -- start of the first copy to finish of the last
+  reference_s REAL,
+  ratio       REAL,
+  selected    INTEGER CHECK (selected IN (0, 1)),  -- 1: it stands for the benchmark
+  valid       TEXT,     -- S: valid; CE, RE, VE, NR, ...: why not
+  errors      TEXT,     -- a line each
+  PRIMARY KEY (run_id, phase),
+  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 
 -- When a run was searched for divots, and how: a healthy run has this row and none in `divot`.
 CREATE TABLE divot_search (
@@ -337,8 +390,9 @@ WHERE NOT bracket.torn;
 -- to slow copies = 1 - median / bracket (staggered: 1 - median / slowest). No ratio and no score
 -- lost where a copy failed, is missing, or was not checked because rater died first; nothing for
 -- rotated order and steady mode, which have no bracket per benchmark, and for torn attempts. The bracket of a phase that rater did not live
--- to close comes from its copies when all of the plan are there; imported without start times, the
--- slowest copy stands for it.
+-- to close comes from its copies when all of the plan are there. Of a result file the time it
+-- reports is the bracket, and it may call the bracket not valid; imported otherwise without start
+-- times, the slowest copy stands for it.
 -- One window function a level, over the run's number, and no GROUP BY: SQLite then carries a
 -- `WHERE run_id = 7` from outside down to the table, and reads no other run.
 CREATE VIEW bracket_result AS
@@ -382,12 +436,18 @@ judged AS (
   SELECT
     typical.*, bracket.benchmark, coalesce(bracket.tune, run.tune) AS tune, bracket.iteration,
     bracket.counted, run.mode, run.stagger_ms,
-    iif(run.source = 'run', run.copies, listed_copies) AS copies,
+    iif(run.source = 'run', run.copies, coalesce(spec_result.copies, listed_copies)) AS copies,
     CASE run.source
       WHEN 'run' THEN iif(good_copies = run.copies AND unchecked_copies = 0, 1, NULL)
-      ELSE iif(good_copies = listed_copies, 1, NULL)
+      ELSE iif(
+        good_copies = listed_copies
+          AND good_copies >= coalesce(spec_result.copies, listed_copies)
+          AND coalesce(spec_result.valid, 'S') = 'S',
+        1, NULL
+      )
     END AS valid,
     coalesce(
+      spec_result.reported_s,
       (bracket.finish_ns - bracket.start_ns) / 1e9,
       -- never closed, as rater was killed, but every copy is there
       (SELECT
@@ -399,11 +459,17 @@ judged AS (
          )
        FROM copy
        WHERE copy.run_id = typical.run_id AND copy.phase = typical.phase),
-      iif(run.source = 'import' AND good_copies = listed_copies, slowest_s, NULL)
+      iif(
+        run.source = 'import' AND good_copies = listed_copies
+          AND coalesce(spec_result.valid, 'S') = 'S',
+        slowest_s, NULL
+      )
     ) AS bracket_s
   FROM typical
   JOIN bracket ON bracket.run_id = typical.run_id AND bracket.phase = typical.phase
   JOIN run ON run.id = typical.run_id
+  LEFT JOIN spec_result
+    ON spec_result.run_id = typical.run_id AND spec_result.phase = typical.phase
   WHERE bracket.benchmark IS NOT NULL AND NOT bracket.torn AND run.window_s IS NULL
     AND place = max(good_copies, 1)  -- the row of the slowest good copy
 )
@@ -551,6 +617,7 @@ looked AS (
     run_id, phase, copy, step,
     sum(looks) AS looks,
     max(age_ns) / 1e9 AS last_look_s,
+    group_concat(DISTINCT cpus) AS seen_cpus,
     max(migrations) AS migrations,
     sum(rss_bytes * looks) * 1.0 / sum(iif(rss_bytes IS NULL, NULL, looks)) / 1048576.0
       AS rss_mib,
@@ -574,7 +641,8 @@ lay AS (
 )
 SELECT
   copy.run_id, copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.cpu,
-  copy.node, copy.gate_cpus, copy.gate_mems, looked.looks, looked.last_look_s,
+  copy.node, copy.gate_cpus, copy.gate_mems, looked.seen_cpus, copy.last_cpu, copy.placement,
+  copy.placement_note, looked.looks, looked.last_look_s,
   iif(copy.node IS NULL, NULL, lay.home_byte_looks * 1.0 / nullif(lay.byte_looks, 0)) AS home_share,
   looked.migrations, looked.rss_mib, looked.most_rss_mib, looked.most_swap_mib
 FROM copy

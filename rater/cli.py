@@ -17,7 +17,7 @@ from rater.errors import RaterError
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
     *("run", "plan", "rerun", "results", "divots", "plot", "selftest"),
-    *("suites", "layouts", "topo"),
+    *("suites", "layouts", "topo", "lint_bind"),
 )
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+LAYOUT_TEXT = "layout.text"  # setting of a run: the user's own layout file as it was
+
 
 def storable(text: str) -> str:
     """Return text of the system (arguments, paths) as Unicode: stray bytes as `\\xff`."""
@@ -168,11 +170,14 @@ class Sampled:
     node_bytes: tuple[tuple[int, int], ...] | None
     policy: str | None  # memory policy of most of it in the kernel's words: "local", "bind:2"
     page_bytes: tuple[tuple[int, int], ...] | None  # the same memory: page size, bytes
-    rss_bytes: int | None  # resident, huge pages included; shared pages count for each process
+    rss_bytes: int | None  # resident, huge pages included; what its processes share counts once
     peak_bytes: int | None  # highest since its exec, None for several processes
     swap_bytes: int | None  # swapped out
     read_ns: int  # how long the look took
     looks: int = 1  # how many it stands for: averages of those, their extremes, the last one's age
+    # Of several looks `node_bytes` of the one with most away from where it was planned; None: the
+    # same as `node_bytes`.
+    astray_bytes: tuple[tuple[int, int], ...] | None = None
 
     @property
     def private_bytes(self) -> int | None:
@@ -207,6 +212,22 @@ class CopyStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadTime:
+    """One of the commands that a copy ran in order, where it ran several (or SPEC's tools did).
+
+    The first begins with its copy, each of the others as the one before it ends.
+    """
+
+    workload: int  # counts from 1, as SPEC's logs do
+    start_ns: int | None  # None: not known (imported); so is finish_ns then
+    finish_ns: int | None
+    elapsed_ns: int
+    exit_code: int | None  # None when a signal ended it, and when it is not known
+    signal: int | None
+    pid: int | None = None  # of the command's own process, where that is told
+
+
+@dataclass(frozen=True, slots=True)
 class CopyEnded:
     """A copy ended and was reaped; one database transaction."""
 
@@ -234,6 +255,8 @@ class CopyEnded:
     run_dir: str | None  # where its files are, if kept: a directory, or a pattern of names
     validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
     gate: GateFacts | None = None  # None: was not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not looked at
+    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
 
     @property
     def elapsed_ns(self) -> int:
@@ -379,6 +402,50 @@ class RunHead:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """What an imported result file says itself of a bracket; None for what it does not say."""
+
+    copies: int | None  # that ran, whether or not their times are in the file
+    reported_s: float | None  # start of the first copy to finish of the last
+    reference_s: float | None
+    ratio: float | None
+    selected: bool | None  # whether it stands for the benchmark
+    valid: str | None  # S: valid; CE, RE, VE, NR, ...: why not
+    errors: str | None  # a line each
+
+    @property
+    def fault(self) -> str | None:
+        """Why the file calls it not valid, None where it does not."""
+        if self.valid in (None, "S"):
+            return None
+        words = _FAULTS.get(self.valid or "", f"the file calls it {self.valid}")
+        return f"{words}: {self.errors.splitlines()[0]}" if self.errors else words
+
+
+_FAULTS = {
+    "CE": "it could not be built (CE)",
+    "RE": "it failed while it ran (RE)",
+    "VE": "its output was wrong (VE)",
+    "NR": "it did not run (NR)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """The file that a run was read from."""
+
+    name: str  # without its folder
+    sha256: str
+    format: str  # "rsf" or "log"
+    suite: str | None  # "cpu2017"
+    metric: str | None  # as the file says: "CINT2006"
+    base_mean: float | None  # geometric means as the file says
+    peak_mean: float | None
+    problems: int  # lines that could not be read
+    disagreements: int  # values that its own numbers contradict
+
+
+@dataclass(frozen=True, slots=True)
 class StoredBracket:
     """One phase of a stored run.
 
@@ -400,10 +467,13 @@ class StoredBracket:
     torn: bool = False  # an attempt that was interrupted; the phase was run again as a whole
     window_start_ns: int | None = None  # steady mode: the window in which completions count
     window_finish_ns: int | None = None
+    reported: Reported | None = None  # of a result file's bracket
 
     @property
     def bracket_s(self) -> float | None:
-        """First release to last finish."""
+        """First release to last finish, as measured, else as the result file says."""
+        if self.reported is not None and self.reported.reported_s is not None:
+            return self.reported.reported_s
         if self.start_ns is None or self.finish_ns is None:
             return None
         return (self.finish_ns - self.start_ns) / 1e9
@@ -449,6 +519,10 @@ class StoredCopy:
     run_dir: str | None
     metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
     gate: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not known
+    placement: str | None = None  # as planned? "met", "not met", "not known"; None: not judged
+    placement_note: str | None = None  # why it is not "met", in words
+    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
 
     @property
     def elapsed_s(self) -> float:
@@ -459,6 +533,17 @@ class StoredCopy:
     def cpu_s(self) -> float | None:
         """User and system CPU seconds of the copy itself."""
         return None if self.cpu_ns is None else self.cpu_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether one copy run ran, and had its memory, where it was planned."""
+
+    phase: int
+    copy: int
+    step: int
+    verdict: str  # "met", "not met", "not known"
+    note: str | None  # why it is not "met"
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +563,7 @@ class StoredRun:
     notes: tuple[str, ...]  # made since, in order
     samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
     observed: Observed | None = None  # what that came to; None: it was off, or rater was killed
+    imported: ImportedFile | None = None  # the result file that it was read from
 
     def without_torn(self) -> StoredRun:
         """Return the run without attempts at phases that were run again: what results are of."""

@@ -18,6 +18,7 @@ STAGES = [
     {"run"},
     {"store"},
     {"analysis"},
+    {"spec"},
     {"show"},
     {"commands"},
     {"cli"},
@@ -27,6 +28,10 @@ FORBIDDEN = {
     "plan": {"trio", "psutil", "pyhwloc", "rich", "sqlite3", "numpy"},
     "record": {"trio", "psutil", "pyhwloc", "rich", "sqlite3", "numpy"},
     "analysis": {"trio", "psutil", "pyhwloc", "rich", "sqlite3"},
+    "spec": {
+        *("trio", "psutil", "pyhwloc", "rich", "sqlite3", "numpy"),
+        *("rater.run", "rater.store", "rater.analysis"),
+    },
     "run": {"rich", "sqlite3", "rater.store", "rater.analysis", "rater.show"},
     "store": {"trio", "psutil", "pyhwloc", "rich", "rater.run", "rater.show"},
     "show": {"trio", "psutil", "pyhwloc", "sqlite3", "rater.run", "rater.store"},

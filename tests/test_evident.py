@@ -125,6 +125,32 @@ def test_a_mask_that_is_not_the_planned_one_is_told_before_time_begins_and_once(
     assert seen.ended[0].gate == GateFacts((7, 8), None)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_copy_too_short_to_be_looked_at_still_tells_where_it_ended(tmp_path: Path) -> None:
+    other = max(os.sched_getaffinity(0) - {CPU})
+    moves = f"exec {sys.executable} -c 'import os; os.sched_setaffinity(0, {{{other}}})'"
+    seen = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(1)).run({"moves": moves}, 1)
+    assert seen.by_copy(0).last_cpu == other
+    (tmp_path / "b").mkdir()
+    stays = Rig(tmp_path / "b", proof=AUTO, placements=on_one_cpu(1)).run({"stays": "exit 0"}, 1)
+    assert stays.by_copy(0).last_cpu == CPU
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_later_run_without_a_gate_is_not_judged_by_a_mask_that_it_set_itself(
+    tmp_path: Path,
+) -> None:
+    both = tuple(sorted(os.sched_getaffinity(0)))
+    placed = tuple(replace(it, cpus=both) for it in on_one_cpu(1))
+    pin = f"exec {sys.executable} -S -c 'import os; os.sched_setaffinity(0, {{{CPU}}})'"
+    plan = make_plan(["pin"], 1, mode="steady", window=Window(0, 1_000_000_000))
+    rig = Rig(tmp_path, proof=AUTO, placements=placed)
+    seen = rig.run({"pin": pin}, 1, plan)
+    assert len(seen.ended) > 2
+    assert {end.gate and end.gate.cpus for end in seen.ended} == {both}
+    assert "not placed as planned" not in seen.notes
+
+
 def child(copy: int, step: int = 0) -> Child:
     spec = CopySpec(("true",), {}, "/", "/out.")
     made = make_plan(["a"], 1).phases[0].queues[0].steps[0]
@@ -147,9 +173,12 @@ def test_memory_on_an_lgroup_that_may_not_give_any_is_told(monkeypatch: pytest.M
 # -- how much is kept -----------------------------------------------------------------------------
 
 
+PLACED = tuple(Placement(copy, (0,), 0, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()) for copy in range(40))
+
+
 def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:
     kept: list[Event] = []
-    samples = Samples(kept.append)
+    samples = Samples(kept.append, PLACED)
     for number in range(1000):
         samples.take(
             sample({0: number * 1000}, copy=0, age_ns=number, cpus=(number % 2,), peak_bytes=None)
@@ -169,7 +198,7 @@ def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:
 
 def test_what_copies_left_is_told_a_little_at_a_time_until_the_end() -> None:
     told: list[Event] = []
-    samples = Samples(told.append)
+    samples = Samples(told.append, PLACED)
     for copy in range(40):
         samples.take(sample({0: 1}, copy=copy))
     assert told == []
@@ -183,7 +212,7 @@ def test_what_copies_left_is_told_a_little_at_a_time_until_the_end() -> None:
 
 def test_a_look_that_comes_after_the_end_is_not_lost() -> None:
     told: list[Event] = []
-    samples = Samples(told.append)
+    samples = Samples(told.append, PLACED)
     samples.ended(child(0))
     samples.take(sample({0: 1}, copy=0))
     samples.close()
@@ -193,15 +222,24 @@ def test_a_look_that_comes_after_the_end_is_not_lost() -> None:
 def test_two_samples_as_one_have_averages_by_looks_and_extremes() -> None:
     first = sample({0: 300, 1: 100}, looks=3, migrations=5, swap_bytes=None, policy="local")
     then = sample({1: 900}, allowed=(2, 3), migrations=2, swap_bytes=7, policy=None, age_ns=9)
-    one = together(first, then)
+    one = together(first, then, (0,))
     assert (one.looks, one.age_ns, one.policy) == (4, 9, "local")
     assert one.node_bytes == ((0, 225), (1, 300))
     assert (one.migrations, one.swap_bytes, one.allowed) == (5, 7, (2, 3))
     assert one.rss_bytes == round((1_000_400 * 3 + 1_000_900) / 4)
     assert one.peak_bytes == 2_000_900
     unread = replace(then, node_bytes=None, page_bytes=None, rss_bytes=None)
-    assert together(first, unread).node_bytes == first.node_bytes
-    assert together(unread, first).page_bytes == first.page_bytes
+    assert together(first, unread, (0,)).node_bytes == first.node_bytes
+    assert together(unread, first, (0,)).page_bytes == first.page_bytes
+
+
+def test_of_looks_put_together_the_one_with_most_astray_is_kept() -> None:
+    home, away = sample({0: 900}), sample({0: 10, 1: 890})
+    one = together(together(home, away, (0,)), home, (0,))
+    assert one.node_bytes == ((0, 603), (1, 297))
+    assert one.astray_bytes == ((0, 10), (1, 890))
+    assert together(home, home, (0,)).astray_bytes == ((0, 900),)
+    assert together(sample(None), sample(None), (0,)).astray_bytes is None
 
 
 def test_a_stop_while_copies_are_looked_at_ends_the_run(tmp_path: Path) -> None:

@@ -305,8 +305,17 @@ def test_lgroups_too_small_for_their_copies_are_warned_of_together() -> None:
     told = "lgroup {} (its copies need 1.0 GB; 50.0 MB free, 0.0 MB page cache)"
     assert warning == (
         f"too little memory in {', '.join(told.format(node) for node in range(4))} and 2 more: the "
-        "rest comes from other lgroups, or with --mem bind from swap or not at all; fewer copies, "
-        "a smaller size or a layout that spreads them avoids it"
+        "rest comes from other lgroups, from swap, or not at all; fewer copies, a smaller size or "
+        "a layout that spreads them avoids it"
+    )
+    [strict] = memory_warnings({0: GB}, memory, strict=True)
+    assert strict.endswith(
+        ": they are bound to it: what it lacks is swapped, or the kernel kills a copy; fewer "
+        "copies, a smaller size or a layout that spreads them avoids it"
+    )
+    [alone] = memory_warnings({0: GB}, {0: memory[0]})
+    assert alone.endswith(
+        ": the rest comes from swap, or not at all; fewer copies or a smaller size avoid it"
     )
 
 

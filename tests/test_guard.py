@@ -29,3 +29,17 @@ def test_a_process_without_a_command_line_is_named_by_its_program() -> None:
         assert (bare.command, bare.copy) == ("[cat]", None)
         os.close(read_end)
         os.close(write_end)
+
+
+def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_environment() -> None:
+    with guard("orphans", 2, use_cgroup=False) as keeper:
+        one, two = (
+            os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=0) for _ in range(2)
+        )
+        keeper.hold(0, one)
+        keeper.hold(1, two)
+        grouped = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=two)
+        own = {"RATER_COPY": "0"}
+        alone = os.posix_spawn("/bin/sleep", ["sleep", "300"], own, setsid=True)
+        os.posix_spawn("/bin/sleep", ["sleep", "300"], {"RATER_COPY": "x"}, setsid=True)
+        assert keeper.orphans({one: 0, two: 1}) == {0: [alone], 1: [grouped]}

@@ -31,10 +31,10 @@ def test_the_built_in_layouts_load_and_say_what_they_do() -> None:
 
 def test_a_path_works_where_a_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.toml").write_text('order = "balanced"\nbind = "core"\n')
-    wanted = Layout("mine", "", Order.BALANCED, Bind.CORE)
-    assert load_layout(str(tmp_path / "mine.toml")) == wanted
+    typed = str(tmp_path / "mine.toml")
+    assert load_layout(typed) == Layout(typed, "", Order.BALANCED, Bind.CORE)
     monkeypatch.chdir(tmp_path)
-    assert load_layout("mine.toml") == wanted
+    assert load_layout("mine.toml") == Layout("mine.toml", "", Order.BALANCED, Bind.CORE)
     (tmp_path / "plain").write_text('order = "scatter"\n')
     assert load_layout("plain") == Layout("plain", "", Order.SCATTER, Bind.PU)
 

@@ -130,7 +130,21 @@ def test_a_strict_preflight_refuses_and_stores_nothing(big: str) -> None:
     words = ("--force", "--preflight", "strict", "--dry-run", "--json")
     dry = rater("run", big, "--copies", "1", *words)
     assert dry.returncode == 0
-    assert json.loads(dry.stdout)["refused"][-1].endswith("refuses the run for that")
+    [refusal] = json.loads(dry.stdout)["refused"]
+    assert refusal.startswith("--preflight strict: too little memory in lgroup 0")
+
+
+def test_a_strict_preflight_of_what_states_no_memory_says_that_it_knows_nothing() -> None:
+    words = ("--copies", "1", "--preflight", "strict", "--", "true")
+    done = rater("run", *words)
+    assert done.returncode == 0
+    told = "memory need not stated: lgroups not checked; `memory_mb` in a benchmark's size"
+    assert f"warning: {told}" in done.stderr
+    assert len(rows(f"SELECT text FROM note WHERE text LIKE '{told.replace("'", "''")}%'")) == 1
+    dry = json.loads(rater("run", "--dry-run", "--json", *words).stdout)
+    assert [text for text in dry["warnings"] if text.startswith(told)]
+    assert dry["refused"] == []
+    assert told not in rater("run", "--copies", "1", "--", "true").stderr
 
 
 def test_without_a_preflight_there_is_no_warning(big: str) -> None:

@@ -1,5 +1,6 @@
 """What layouts leave of a machine, and what the command line changes in them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,9 @@ from rater.errors import InputError
 from rater.plan.deal import deal
 from rater.plan.layout import Bind, Layout, Order, Parts, load_layout
 from rater.plan.layout_options import options, override
-from rater.plan.narrow import narrow, reserve
+from rater.plan.narrow import keep, narrow, reserve
 from rater.plan.place import MemoryPolicy, place
-from rater.plan.topology import Topology
+from rater.plan.topology import CpuKind, Details, Topology
 from rater.plan.topology_build import RawKind, RawNode, RawPU, build
 from tests.machines import made
 
@@ -38,6 +39,17 @@ def hybrid() -> Topology:
     )
 
 
+def two_kinds(topology: Topology, source: str) -> Topology:
+    """The same machine, its kinds described without anything that ranks them."""
+    cpus = [tuple(pu.os for pu in topology.pus if pu.kind == kind) for kind in (1, 0)]
+    return replace(
+        topology,
+        pus=tuple(replace(pu, kind=0) for pu in topology.pus),
+        details=Details(kinds=tuple(CpuKind(own, ()) for own in cpus)),
+        source=source,
+    )
+
+
 def test_smt_keeps_the_first_threads_of_each_core() -> None:
     assert left(smt=1) == [0, 1, 2, 3]
     assert left(smt=2) == left(smt=64) == [0, 4, 1, 5, 2, 6, 3, 7]
@@ -52,6 +64,18 @@ def test_kinds_are_named_or_numbered() -> None:
     assert left(SMT, kind="fast") == left(SMT, kind="slow") == left(SMT)
     with pytest.raises(InputError, match=r"kind 7: the usable CPUs of hybrid are of kind 0 \(CPUs"):
         left(hybrid(), kind="7")
+
+
+def test_kinds_that_nothing_ranks_are_not_chosen_by_speed_or_number() -> None:
+    unranked = two_kinds(hybrid(), "made")
+    for kind in ("fast", "slow", "0", "1"):
+        with pytest.raises(InputError) as caught:
+            left(unranked, kind=kind)
+        assert str(caught.value) == (
+            f"kind {kind}: made has CPUs of 2 kinds (CPUs 0-3, CPUs 4-6) and does not tell which "
+            "is faster: name the CPUs, as in --layout list:0-3"
+        )
+    assert left(keep(unranked, unranked.pus[:3]), kind="fast") == [0, 1, 2]  # of one kind
 
 
 def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:

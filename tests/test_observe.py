@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,24 +49,24 @@ MANY_NODES = rb"""55d0a5c00000 bind:2 file=/my\040prog\075x mapped=40 N7=40 kern
 """
 
 
-def test_anonymous_memory_and_huge_pages_are_counted_by_node_and_files_are_not() -> None:
+def test_anonymous_and_shared_memory_is_counted_by_node_and_files_are_not() -> None:
     maps = parse_numa_maps(MANY_NODES)
     assert maps.node_bytes == {
         0: 2 * 4096 + 5 * 2 * MB,
-        1: 2 * 4096,
+        1: (2 + 77) * 4096,
         2: (3 + 90 + 1024 + 2 + 4) * 4096,
         3: 2 * 4096,
         5: 10 * 4096,
         6: 1024 * MB,
     }
-    assert maps.page_bytes == {4096: (3 + 100 + 1024 + 8 + 4) * 4096}
+    assert maps.page_bytes == {4096: (3 + 100 + 1024 + 8 + 4 + 77) * 4096}
     assert maps.huge_bytes == {2 * MB: 10 * MB, 1024 * MB: 1024 * MB}
-    assert maps.resident_bytes == sum(maps.node_bytes.values()) + (40 + 200 + 77) * 4096
+    assert maps.resident_bytes == sum(maps.node_bytes.values()) + (40 + 200) * 4096
 
 
 def test_policies_keep_their_names_even_with_a_blank_in_them() -> None:
     assert parse_numa_maps(MANY_NODES).policy_bytes == {
-        "bind:2": (3 + 100 + 1024 + 4) * 4096 + 1024 * MB,
+        "bind:2": (3 + 100 + 1024 + 4 + 77) * 4096 + 1024 * MB,
         "interleave:0-3": 8 * 4096,
         "prefer (many):0-1": 10 * MB,
     }
@@ -287,6 +288,41 @@ def test_every_thread_of_a_copy_is_looked_at() -> None:
     assert sample.cpus == tuple(cpus)
 
 
+def test_a_copy_whose_first_thread_has_ended_is_seen_by_those_that_go_on() -> None:
+    exit_number = {"x86_64": 60, "aarch64": 93}.get(os.uname().machine)
+    if exit_number is None:
+        pytest.skip("the number of exit(2) is known for x86_64 and aarch64")
+    code = f"""
+import ctypes, os, threading
+def go_on():
+    while open('/proc/self/stat').read().rpartition(')')[2].split()[0] != 'Z':
+        pass
+    os.write(1, b'ready\\n')
+    os.read(0, 1)
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).syscall({exit_number}, 0)
+"""
+    with running(sys.executable, "-I", "-S", "-c", code) as process:
+        sample = look_at(process.pid)
+    assert isinstance(sample, Sampled)
+    assert (sample.processes, sample.unread) == (1, 0)
+    assert sample.rss_bytes is not None and sample.cpus
+
+
+def test_orphans_of_a_copy_count_with_it_as_long_as_they_are_our_children() -> None:
+    with python("pass") as copy, python("x = bytearray(b'x') * 9_000_000") as orphan:
+        directory = open_process(copy.pid)
+        try:
+            looker = Looker(spread=True)
+            both = looker.look(watched(copy.pid), directory, False, (orphan.pid,))
+            alone = looker.look(watched(copy.pid), directory, False, (os.getppid(),))
+        finally:
+            os.close(directory)
+    assert isinstance(both, Sampled) and isinstance(alone, Sampled)
+    assert (both.processes, alone.processes) == (2, 1)
+    assert (both.rss_bytes or 0) > (alone.rss_bytes or 0)
+
+
 def test_a_descriptor_of_a_dead_process_reads_nothing_whoever_has_its_number_now() -> None:
     with python("pass") as process:
         directory = open_process(process.pid)
@@ -382,7 +418,7 @@ def observe(
                 if until(samples):
                     scope.cancel()
 
-            await observer.run(alive, emit)
+            await observer.run(alive, dict, emit)
 
     trio.run(main)
     return samples
@@ -409,6 +445,18 @@ def test_once_is_once_and_seconds_are_seconds() -> None:
     assert {sample.copy for sample in many[2:]} == {0, 1}
     interval_s = often.report().interval_s
     assert interval_s is not None and interval_s >= 0.05
+
+
+def test_the_next_run_of_a_copy_that_was_seen_is_one_more_look_and_not_owed() -> None:
+    with python("pass") as process:
+        observer = Observer(Cadence(once=True))
+        first = watched(process.pid)
+        [sample] = observe(observer, lambda: [first], bool)
+        assert sample.step == 0
+        assert (
+            observe(observer, lambda: [replace(first, step=1, repeats=True)], bool, seconds=1.0)
+            == []
+        )
 
 
 def test_costly_looks_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +513,7 @@ def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
                 samples.append(sample)
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(observer.run, lambda: mine, emit)
+            nursery.start_soon(observer.run, lambda: mine, dict, emit)
             await trio.testing.wait_all_tasks_blocked()
             mine.append(watched(process.pid, 5))
             observer.wake()

@@ -172,7 +172,7 @@ def test_counts_that_do_not_fit_the_machine_or_the_copies_are_an_error() -> None
         InputError, match=r"has counts for 5 copies on made .*not for 8: use --copi"
     ):
         deal(SMT, four, 8)
-    with pytest.raises(InputError, match="lgroups 3, and on made copies may run on 0-1"):
+    with pytest.raises(InputError, match="lgroup 3 is not there; on made copies can run on lgro"):
         deal(SMT, layout(Order.SCATTER, counts=Counts(((3, 1),))), 1)
 
 
@@ -196,6 +196,22 @@ def test_a_part_of_distrib_is_the_mask_of_its_copy() -> None:
     assert (one.cpus, one.memory_nodes) == (tuple(range(8)), (0, 1))
     wide = Layout("wide", "", Order.DISTRIB, Bind.NODE)
     assert place(SMT, wide, 3, MemoryPolicy.LOCAL).placements[0].cpus == (0, 1, 4, 5)
+
+
+def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_before() -> None:
+    # Eight PUs; lgroups 0-2, 1-3, 2-4, ...: 0-2 counts, and 3-5 behind it.
+    pus = [RawPU(cpu, None, None, None, None) for cpu in range(8)]
+    nodes = [RawNode(n, 0b111 << n, 0, None) for n in range(6)]
+    topology = build(pus, nodes, usable=0xFF, allowed_nodes=~0, source="crossing")
+    assert [numbers(part) for part in distrib(topology, 3)] == [[0], [1, 2], [3, 4, 5, 6, 7]]
+    many = build(
+        [RawPU(cpu, None, None, None, None) for cpu in range(9000)],
+        [RawNode(n, 0b111 << n, 0, None) for n in range(8998)],
+        usable=(1 << 9000) - 1,
+        allowed_nodes=~0,
+        source="hostile",
+    )
+    assert len(distrib(many, 2)) == 2  # at once; it took seconds when each was tried with all
 
 
 def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:
@@ -259,8 +275,11 @@ def test_a_full_lgroup_of_counts_does_not_crowd_the_others() -> None:
 
 def test_cpus_of_a_list_that_no_copy_gets_are_named_with_the_reason() -> None:
     assert threaded(Order.LIST, "0,4,1,2,3", 1, 3, smt=1).warnings[:2] == (
-        "CPUs 4 of the list are left out: the layout's filters (smt 1) take them away",
-        "CPUs 3 of the list are left over: each copy uses 3",
+        "CPU 4 of the list is left out: the layout's filters (smt 1) take it away",
+        "CPU 3 at the end of the list is left over: each copy uses 3",
+    )
+    assert threaded(Order.EXPR, "N:0-4", 1, 2).warnings[0] == (
+        "CPU 4 at the end of the list is left over: each copy uses 2"
     )
     assert threaded(Order.LIST, "0,1,2,3", 1, 2).warnings == ()
 

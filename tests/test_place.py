@@ -321,7 +321,7 @@ def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> 
     assert slots(topology, 4, 3) == [(0, 1, 6), (2, 7, 8), (3, 4, 9), (5, 10, 11)]
     assert place(topology, BALANCED, 4, LOCAL, 3).warnings == ()
     assert place(topology, BALANCED, 3, LOCAL, 3).warnings[0] == (
-        "2 copies share a core with another one while 1 do not: they will not take equally long"
+        "2 copies share a core with another one while 1 does not: they will not take equally long"
     )
 
 

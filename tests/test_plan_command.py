@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,27 @@ def test_pus_are_those_that_the_layout_leaves(planned: Any, tmp_path: Path) -> N
         assert [copy["cpus"][0] for copy in copies] == cpus, words
 
 
+def test_copies_that_were_typed_are_not_those_that_the_layout_counts(
+    planned: Any, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\n')
+    words = ("--topology", SMALL, "--layout", str(own), "--no-oversubscribe")
+    assert len(planned(*words, "--", "x")["copies"]) == 3
+    assert main(["plan", *words, "--copies", "pus", "--", "x"]) == 2
+
+
+def test_counts_of_lgroups_that_are_left_out_are_an_error_that_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nnodes = "0"\n[counts]\n1 = 3\n')
+    assert main(["plan", "--topology", SMALL, "--layout", str(own), "--", "x"]) == 2
+    said = capsys.readouterr().err
+    assert f"layout {own}: its counts name lgroups where no copy can run: lgroup 1 is " in said
+    assert "copies can run on lgroup 0: change its counts" in said
+
+
 def test_no_oversubscribe_counts_what_the_layout_has_room_for(planned: Any) -> None:
     words = ("--topology", SMALL, "--smt", "1", "--no-oversubscribe", "--", "x")
     assert planned("--copies", "4", *words)["refused"] == []
@@ -185,6 +207,128 @@ def test_no_oversubscribe_counts_what_the_layout_has_room_for(planned: Any) -> N
         "5 copies on the 4 PUs of layout balanced, smt 1 and --no-oversubscribe: use --copies 4 or "
         "leave the option out"
     )
+
+
+def test_no_oversubscribe_with_counts_names_the_full_lgroup(planned: Any, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "balanced"\n[counts]\n0 = 14\nrest = 1\n')
+    machine = "pack:2 numa:2 core:3 pu:2"
+    words = ("--topology", machine, "--layout", str(own), "--no-oversubscribe", "--", "x")
+    [refused] = planned(*words)["refused"]
+    assert refused == (
+        f"17 copies on the 24 PUs of layout {own} and --no-oversubscribe: lower the counts in the "
+        "layout (lgroup 0 has 14 and room for 6) or leave the option out"
+    )
+    own.write_text('order = "balanced"\n[counts]\n0 = 6\nrest = 1\n')
+    assert planned(*words)["refused"] == []
+
+
+@needs_machines
+def test_counts_that_cannot_be_are_said_to_be_the_layout_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.toml"
+    opteron = str(MACHINES / "opteron865-8n-cpuset-restricted.xml")
+    power9 = str(MACHINES / "power9-2n+4gpun-44c-smt4.xml")
+    for machine, counts, said in (
+        (SMALL, "7 = 1", "lgroup 7 is not there; on pack:2 numa:1 l3:1 core:2 pu:2 copies can "),
+        (opteron, "0 = 3", "lgroup 0 is not allowed as memory here, so home of no CPU; on "),
+        (power9, "252-253 = 1", "lgroups 252-253 are without CPUs; on "),
+        (SMALL, "0 = 99999\nrest = 99999", "its counts add up to 199998 copies on pack:2 "),
+        (SMALL, "0-1 = 0\n5 = 2", "lgroup 5 is not there; on "),
+    ):
+        own.write_text(f'order = "fill"\n[counts]\n{counts}\n')
+        assert main(["plan", "--topology", machine, "--layout", str(own), "--", "x"]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert "--copies" not in error
+
+
+def test_a_written_order_has_a_copy_for_each_of_its_cpus(planned: Any) -> None:
+    machine = "pack:2 numa:2 core:3 pu:2"
+    for layout, wanted in (
+        ("expr:N:0-3@N:0", [0, 2, 4, 6, 0]),
+        ("expr:E:N:8:3:2", [0, 1, 2, 2, 3, 4, 4, 5]),
+        ("expr:E:S0:3:1:3:9", [9, 9, 9]),
+        ("list:0,8,1", [0, 8, 1]),
+    ):
+        document = planned("--topology", machine, "--layout", layout, "--", "x")
+        assert [copy["cpus"][0] for copy in document["copies"]] == wanted, layout
+    typed = ("--topology", machine, "--layout", "expr:N:0-3@N:0", "--copies", "pus")
+    assert len(planned(*typed, "--", "x")["copies"]) == 4
+
+
+@needs_machines
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("haswell-offline-cpus-memless-node", [1]),
+        ("opteron865-8n-cpuset-restricted", [1, 2, 3]),
+        ("knl7250-snc4-flat-8n-68c-smt4", [0, 1, 2, 3]),
+    ],
+)
+def test_copies_nodes_is_one_copy_on_each_lgroup_with_cpus(
+    planned: Any, name: str, nodes: list[int]
+) -> None:
+    machine = str(MACHINES / f"{name}.xml")
+    for layout in ("balanced", "scatter"):
+        words = ("--copies", "nodes", "--layout", layout)
+        copies = planned("--topology", machine, *words, "--", "x")["copies"]
+        assert sorted(copy["node"] for copy in copies) == nodes
+
+
+@needs_machines
+def test_lgroups_whose_memory_is_forbidden_are_marked_and_keep_their_cpus(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--topology", str(MACHINES / "opteron865-8n-cpuset-restricted.xml"), "--copies", "10")
+    first = planned(*words, "--", "x")["lgroups"][0]
+    assert (first["node"], first["copies"], first["cpus"]) == (0, [0, 1], [0, 1])
+    assert (first["memory_allowed"], first["memory_bytes"]) == (False, 8587984896)
+    text = shown(capsys, *words, "--", "x")
+    assert "     0        0       2    2/2   2/2       -\n" in text
+    assert "lgroups 0,5-7: memory not allowed (a cpuset), for their CPUs all memory is\n" in text
+
+
+def test_many_copies_are_shown_in_runs_where_their_cpus_follow_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # CPUs and copies rise alike: the line of the lgroup says all.
+    text = shown(capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--", "x")
+    assert "     0        0      40  20/20  40/40  local 0  0-39     0-39\n" in text
+    text = shown(
+        capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--layout", "scatter", "--", "x"
+    )
+    assert (
+        "  copies  CPUs       lgroup  package  memory\n"
+        "  0-76:4  0-38:2          0        0  local 0\n"
+        "  1-77:4  80-118:2        2        1  local 2\n"
+        "  2-78:4  40-78:2         1        0  local 1\n"
+    ) in text
+    assert "80-156:4  1-39:2          0        0  local 0\n" in text
+    assert "not shown" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_copies_that_no_table_can_show_are_said_to_be_in_the_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cpus = list(range(128))
+    random.Random(4).shuffle(cpus)
+    jumbled = f"list:{','.join(map(str, cpus))}"
+    text = shown(capsys, "--topology", "nodes=2x64", "--layout", jumbled, "--", "x")
+    assert "128 copies are not shown one by one (--json has all)\n" in text
+
+
+def test_a_path_is_not_broken_at_its_hyphens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a-folder"
+    folder.mkdir()
+    path = folder / "own.toml"
+    path.write_text('order = "fill"\n')
+    text = shown(capsys, "--topology", SMALL, "--layout", str(path), "--", "x")
+    assert str(path) in text
 
 
 def test_copies_that_are_not_bound_have_no_places(

@@ -9,6 +9,7 @@ from rater.plan.lgroup import HugePages, LgroupMemory
 from rater.plan.place import MemoryPolicy, Placement
 from rater.run import pagecache
 from rater.run.lgroups import lgroups_now
+from rater.run.memory import gb
 from rater.run.pagecache import cached, cached_by_node, drop_cached
 from rater.run.preflight import Row, preflight, preflight_now
 
@@ -71,7 +72,7 @@ def test_too_little_memory_is_told_and_huge_pages_set_aside_may_be_the_reason() 
     short, pool = found.warnings
     assert short.startswith("too little memory in lgroup 0 (its copies need 4.0 GB; 1.0 GB free")
     assert pool == (
-        "3.1 GB of lgroup 0 lie in huge pages that are set aside and free: only programs that ask "
+        "3.15 GB of lgroup 0 lie in huge pages that are set aside and free: only programs that ask "
         "for them get that memory; as root `echo 500 > /sys/devices/system/node/node0/hugepages/"
         "hugepages-2048kB/nr_hugepages` gives it back"
     )
@@ -97,6 +98,42 @@ def test_what_is_not_known_is_no_warning() -> None:
     assert found.warnings == ()
     assert found.rows == (Row(5, 1, 4 * GB, None, None, None, None, None, "unknown"),)
     assert preflight([on(0, 0)], {}, {0: memory(0, 0)}).warnings == ()
+
+
+def test_what_could_not_be_compared_is_known() -> None:
+    def unchecked(
+        placements: list[Placement], need: int, *unstated: str, now: int = 0
+    ) -> tuple[str, ...]:
+        needs = {placed.copy: need for placed in placements}
+        return preflight(placements, needs, {now: memory(now, 9 * GB)}, unstated=unstated).unchecked
+
+    way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
+    assert unchecked([on(0, 0)], GB) == ()
+    assert unchecked([on(0, 0)], 0, "a") == (f"memory need not stated: lgroups not checked; {way}",)
+    assert unchecked([on(0, 0)], GB, "b", "c") == (
+        f"memory need of b, c not stated: lgroups checked for the other benchmarks only; {way}",
+    )
+    assert unchecked([on(0, None)], GB) == (
+        "copies are bound to no lgroup: lgroups not checked; a layout other than none binds them",
+    )
+    assert unchecked([on(0, 0), on(1, 3)], GB) == (
+        "the kernel does not tell what is free on lgroup 3: not checked",
+    )
+
+
+def test_numbers_have_digits_enough_to_be_told_apart() -> None:
+    told = {
+        0: "0.0 MB",
+        262_144: "0.26 MB",
+        8_000_000: "8.0 MB",
+        99_960_000: "100 MB",
+        216_200_000: "216 MB",
+        999_600_000: "1.0 GB",
+        1_234_000_000: "1.23 GB",
+        14 * GB: "14.0 GB",
+        900_000 * GB: "900000 GB",
+    }
+    assert {count: gb(count) for count in told} == told
 
 
 def machine(root: Path) -> tuple[Path, Path]:
@@ -138,7 +175,9 @@ def test_the_preflight_of_a_machine_reads_it(tmp_path: Path) -> None:
     proc, sys = machine(tmp_path)
     found = preflight_now([on(0, 1)], {0: 300 << 10}, proc=proc, sys=sys)
     assert [row.verdict for row in found.rows] == ["enough", "page-cache"]
-    assert "lgroup 1 (its copies need 0.3 MB; 0.2 MB free, 0.3 MB page cache)" in found.warnings[0]
+    assert (
+        "lgroup 1 (its copies need 0.31 MB; 0.2 MB free, 0.26 MB page cache)" in found.warnings[0]
+    )
 
 
 def test_this_machine_has_lgroups() -> None:

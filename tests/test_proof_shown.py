@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sqlite3
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from rater.cli import main
 from rater.commands.request import request_from_json
 from rater.errors import InputError
 from rater.record import GateFacts, MachinePU, Observed, PlacedCopy, Sampled, StoredRun
+from rater.resources import folder
 from rater.show.terminal import print_summary
 from rater.store.store import open_store
 from tests.example_runs import copy_row, in_turn, stored, windowed
@@ -152,7 +157,7 @@ def test_a_window_with_a_copy_that_was_not_placed_as_planned_is_marked() -> None
     rows = [
         row
         for n in range(2)
-        for row in in_turn(n, [1.0] * 10, node=0, gate=GateFacts((n if n else 3,), (0,)))
+        for row in in_turn(n, [1.0] * 10, node=0, last_cpu=n, gate=GateFacts((n or 3,), (0,)))
     ]
     run = replace(windowed(rows, 2.0, 8.0), placements=PLACED[:2], pus=PUS)
     text = shown(run)
@@ -216,8 +221,64 @@ def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
     assert json.loads(out)["placement"]["observed"] is None
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_what_was_not_met_is_in_queries_and_exports_and_survives_an_import(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    astray = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0) ^ EVERY)})"
+    every = ", ".join(map(str, os.sched_getaffinity(0)))
+    code = astray.replace("EVERY", f"{{{every}}}")
+    python = ("--", sys.executable, "-S", "-c", code)
+    assert rater("run", "--copies", 1, "--quiet", *python)[0] == 0
+    query = (folder("db") / "queries" / "placement.sql").read_text()
+    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
+        [row] = db.execute(query, {"run": None}).fetchall()
+    assert row[2:5] == (0, 0, "not met")
+    assert row[5].startswith("ran on CPU ")
+    _, csv, _ = rater("export", 1, "--format", "csv")
+    assert ",not met," in csv
+    _, document, _ = rater("export", 1, "--format", "observations")
+    assert json.loads(document)["observations"][0]["placement"] == "not met"
+    other = json.loads(document)
+    other["run"]["uuid"] = "another"
+    (tmp_path / "it.json").write_text(json.dumps(other))
+    assert rater("import", tmp_path / "it.json")[0] == 0
+    _, out, _ = rater("show", "last")
+    assert "not met 1; the results above include what was not" in out
+
+
+def test_a_placement_of_another_tool_s_making_is_left_alone(rater: Rater, tmp_path: Path) -> None:
+    run = {"uuid": "x", "host": "h", "mode": "homogeneous", "copies": 1, "started_at": None}
+    seen = {"benchmark": "a", "iteration": 1, "copy": 0, "elapsed_s": 1.0, "placement": {"cpu": 1}}
+    document = {"rater": 1, "run": run, "observations": [seen]}
+    (tmp_path / "it.json").write_text(json.dumps(document))
+    assert rater("import", tmp_path / "it.json")[0] == 0
+    assert "placement" not in rater("show", "last")[1]
+    _, out, _ = rater("show", "last", "--proof")
+    assert "placement was not looked at (--proof off, or a run of another tool)" in out
+
+
 def test_a_proof_that_is_none_is_refused_with_what_there_is() -> None:
     assert request_from_json("{}", "run 1").proof == "auto"
     assert main(["run", "--proof", "0.01", "--", "true"]) == 2
     with pytest.raises(InputError, match="damaged: proof"):
         request_from_json('{"proof": 1}', "run 1")
+
+
+def test_a_rotated_table_counts_the_copies_that_were_not_placed_as_planned() -> None:
+    rows = [
+        row
+        for n in range(2)
+        for row in in_turn(
+            n, [1.0, 2.0], names="ab", node=0, gate=GateFacts((n if n else 3,), (0,))
+        )
+    ]
+    run = replace(
+        stored(rows, mode="rotated", order="rotated", copies=2),
+        placements=PLACED[:2],
+        pus=PUS,
+    )
+    lines = shown(run).splitlines()
+    assert any(line.startswith("a ") and line.split()[-1] == "1" for line in lines)
+    assert any("planned" in line for line in lines[:6])

@@ -37,6 +37,11 @@ EVERY = [
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
 ]
+# What goes with no command, and with no suite of rater's own.
+OF_KIT = [
+    *("spec:/kit", "--speccmds", "./a b.cmd", "c.cmd", "--bind-from-file", "--speccmds-out"),
+    *("--size", "ref", "--tune", "peak"),
+]
 
 
 def asked(*words: str, command: list[str] | None = None) -> Request:
@@ -50,8 +55,14 @@ def asked(*words: str, command: list[str] | None = None) -> Request:
 
 @pytest.mark.parametrize(
     "request_",
-    [asked(), asked(*EVERY, command=["./x", "", "a b", "\udcff"]), asked("a/b,c", "--size", "ref")],
-    ids=["nothing", "everything", "suite"],
+    [
+        asked(),
+        asked(*EVERY, command=["./x", "", "a b", "\udcff"]),
+        asked("a/b,c", "--size", "ref"),
+        asked(*OF_KIT),
+        asked("spec:/kit"),
+    ],
+    ids=["nothing", "everything", "suite", "everything of a kit", "kit"],
 )
 def test_a_request_comes_back_from_json_as_it_was(request_: Request) -> None:
     text = request_to_json(request_)
@@ -62,7 +73,10 @@ def test_a_request_comes_back_from_json_as_it_was(request_: Request) -> None:
 def test_every_field_of_the_test_above_is_not_the_default() -> None:
     default, every = asdict(asked(command=["x"])), asdict(asked(*EVERY, command=["y"]))
     same = {name for name in default if default[name] == every[name]}
-    assert same == {"suites", "size", "tune"}  # of suites only
+    of_kit = {"speccmds", "bind_from_file", "speccmds_out"}
+    assert same == {"suites", "size", "tune"} | of_kit  # not of commands
+    kit = asdict(asked(*OF_KIT))
+    assert {name for name in same if default[name] == kit[name]} == set()
 
 
 def test_what_an_older_rater_did_not_know_has_its_default() -> None:
@@ -148,6 +162,20 @@ def test_a_run_is_made_again_from_the_database_alone(tmp_path: Path) -> None:
     requests = [json.loads(text) for (text,) in rows("SELECT request FROM run")]
     assert requests[0]["copies"] == "pus"
     assert requests[1]["copies"] == str(heads[0][2])
+
+
+def test_a_layout_of_one_s_own_is_kept_with_the_run_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.toml"
+    text = 'order = "compact"  # mine\n'
+    own.write_text(text)
+    words = ["--copies", "1", "--layout", "own.toml", "--quiet", "--", "true"]
+    assert rater("run", *words, cwd=tmp_path).returncode == 0
+    assert rows("SELECT value FROM setting WHERE name = 'layout.text'") == [(text,)]
+    own.write_text(text + "# more\n")
+    again = rater("rerun", "1", "--dry-run", cwd=tmp_path)
+    assert "layout file: was sha256 " in again.stdout + again.stderr
 
 
 def test_a_dry_run_of_a_rerun_shows_plan_and_differences_and_makes_nothing(

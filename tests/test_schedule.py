@@ -1,11 +1,10 @@
-"""Orders, phases and the warnings of rotated plans, on literals."""
+"""Orders and phases, on literals."""
 
 from __future__ import annotations
 
 import pytest
 
 from rater.errors import InputError
-from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import (
     Order,
     Plan,
@@ -13,12 +12,7 @@ from rater.plan.schedule import (
     order_table,
     resolve_mode,
     ring_steps,
-    rotation_warnings,
 )
-
-
-def on_core(copy: int, core: int, llc: int = 0, node: int = 0) -> Placement:
-    return Placement(copy, (copy,), copy, core, llc, node, 0, MemoryPolicy.LOCAL, ())
 
 
 def rotated(benchmarks: str, copies: int, iterations: int = 1, increment: int = 1) -> Plan:
@@ -125,35 +119,6 @@ def test_modes_that_make_no_sense_are_refused(
 def test_counts_that_make_no_run_are_refused(wrong: dict[str, int], said: str) -> None:
     with pytest.raises(InputError, match=said):
         make_plan(["a"], 1, **wrong)  # type: ignore[arg-type]  # the table mixes the keywords
-
-
-def test_siblings_of_a_core_that_run_in_step_are_named() -> None:
-    # Two benchmarks; copies 0 and 2 share core 0: both start at benchmark 0.
-    plan = rotated("a b", copies=4)
-    placements = [on_core(0, 0), on_core(1, 1), on_core(2, 0), on_core(3, 1)]
-    assert (
-        "on 2 of 2 cores two copies run the same benchmark"
-        in rotation_warnings(plan, placements)[0]
-    )
-
-
-def test_a_multiple_of_the_ring_per_llc_and_lgroup_is_named() -> None:
-    plan = rotated("a b c", copies=12)
-    placements = [on_core(c, core=c, llc=c // 3, node=c // 6) for c in range(12)]
-    said = rotation_warnings(plan, placements)
-    assert any("every LLC holds a multiple of the ring length (3 copies" in text for text in said)
-    assert any("every lgroup holds a multiple of the ring length (6 copies" in t for t in said)
-
-
-def test_a_ring_that_does_not_divide_the_groups_needs_no_warning() -> None:
-    plan = rotated("a b c d e", copies=12)
-    placements = [on_core(c, core=c, llc=c // 3, node=c // 6) for c in range(12)]
-    assert rotation_warnings(plan, placements) == ()
-
-
-def test_an_increment_that_skips_benchmarks_is_named() -> None:
-    plan = rotated("a b c d", copies=1, increment=2)
-    assert "runs only 2 of them" in rotation_warnings(plan, [on_core(0, 0)])[0]
 
 
 def test_the_order_table_names_equal_queues_once() -> None:

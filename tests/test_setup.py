@@ -17,8 +17,13 @@ from rater.errors import InputError, RunError
 from rater.plan.place import MemoryPolicy, Placement
 from rater.plan.schedule import Phase, Step, make_plan
 from rater.plan.suite import Benchmark, InputFile, Size, Suite
-from rater.run import workplace
+from rater.run import digests, machine, workplace
+from rater.run.binding import memory_support
+from rater.run.build import sha256_of
 from rater.run.child import Limits
+from rater.run.digests import digest_once
+from rater.run.lgroups import lgroups_now
+from rater.run.pagecache import cached, drop_cached
 from rater.run.prepare import (
     ReadyInput,
     digest_of,
@@ -29,6 +34,7 @@ from rater.run.prepare import (
     take_files,
 )
 from rater.run.setup import environment_of, set_up_suite, setup_folder
+from rater.run.spread import page_cache_spread, spread_over
 from rater.run.workplace import Program, RunFolders
 
 SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
@@ -120,6 +126,7 @@ def test_set_ups_that_are_not_wanted_any_more_are_killed_and_leave_nothing(tmp_p
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU makes one set-up at a time")
 def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> None:
     script = "test $RATER_COPY = 0 && sleep 60; seq 100; kill -9 $$"
     made = folders(tmp_path / "work", script, 2)
@@ -275,6 +282,108 @@ def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
     (folder / "made").mkdir()
     with pytest.raises(InputError, match="made is no regular file"):
         taken()
+
+
+def on_disk(folder: Path) -> bool:
+    """Tell whether the page cache of files here can be dropped (not on tmpfs)."""
+    (folder / "probe").write_bytes(b"x")
+    return drop_cached(folder / "probe").left_bytes == 0
+
+
+def read_bytes() -> int:
+    """Return the bytes that this process has read so far, cached or not."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(lines[0].removeprefix("rchar: "))
+
+
+def test_nothing_that_a_set_up_left_stays_in_the_page_cache_but_the_input(tmp_path: Path) -> None:
+    if not on_disk(tmp_path):
+        pytest.skip("files here live in memory")
+    make = "head -c 4000000 /dev/zero | tee made > other; ln -s ../../../elsewhere linked"
+    suite = own_suite(tmp_path, "sh", "-c", f"test -e made || {{ {make}; }}")
+    (tmp_path / "elsewhere").write_bytes(b"e" * 1_000_000)
+    cache, size = tmp_path / "cache", replace(SIZE, inputs=(made_input(),))
+    for _ in range(2):
+        left = set_up_suite(suite, cache, os.environ, ["made", "linked"])
+        assert cached(setup_folder(suite, cache)).size_bytes == 8_000_000
+        assert cached(setup_folder(suite, cache)).cached_bytes == 0
+        assert cached(tmp_path / "elsewhere").cached_bytes == 0
+        (made,) = ready_inputs(BENCHMARK, size, cache, left)
+    assert cached(made.path).cached_bytes > 2_000_000
+    # A later run finds it cold and leaves it so: nothing was made.
+    drop_cached(cache)
+    set_up_suite(suite, cache, os.environ, ["made", "linked"])
+    assert cached(cache / "setup").cached_bytes == cached(made.path).cached_bytes == 0
+
+
+def test_what_a_set_up_did_not_change_is_not_read_again(tmp_path: Path) -> None:
+    if not Path("/proc/self/io").exists():
+        pytest.skip("this kernel does not count what processes read")
+    folder, cache = tmp_path / "setup", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "made").write_bytes(b"x" * 4_000_000)
+    first = take_files(folder, ["made"], cache)
+    before = read_bytes()
+    assert take_files(folder, ["made"], cache) == first
+    assert read_bytes() - before < 1_000_000
+    # Nor is it believed when the input that was made of it is gone.
+    made = first.found["made"]
+    assert isinstance(made, ReadyInput)
+    made.path.unlink()
+    again = take_files(folder, ["made"], cache).found["made"]
+    assert isinstance(again, ReadyInput)
+    assert (again.path, again.sha256) == (made.path, made.sha256)
+    assert again.path.read_bytes() == b"x" * 4_000_000
+
+
+def test_a_changed_file_is_read_again_whatever_its_size_and_time(tmp_path: Path) -> None:
+    path, records = tmp_path / "made", tmp_path / "records"
+    for number in range(10):
+        path.write_text(f"{number}")
+        os.utime(path, ns=(1, 1))
+        assert digest_once(path, records) == sha256_of(path)
+        assert digest_once(path, records) == sha256_of(path)
+    assert len(list(records.iterdir())) == 1
+    (tmp_path / "other").write_text("x")
+    os.utime(tmp_path / "other", ns=(1, 1))
+    (tmp_path / "other").replace(path)
+    assert digest_once(path, records) == sha256_of(path)
+
+
+def test_a_file_younger_than_the_clock_can_tell_is_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, records = tmp_path / "made", tmp_path / "records"
+    path.write_text("1")
+    before_ns = path.stat().st_ctime_ns - 1  # a server's clock may be ahead of ours
+    monkeypatch.setattr(digests, "time_ns", lambda: before_ns)
+    assert digest_once(path, records) == sha256_of(path)
+    assert not records.exists()
+
+
+def test_a_set_up_may_be_spread_over_the_lgroups_and_copies_are_not(tmp_path: Path) -> None:
+    nodes = lgroups_now()
+    if MemoryPolicy.INTERLEAVE not in memory_support().policies or not nodes:
+        pytest.skip("the kernel does not let us interleave memory")
+    suite = own_suite(tmp_path, "sh", "-c", "cat /proc/self/numa_maps >> maps")
+    maps = setup_folder(suite, tmp_path) / "maps"
+    first = min(nodes)
+    with page_cache_spread((first,)):
+        set_up_suite(suite, tmp_path, os.environ)
+    assert {line.split()[1] for line in maps.read_text().splitlines()} == {f"interleave:{first}"}
+    maps.unlink()
+    with page_cache_spread(()):
+        set_up_suite(suite, tmp_path, os.environ)
+    assert "interleave" not in maps.read_text()
+
+
+def test_page_cache_is_spread_over_ordinary_memory_beside_cpus() -> None:
+    four = machine.from_synthetic("pack:2 numa:2 core:2 pu:1")
+    assert spread_over(four) == (0, 1, 2, 3)
+    zero, one, two, three = four.nodes
+    others = (zero, replace(one, allowed=False), replace(two, cpus=()), three)
+    assert spread_over(replace(four, nodes=others)) == (0, 3)
+    assert spread_over(machine.from_synthetic("numa:1 core:2 pu:1")) == ()
 
 
 def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Path) -> None:

@@ -144,6 +144,24 @@ not usable CPU 3: not allowed by a cpuset (cgroup, container, batch system)"""
     )
 
 
+def test_two_caches_of_two_sizes_are_not_said_to_be_two_of_each() -> None:
+    caches = "".join(
+        f'<object type="L3Cache" cache_size="{size}"><object type="Core">'
+        f'<object type="PU" os_index="{cpu}"/></object></object>'
+        for cpu, size in enumerate((8 << 20, 16 << 20))
+    )
+    node = '<object type="NUMANode" os_index="0" cpuset="0x3"/>'
+    text = f'<topology version="2.0"><object type="Machine">{node}{caches}</object></topology>'
+    assert "     0      2    2  8 MiB and 16 MiB  0-1\n" in f"{screen(text)}\n"
+
+
+def test_kinds_that_nothing_ranks_have_no_number_in_the_json() -> None:
+    text = ODD.replace("FrequencyMaxMHz", "Colour")
+    assert "CPU kinds  which is the fastest is not known:" in screen(text)
+    document = json.loads(json.dumps(topo_document(TopoView(parse_xml(text, "odd")))))
+    assert [kind["kind"] for kind in document["kinds"]] == [None, None]
+
+
 def test_narrow_pages_lose_columns_not_cpus() -> None:
     lines = screen(ODD, width=44).splitlines()
     assert max(map(len, lines)) <= 44

@@ -152,6 +152,19 @@ def test_names_that_nobody_gave_are_not_shown() -> None:
     assert parse_xml(machine(infos + node(0, [0]) + pus(0)), "x").details.product == "HP Z8"
 
 
+def test_names_and_subtypes_that_fill_pages_are_cut() -> None:
+    infos = f'<info name="DMISysVendor" value="{"v" * 5000}"/>'
+    infos += f'<info name="CPUModel" value="{"m" * 5000}"/>'
+    infos += f'<info name="Architecture" value="{"a" * 5000}"/>'
+    long = f'subtype="{"s" * 3000}"'
+    topology = parse_xml(machine(infos + node(0, [0], long) + pus(0)), "x")
+    details = topology.details
+    assert details.product == "v" * 61 + "..."
+    assert details.cpu_models == ("m" * 61 + "...",)
+    assert details.architecture == "a" * 61 + "..."
+    assert topology.nodes[0].subtype == "s" * 21 + "..."
+
+
 def test_bytes_and_text_read_the_same() -> None:
     assert parse_xml(SMALL.encode(), "x") == parse_xml(SMALL, "x")
 
@@ -335,6 +348,7 @@ def replaced(old: str, new: str) -> str:
         (replaced('"1" cpuset="0x33" local', '"1" local'), "f:7: object NUMANode has no cpuset"),
         (replaced('"1073741824"', '"1 GiB"'), "f:7: object NUMANode: local_memory='1 GiB'"),
         (replaced('"1073741824"', '"-1"'), "local_memory=-1, expected bytes"),
+        (replaced('"1073741824"', f'"{"9" * 20}"'), f"={'9' * 20}, expected bytes, 0 to 2^60"),
         (replaced('"NUMANode" os_index="7"', '"NUMANode" os_index="1"'), "expected each node once"),
         (
             replaced('allowed_cpuset="0x3f"', 'allowed_cpuset="?"'),

@@ -2,6 +2,10 @@
 
 ALTER TABLE copy ADD COLUMN gate_cpus TEXT;
 ALTER TABLE copy ADD COLUMN gate_mems TEXT;
+ALTER TABLE copy ADD COLUMN last_cpu INTEGER;
+ALTER TABLE copy ADD COLUMN placement TEXT
+  CHECK (placement IN ('met', 'not met', 'not known'));
+ALTER TABLE copy ADD COLUMN placement_note TEXT;
 
 CREATE TABLE sample (
   run_id         INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
@@ -23,6 +27,7 @@ CREATE TABLE sample (
   peak_bytes     INTEGER,
   swap_bytes     INTEGER,
   read_ns        INTEGER NOT NULL,
+  astray_bytes   TEXT,
   PRIMARY KEY (run_id, phase, copy, step, age_ns)
 ) STRICT, WITHOUT ROWID;
 
@@ -44,6 +49,7 @@ looked AS (
     run_id, phase, copy, step,
     sum(looks) AS looks,
     max(age_ns) / 1e9 AS last_look_s,
+    group_concat(DISTINCT cpus) AS seen_cpus,
     max(migrations) AS migrations,
     sum(rss_bytes * looks) * 1.0 / sum(iif(rss_bytes IS NULL, NULL, looks)) / 1048576.0
       AS rss_mib,
@@ -67,7 +73,8 @@ lay AS (
 )
 SELECT
   copy.run_id, copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.cpu,
-  copy.node, copy.gate_cpus, copy.gate_mems, looked.looks, looked.last_look_s,
+  copy.node, copy.gate_cpus, copy.gate_mems, looked.seen_cpus, copy.last_cpu, copy.placement,
+  copy.placement_note, looked.looks, looked.last_look_s,
   iif(copy.node IS NULL, NULL, lay.home_byte_looks * 1.0 / nullif(lay.byte_looks, 0)) AS home_share,
   looked.migrations, looked.rss_mib, looked.most_rss_mib, looked.most_swap_mib
 FROM copy

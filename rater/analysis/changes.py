@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.plan.cpuset import format_list
-from rater.record import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run, StoredRun
+from rater.record import (
+    LAYOUT_TEXT,
+    BenchmarkUsed,
+    Host,
+    MachinePU,
+    PlacedCopy,
+    Run,
+    StoredRun,
+)
 
 _DIGEST_SHOWN = 12
 _PLACES_SHOWN = 8
@@ -154,6 +163,10 @@ def _gigabytes(byte_count: int | None) -> str | None:
     return None if byte_count is None else f"{byte_count / 1e9:.1f} GB"
 
 
+def _sha256(text: str | None) -> str | None:
+    return None if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
 def _digest(sha256: str | None) -> str | None:
     return None if sha256 is None else f"sha256 {sha256[:_DIGEST_SHOWN]}"
 
@@ -202,6 +215,10 @@ def _settings(
         if not volatile(name):
             if name == _PATH:
                 yield from _path(before.get(name, ""), now.get(name, ""))
+                continue
+            if name == LAYOUT_TEXT:  # what it changes is told by the placements
+                texts = [_digest(_sha256(it.get(name))) for it in (before, now)]
+                yield from _compared("layout file", *texts, weighs=False)
                 continue
             variable = name.removeprefix(_ENVIRONMENT)
             what = f"setting {name}" if variable == name else f"environment variable {variable}"

@@ -129,7 +129,24 @@ def _iteration(
         "median_copy_s": it.median_copy_s,
         "slowest": _copy_time(it.slowest),
         "placement_not_met": list(not_met.get((it.benchmark, it.iteration), ())),
+        **_reported(it),
         "reason": it.reason,
+    }
+
+
+def _reported(it: IterationScore) -> dict[str, Json]:
+    """Return what an imported result file says itself, to stand beside what its times come to."""
+    if it.reported is None:
+        return {}
+    told = it.reported
+    return {
+        "file_says": {
+            "reported_s": told.reported_s,
+            "ratio": told.ratio,
+            "selected": told.selected,
+            "valid": told.valid,
+            "errors": list[Json](told.errors.splitlines() if told.errors else ()),
+        }
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.verdict import (
@@ -15,9 +15,10 @@ from rater.analysis.verdict import (
     look_back,
     planned_nodes,
 )
-from rater.record import GateFacts, Observed, Sampled, StoredRun
+from rater.record import GateFacts, Judged, Observed, Sampled, StoredRun
 
 type Key = tuple[int, int, int]  # phase, copy, step
+type _Alike = tuple[int, GateFacts | None, int | None, bool]
 
 _UNSEEN = look_back(())
 
@@ -89,9 +90,12 @@ class RunProof:
 def prove_run(run: StoredRun) -> RunProof:
     """Return a proof for every copy of the run that was placed; torn attempts are left out.
 
-    Without any evidence (an imported run, `--proof off`) there are no proofs.
+    Without any evidence (`--proof off`) there are no proofs, of an imported run those
+    that its document states.
     """
     run = run.without_torn()
+    if run.head.source == "import":
+        return _stated(run)
     by_key: dict[Key, list[Sampled]] = {}
     for sample in run.samples:
         by_key.setdefault((sample.phase, sample.copy, sample.step), []).append(sample)
@@ -100,7 +104,7 @@ def prove_run(run: StoredRun) -> RunProof:
     homes = {pu.cpu: pu.node for pu in run.pus}
     planned = {number: planned_nodes(plan, homes) for number, plan in placed.items()}
     # Thousands of short runs that were not looked at (steady mode) have few different verdicts.
-    unseen: dict[tuple[int, GateFacts | None, bool], tuple[Verdict, tuple[str, ...]]] = {}
+    unseen: dict[_Alike, tuple[Verdict, tuple[str, ...]]] = {}
     proofs = []
     for copy in run.copies:
         if copy.copy not in placed:
@@ -110,12 +114,22 @@ def prove_run(run: StoredRun) -> RunProof:
         nodes = planned[copy.copy]
         if key in by_key:
             seen = look_back(by_key[key])
-            verdict, reasons = judge(plan, gate, seen, homes, copy.elapsed_s)
+            verdict, reasons = judge(
+                plan,
+                gate,
+                seen,
+                homes,
+                copy.elapsed_s,
+                held_bytes=copy.max_rss_bytes,
+                last_cpu=copy.last_cpu,
+            )
         else:
             seen = _UNSEEN
-            alike = (copy.copy, gate, copy.elapsed_s < LOOKED_AT_S)
+            alike = (copy.copy, gate, copy.last_cpu, copy.elapsed_s < LOOKED_AT_S)
             if alike not in unseen:
-                unseen[alike] = judge(plan, gate, seen, homes, copy.elapsed_s)
+                unseen[alike] = judge(
+                    plan, gate, seen, homes, copy.elapsed_s, last_cpu=copy.last_cpu
+                )
             verdict, reasons = unseen[alike]
         home = (plan.node,) if plan.node is not None else None
         last_s = seen.last_age_s
@@ -142,6 +156,42 @@ def prove_run(run: StoredRun) -> RunProof:
     names = dict.fromkeys(proof.benchmark for proof in proofs)
     by_name = (_benchmark(name, [p for p in proofs if p.benchmark == name]) for name in names)
     return RunProof(tuple(proofs), tuple(by_name), run.observed)
+
+
+def judged(proof: RunProof) -> Iterator[Judged]:
+    """Return the verdicts as they are stored with the copies."""
+    for one in proof.copies:
+        note = "; ".join(one.reasons) or None
+        yield Judged(one.phase, one.copy, one.step, str(one.verdict), note)
+
+
+def _stated(run: StoredRun) -> RunProof:
+    return RunProof(
+        tuple(
+            CopyProof(
+                phase=copy.phase,
+                benchmark=copy.benchmark,
+                iteration=copy.iteration,
+                copy=copy.copy,
+                step=copy.step,
+                counted=copy.counted,
+                planned=True,
+                cpu=copy.cpu,
+                node=copy.node,
+                verdict=Verdict(copy.placement),
+                reasons=() if copy.placement_note is None else (copy.placement_note,),
+                gate=None,
+                seen=_UNSEEN,
+                unseen_s=None,
+                local_share=None,
+                evenness=None,
+            )
+            for copy in run.copies
+            if copy.placement is not None
+        ),
+        (),
+        None,
+    )
 
 
 def _benchmark(name: str, proofs: Sequence[CopyProof]) -> BenchmarkProof:

@@ -23,6 +23,7 @@ from rater.analysis.suites import SuiteScore, is_selection, left_out, suite_scor
 from rater.record import (
     BenchmarkUsed,
     CopyStatus,
+    Reported,
     RunHead,
     StoredBracket,
     StoredCopy,
@@ -60,6 +61,12 @@ class IterationScore:
     score_lost: float | None  # share of the score that the slow copies cost
     reason: str | None  # why there is no ratio, in words
     steady: SteadyPhase | None = None  # steady mode: the window
+    reported: Reported | None = None  # what an imported result file says itself
+
+    @property
+    def fault(self) -> str | None:
+        """Why the result file calls it not valid."""
+        return self.reported.fault if self.reported else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +168,7 @@ def _benchmark(
     counted = [it for it in iterations if it.counted]
     valid = [it for it in counted if it.reason is None and it.per_hour is not None]
     chosen = None
-    if valid and not any(it.failed for it in counted):
+    if valid and not any(it.failed or it.fault for it in counted):
         chosen = valid[lower_median_index([it.per_hour or 0.0 for it in valid])]
     return BenchmarkScore(
         benchmark=name,
@@ -194,10 +201,13 @@ def _iteration(
     reference_s: float | None,
 ) -> IterationScore:
     own = head.source == "run"
-    planned = head.copies if own else len(copies)
+    told = bracket.reported
+    planned = head.copies if own else (told and told.copies) or len(copies)
     good = [copy for copy in copies if is_good(copy)]
     failed = [c for c in copies if not is_good(c) and c.status is not CopyStatus.INTERRUPTED]
     reason = why_no_ratio(copies, planned, checked=own)
+    if told is not None and told.fault and not failed:
+        reason = told.fault
     last = slowest(good)
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
     from_slowest = bracket_s is None and reason is None and last is not None
@@ -223,6 +233,7 @@ def _iteration(
         slowest=last,
         score_lost=_score_lost(head, bracket_s, median_s, last) if rate is not None else None,
         reason=reason,
+        reported=told,
     )
 
 

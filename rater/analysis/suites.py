@@ -65,7 +65,8 @@ def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> Su
     over = tuple(member.benchmark for member in members)
     reason = None
     missing = [member for member in members if member.reason or member.ratio is None]
-    without = [member for member in members if not member.reference_s]
+    # What failed may be all the file knows of a benchmark, its reference time not among it.
+    without = [member for member in members if not (member.reference_s or member.reason)]
     if not members:
         reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
     elif without:

@@ -26,6 +26,9 @@ MOST_REMOTE_BYTES = 1 << 20
 LEAST_EVEN = 0.8
 _PAGES_OFF = 2
 _PAGE_BYTES_UNKNOWN = 2 << 20
+# What was seen tells of the whole copy when it had taken half of its memory by then, or, where its
+# peak is not known, when half of its time was over.
+LEAST_SEEN = 0.5
 LOOKED_AT_S = 0.5  # copies that ran for this long are looked at (run/observe.py)
 
 
@@ -57,6 +60,9 @@ class Seen:
     page_bytes: tuple[tuple[int, float], ...] | None  # the same by page size
     policy: str | None  # memory policy as the kernel names it, in the last sample
     unread: int  # processes whose memory was not read, the most in one sample
+    # Of each sample the look with most memory away from where it was planned, and when that was
+    # (of several looks the last one's age), s.
+    worst: tuple[tuple[float, tuple[tuple[int, int], ...]], ...] = ()
 
     @property
     def private_bytes(self) -> float | None:
@@ -98,6 +104,11 @@ def look_back(samples: Iterable[Sampled]) -> Seen:
         page_bytes=_average([(sample.page_bytes, sample.looks) for sample in own]),
         policy=own[-1].policy if own else None,
         unread=max((sample.unread for sample in own), default=0),
+        worst=tuple(
+            (sample.age_ns / 1e9, table)
+            for sample in own
+            if (table := sample.astray_bytes or sample.node_bytes)
+        ),
     )
 
 
@@ -107,20 +118,29 @@ def judge(
     seen: Seen,
     homes: Mapping[int, int | None],
     elapsed_s: float,
+    *,
+    held_bytes: int | None = None,
+    last_cpu: int | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on one copy and, where it is not `MET`, the reasons.
 
-    `homes`: the NUMA node of each CPU of the machine by OS number.
+    `homes`: the NUMA node of each CPU of the machine by OS number. `held_bytes`: the
+    most that the copy held at once, as the kernel counted it; None: not known.
+    `last_cpu`: where its first thread ended.
     """
     nodes = planned_nodes(plan, homes)
     complaints = list(gate_complaints(gate, plan.cpus, nodes or ())) if gate else []
-    complaints += _cpu_complaints(plan, gate, seen)
+    complaints += _cpu_complaints(plan, gate, seen, last_cpu)
     complaints += _memory_complaints(plan, seen, nodes)
     if complaints:
         return Verdict.NOT_MET, tuple(complaints)
     doubts = []
     if plan.cpus is not None and not seen.allowed and (gate is None or gate.cpus is None):
         doubts.append("which CPUs it might use was not seen")
+    elif plan.cpus is not None and not seen.cpus and last_cpu is None:
+        doubts.append("on which CPUs it ran was not seen")
+    if seen.unread and (plan.cpus is not None or nodes is not None):
+        doubts.append("some of its processes, their threads or memory were not looked at")
     nowhere_else = nodes and gate and gate.mems and set(gate.mems) <= set(nodes)
     if nodes is not None and seen.node_bytes is None and not nowhere_else:
         if seen.samples:
@@ -129,6 +149,8 @@ def judge(
             doubts.append(f"ended within {LOOKED_AT_S:g} s, before its memory was looked at")
         else:
             doubts.append("its memory was not looked at")
+    elif nodes is not None and not nowhere_else:
+        doubts += _little_seen(seen, elapsed_s, held_bytes)
     return (Verdict.NOT_KNOWN, tuple(doubts)) if doubts else (Verdict.MET, ())
 
 
@@ -160,19 +182,43 @@ def evenness(plan: PlacedCopy, seen: Seen) -> float | None:
     return least * len(plan.memory_nodes) / share
 
 
-def _cpu_complaints(plan: PlacedCopy, gate: GateFacts | None, seen: Seen) -> list[str]:
+def _cpu_complaints(
+    plan: PlacedCopy, gate: GateFacts | None, seen: Seen, last_cpu: int | None
+) -> list[str]:
     if plan.cpus is None:
         return []
     planned = format_list(plan.cpus)
     complaints = [
-        f"its CPU mask changed while it ran to {format_list(mask)}, planned {planned}"
+        f"its CPU mask became {format_list(mask)} while it ran, planned {planned}"
         for mask in seen.allowed
         if not set(mask) <= set(plan.cpus) and (gate is None or mask != gate.cpus)
     ]
-    elsewhere = set(seen.cpus) - set(plan.cpus)
+    ran = {*seen.cpus, *(() if last_cpu is None else (last_cpu,))}
+    elsewhere = ran - set(plan.cpus)
     if elsewhere:
         complaints.append(f"ran on CPU {format_list(elsewhere)}, planned {planned}")
+    elif len(plan.cpus) == 1 and seen.migrations:
+        moves = "once" if seen.migrations == 1 else f"{seen.migrations} times"
+        complaints.append(f"moved between CPUs {moves}, planned {planned} only")
     return complaints
+
+
+def _away(by_node: Mapping[int, float], nodes: Sequence[int]) -> float:
+    """Return the bytes that lay on other nodes, 0 as long as these are too few to matter."""
+    remote = sum(size for node, size in by_node.items() if node not in nodes)
+    few = remote <= max(MOST_REMOTE_BYTES, (1 - LEAST_LOCAL) * sum(by_node.values()))
+    return 0.0 if few else remote
+
+
+def _little_seen(seen: Seen, elapsed_s: float, held_bytes: int | None) -> list[str]:
+    """Doubt what was seen of a copy that took most of its memory later, or may have."""
+    last_s, most = seen.last_age_s or 0.0, seen.rss_max_bytes or 0
+    if held_bytes is not None and most < LEAST_SEEN * held_bytes:
+        return ["most of its memory came after the last look at it"]
+    small = (seen.private_bytes or 0.0) < MOST_REMOTE_BYTES
+    if held_bytes is None and small and last_s < LEAST_SEEN * elapsed_s:
+        return ["had next to no memory at the last look, before half of its time was over"]
+    return []
 
 
 def _memory_complaints(
@@ -182,16 +228,27 @@ def _memory_complaints(
     if not nodes or not total or seen.node_bytes is None:
         return
     by_node = dict(seen.node_bytes)
-    remote = sum(size for node, size in by_node.items() if node not in nodes)
-    if remote > MOST_REMOTE_BYTES and remote > (1 - LEAST_LOCAL) * total:
-        where = format_list(node for node, size in by_node.items() if size and node not in nodes)
+    looks: list[tuple[float | None, Mapping[int, float]]] = [(None, by_node)]
+    looks += [(at_s, dict(table)) for at_s, table in seen.worst]
+    away = [(_away(table, nodes), at_s, table) for at_s, table in looks if _away(table, nodes)]
+    if away:
+        remote, at_s, table = max(away, key=lambda look: look[0])
+        held = sum(table.values())
+        where = format_list(node for node, size in table.items() if size and node not in nodes)
         policy = f"; the kernel names its policy {seen.policy}" if seen.policy else ""
+        when = f" {at_s:.1f} s into its run" if at_s is not None and seen.samples > 1 else ""
         yield (
-            f"{100 * remote / total:.0f} % of its {_mb(total)} lay on lgroup {where}, planned "
+            f"{100 * remote / held:.0f} % of its {_mb(held)} lay on lgroup {where}{when}, planned "
             f"{format_list(nodes)}{policy}"
         )
+    remote = sum(size for node, size in by_node.items() if node not in nodes)
+    if plan.memory_policy == "weighted" and total > MOST_REMOTE_BYTES * len(nodes):
+        bare = [node for node in nodes if not by_node.get(node)]
+        if bare:
+            yield f"weighted over lgroups {format_list(nodes)}: {format_list(bare)} has none of it"
     even = evenness(plan, seen)
-    if even is not None and even < LEAST_EVEN:
+    enough = total > MOST_REMOTE_BYTES * len(nodes)
+    if enough and even is not None and even < LEAST_EVEN:
         least = min(nodes, key=lambda node: by_node.get(node, 0.0))
         fair = (total - remote) / len(nodes)
         pages = [size for size, count in seen.page_bytes or () if count]

@@ -41,7 +41,8 @@ def request_of(head: RunHead) -> Request:
             f"was asked for; type it again: {head.command_line}"
         )
     request = request_from_json(head.request, f"run {head.run}")
-    return replace(request, copies=str(head.copies))
+    # One a lgroup: the word also leaves out CPUs that are of none.
+    return request if request.copies == "nodes" else replace(request, copies=str(head.copies))
 
 
 def go_to(args: argparse.Namespace, head: RunHead) -> None:
@@ -88,6 +89,8 @@ def with_its_suites(request: Request, head: RunHead) -> Request:
 
     A name can mean another file by now: `RATER_SUITES` is not kept with the run.
     """
+    if request.of_kit:  # its newest run directories, which may be other ones by now: that is told
+        return request
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = dict(zip(names, (head.suite_path or "").splitlines(), strict=False))
     return replace(request, suites=tuple(_pinned(it, files) for it in request.suites))

@@ -47,6 +47,17 @@ def existing_store(args: argparse.Namespace) -> Store:
     return open_store(path)
 
 
+def judge_placements(store: Store, run: StoredRun) -> None:
+    """Store what was seen of each copy's placement as a verdict, for queries and exports."""
+    from rater.analysis.proof import judged, prove_run
+    from rater.store.database import StoreError
+
+    try:
+        store.judge_placements(run.head.run, judged(prove_run(run)))
+    except StoreError as error:  # the disk is full: `rater show` judges by the evidence
+        print(f"rater: run {run.head.run}: {error}", file=sys.stderr)
+
+
 def print_result(
     args: argparse.Namespace,
     run: StoredRun,
@@ -75,8 +86,10 @@ def print_result(
         document |= {"placement": proof_document(summary.proof, every=every)}
         if copies is not None:
             from rater.show.copies import copies_document
+            from rater.show.copy_runs import copy_runs_document
 
             document |= copies_document(copies)
+            document["copy_runs"] = [*copy_runs_document(run)]
         print_json(document)
         return
     from rich.console import Console
@@ -87,9 +100,12 @@ def print_result(
     print_summary(summary, console, after_run=after_run, beside=other, proof=proof)
     if copies is not None:
         from rater.show.copies import print_copies
+        from rater.show.copy_runs import print_copy_runs
         from rater.show.printer import Printer
 
         print_copies(copies, Printer(console))
+        if any(copy.workloads for copy in run.copies):
+            print_copy_runs(run, Printer(console))
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:

@@ -89,7 +89,7 @@ def _divots(args: argparse.Namespace) -> int:
         numbers = list(dict.fromkeys(n for spec in args.which for n in store.find_all(spec)))
         heads = {head.run: head for head in store.runs()}
         runs = [
-            (heads[number], _analysis(store, heads[number], thresholds, fresh=args.fresh))
+            (heads[number], analysis_of(store, heads[number], thresholds, fresh=args.fresh))
             for number in numbers
         ]
     between = between_runs([(head.run, analysis.findings) for head, analysis in runs])
@@ -109,7 +109,7 @@ def _divots(args: argparse.Namespace) -> int:
     return _status(limits, found)
 
 
-def _analysis(store: Store, head: RunHead, thresholds: Thresholds, *, fresh: bool) -> Analysis:
+def analysis_of(store: Store, head: RunHead, thresholds: Thresholds, *, fresh: bool) -> Analysis:
     """Return what is stored of a search with these thresholds, else search and store it."""
     from rater.analysis.divots.analyse import VERSION, Analysis, analyse
     from rater.analysis.divots.document import evidence_line

@@ -9,18 +9,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rater import __version__
+from rater.commands.kit import kit_command, kit_digest, kit_files
 from rater.commands.ready import Ready
 from rater.commands.request import Request, request_to_json
-from rater.commands.resolve import Resolved
+from rater.commands.resolve import Resolved, size_of, tune_of
 from rater.commands.workload import Workload
 from rater.plan.cpuset import format_list
+from rater.plan.layout import own_layout_text
 from rater.plan.suite_find import find_suite, split_selection
-from rater.record import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
-from rater.run.build import sha256_of
+from rater.record import (
+    LAYOUT_TEXT,
+    BenchmarkUsed,
+    MachinePU,
+    MetricUsed,
+    PlacedCopy,
+    Run,
+    storable,
+)
+from rater.run.build import Built, sha256_of
 from rater.run.facts import environment_snapshot, settings_snapshot
 from rater.run.ingredients import digest_of_workload, process_settings
+from rater.run.prepare import ReadyInput
 from rater.run.priority import urgent
-from rater.run.script import digest_of_programs, shown
+from rater.run.script import Line, digest_of_programs, shown
 
 
 def head_of(identity: str, ready: Ready) -> Run:
@@ -40,8 +51,8 @@ def head_of(identity: str, ready: Ready) -> Run:
         stagger_ms=plan.stagger_ns / 1e6,
         increment=plan.increment,
         suite=suite,
-        size=request.size if suite else None,
-        tune=request.tune if suite else None,
+        size=size_of(resolved),
+        tune=tune_of(resolved),
         layout=storable(resolved.layout),
         memory=str(resolved.memory),
         timeout_s=request.timeout_s,
@@ -57,29 +68,40 @@ def head_of(identity: str, ready: Ready) -> Run:
         tags=_storable_pairs(request.tags),
         environment=_storable_pairs(request.environment),
         benchmarks=tuple(
-            BenchmarkUsed(
-                name=workload.benchmark.name,
-                category=workload.benchmark.category,
-                command=storable(shown(lines)),
-                reference_s=workload.size.reference_s,
-                binary_sha256=digest_of_programs(program, lines),
-                compiler=program.compiler,
-                flags=program.flags,
-                inputs_sha256=digest_of_workload(
-                    workload.size, lines, inputs, _other_commands(request, workload)
-                ),
-                threads=workload.benchmark.threads,
-                metrics=tuple(
-                    MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
-                    for metric in workload.benchmark.metrics
-                ),
-            )
+            _used(request, workload, program, lines, inputs)
             for workload, program, lines, inputs in zip(
                 resolved.workloads, built, ready.lines, ready.inputs, strict=True
             )
         ),
         placements=placed_copies(resolved),
         warnings=resolved.warnings,
+    )
+
+
+def _used(
+    request: Request,
+    workload: Workload,
+    program: Built,
+    lines: tuple[Line, ...],
+    inputs: tuple[ReadyInput, ...],
+) -> BenchmarkUsed:
+    benchmark, kit = workload.benchmark, workload.kit
+    return BenchmarkUsed(
+        name=benchmark.name,
+        category=benchmark.category,
+        command=storable(kit_command(kit) if kit else shown(lines)),
+        reference_s=workload.size.reference_s,
+        binary_sha256=program.sha256 if kit else digest_of_programs(program, lines),
+        compiler=program.compiler,
+        flags=program.flags,
+        inputs_sha256=kit_digest(kit, request.wrap)
+        if kit
+        else digest_of_workload(workload.size, lines, inputs, _other_commands(request, workload)),
+        threads=benchmark.threads,
+        metrics=tuple(
+            MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
+            for metric in benchmark.metrics
+        ),
     )
 
 
@@ -115,6 +137,8 @@ def placed_copies(resolved: Resolved) -> tuple[PlacedCopy, ...]:
 
 def suite_files(request: Request) -> tuple[str | None, str | None]:
     """Return paths and hashes of the suites that were asked for, a line each; None for none."""
+    if request.of_kit:
+        return kit_files(request)
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = [find_suite(name) for name in names]
     paths = [storable(str(file)) for file in files]
@@ -124,10 +148,12 @@ def suite_files(request: Request) -> tuple[str | None, str | None]:
 def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
     """Return the settings of the machine and of rater as they are kept with a run."""
     reserved = format_list(resolved.reserved)
+    layout = own_layout_text(resolved.request.layout)
     return (
         *settings_snapshot(),
         *environment_snapshot(os.environ),
         *((("rater.reserved_cpus", reserved),) if reserved else ()),
+        *(() if layout is None else ((LAYOUT_TEXT, layout),)),
         *process_settings(),
         ("rater.supervisor_priority", _priority()),
     )

@@ -63,11 +63,11 @@ def plan_view(
     refusals: tuple[str, ...] = (),
 ) -> PlanView:
     """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
-    from rater.commands.resolve import expected_total_s, most_bytes
+    from rater.commands.resolve import expected_total_s, most_bytes, size_of, tune_of
     from rater.plan.schedule import order_table
     from rater.plan.summary import remarks, shares
     from rater.run.lgroups import lgroups_now
-    from rater.run.memory import capacity_warnings, needs_by_node
+    from rater.run.memory import bound_to_memory, capacity_warnings, needs_by_node
     from rater.show.plan import PlanView
 
     topology, placements = resolved.topology, resolved.placements
@@ -79,8 +79,8 @@ def plan_view(
     threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
     return PlanView(
         suite=resolved.suite,
-        size=resolved.request.size if resolved.suite else None,
-        tune=resolved.request.tune if resolved.suite else None,
+        size=size_of(resolved),
+        tune=tune_of(resolved),
         plan=resolved.plan,
         placements=placements,
         layout=resolved.layout,
@@ -92,7 +92,7 @@ def plan_view(
         warnings=(
             *resolved.warnings,
             *remarks(topology, placements, max(used for _, used in threads)),
-            *capacity_warnings(needs, installed),
+            *capacity_warnings(needs, installed, strict=bound_to_memory(placements)),
             *warnings,
         ),
         refusals=(*resolved.refusals, *refusals),

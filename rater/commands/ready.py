@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rater.commands.request import Request
+from rater.commands.kit import kit_built, kit_lines, kit_problems, kit_program
 from rater.commands.resolve import Resolved, needs_of
 from rater.commands.workload import Workload
 from rater.errors import InputError
@@ -18,13 +18,13 @@ from rater.run.child import Limits
 from rater.run.prepare import (
     ReadyInput,
     SetupFiles,
-    flush_file_system,
     links_work,
     ready_inputs,
     uncached_bytes,
 )
 from rater.run.script import Line, argv_of, folders_of, lines_of
 from rater.run.setup import environment_of, made_files, set_up_suite, setup_argv
+from rater.run.spread import page_cache_spread, spread_over
 from rater.run.workplace import Program
 
 
@@ -47,14 +47,27 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
     for what can not be set up, built, found or does not fit.
     """
     request, workloads = resolved.request, resolved.workloads
+    problems = kit_problems([w.kit for w in workloads if w.kit], resolved.plan.copies)
+    if problems:
+        raise InputError("\n".join(problems))
     if not request.force:
         _refuse_early(resolved, cache)
-    left = _set_up(resolved, cache)
-    built = tuple(build(w.benchmark, request.tune, cache, w.size) for w in workloads)
-    lines = tuple(lines_of(w.benchmark, w.size, b) for w, b in zip(workloads, built, strict=True))
-    inputs = tuple(
-        ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
-        for w in workloads
+    # What is read and written here stays in the page cache, else on the lgroup where we
+    # happen to run: its copies would be the slow ones. A set-up may work anywhere, so it is
+    # spread with the programs and inputs; what it leaves in its folder is dropped besides.
+    with page_cache_spread(spread_over(resolved.topology)):
+        left = _set_up(resolved, cache)
+        built = tuple(
+            kit_built(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
+            for w in workloads
+        )
+        inputs = tuple(
+            ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
+            for w in workloads
+        )
+    lines = tuple(
+        kit_lines(w.kit) if w.kit else lines_of(w.benchmark, w.size, b)
+        for w, b in zip(workloads, built, strict=True)
     )
     try:
         work.mkdir(parents=True)
@@ -68,7 +81,7 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
     if needs.problems and not request.force:
         raise InputError("\n".join(needs.problems))
     programs = {
-        w.benchmark.name: _program(request, w, one, i, cache)
+        w.benchmark.name: _program(resolved, w, one, i, cache)
         for w, one, i in zip(workloads, lines, inputs, strict=True)
     }
     return Ready(resolved, work, built, lines, inputs, programs)
@@ -107,28 +120,27 @@ def _set_up(resolved: Resolved, cache: Path) -> dict[Path, SetupFiles | None]:
         # Not held to --timeout, which is of copies: it may fetch or build for an hour.
         limits = Limits(output_bytes=request.output_limit_bytes)
         left[path] = set_up_suite(suite, cache, environment, made_files(sizes), limits)
-        if suite.setup:
-            # Writing back what it wrote must not fall into a measurement; where this is
-            # refused there is nothing else to be done.
-            flush_file_system(cache)
     return left
 
 
 def _program(
-    request: Request,
+    resolved: Resolved,
     workload: Workload,
     lines: tuple[Line, ...],
     inputs: tuple[ReadyInput, ...],
     cache: Path,
 ) -> Program:
+    request = resolved.request
     wrap = request.wrap
     if wrap:
         wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
+    if workload.kit:
+        return kit_program(request, workload.kit, resolved.placements, wrap)
     elsewhere = bool(request.command) and not request.run_dirs
     benchmark, size = workload.benchmark, workload.size
     return Program(
         name=benchmark.name,
-        argv=argv_of(lines, wrap),
+        argv=argv_of(lines, wrap, tells=True),
         inputs=inputs,
         expected=size.expected,
         directory=str(Path.cwd()) if elsewhere else None,

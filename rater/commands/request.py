@@ -17,6 +17,8 @@ from rater.plan.evidence import parse_cadence
 
 DEFAULT_SUITE = "mini"
 DEFAULT_COPIES = "pus"
+KIT = "spec:"  # what a selection begins with that is a kit of SPEC CPU, no suite
+KIT_COPIES = "file"  # as many as the kit's command files are for: the default there
 DEFAULT_SIZE = "train"
 DEFAULT_TUNE = "base"
 DEFAULT_LAYOUT = "balanced"
@@ -36,7 +38,8 @@ class Request:
 
     suites: tuple[str, ...]
     command: tuple[str, ...]
-    copies: str
+    speccmds: tuple[str, ...]  # command files of specinvoke
+    copies: str | None  # None: as many as the layout counts, else as it has PUs
     mode: str | None
     stagger_ms: float | None
     order: str | None
@@ -49,6 +52,7 @@ class Request:
     tune: str
     layout: str
     bind: str | None
+    bind_from_file: bool
     smt: int | None
     kind: str | None
     reserve: int | None
@@ -67,8 +71,17 @@ class Request:
     proof: str  # as `plan.evidence.parse_cadence` takes it
     run_dirs: bool
     keep: bool
+    speccmds_out: bool
     force: bool
     share: bool
+
+    @property
+    def of_kit(self) -> bool:
+        """Tell whether benchmarks of an installed SPEC CPU are to run.
+
+        Size and tune are "" then where the user gave none: those that there are.
+        """
+        return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +93,23 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "suites",
         nargs="*",
         metavar="SUITE[/BENCHMARK]",
-        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`",
+        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
+        f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
     )
     what = parser.add_argument_group("what runs")
     what.add_argument(
-        "--copies", metavar="N|pus|cores|nodes", help=f"default {DEFAULT_COPIES}: one per PU"
+        "--speccmds",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE.cmd",
+        help="command files of SPEC's specinvoke, a benchmark each",
+    )
+    what.add_argument(
+        "--copies",
+        metavar="N|pus|cores|nodes",
+        help=f"default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: as many as the "
+        "command files have run directories for",
     )
     what.add_argument(
         "--mode",
@@ -130,6 +155,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="a copy may use all of the core, llc, node or package it is on; default pu; none: "
         "copies are not bound",
     )
+    where.add_argument(
+        "--bind-from-file",
+        action="store_true",
+        help="copies go where the -b lines of the command files put them",
+    )
     where.add_argument("--smt", type=int, metavar="K", help="use K threads of each core")
     where.add_argument(
         "--kind", metavar="fast|slow|N", help="use CPUs of one kind (0 is the slowest)"
@@ -162,8 +192,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--proof",
         metavar="auto|once|SECONDS|off",
         help="look at running copies to tell whether they and their memory are where the plan "
-        "said: as often as costs less than 1 %% of one CPU (auto, the default), once, every "
-        "SECONDS, or not at all",
+        "said: every copy once, then as often as costs less than 1 %% of one CPU (auto, the "
+        "default), once, every SECONDS, or not at all",
     )
     how = parser.add_argument_group("how")
     how.add_argument("--timeout", type=float, metavar="S", help="end a copy that runs longer")
@@ -194,6 +224,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--run-dirs", action="store_true", help="a command's copies get directories")
     how.add_argument("--keep", action="store_true", help="keep the run directories")
+    how.add_argument(
+        "--speccmds-out",
+        action="store_true",
+        help="leave a speccmds.out as specinvoke does in the run directory of copy 0; one that "
+        "rater did not write is kept as speccmds.out.1 (or .2, ...)",
+    )
     how.add_argument("--force", action="store_true", help="run though memory or disk may not do")
     how.add_argument("--share", action="store_true", help="run beside another rater")
 
@@ -208,6 +244,7 @@ def request_from(args: argparse.Namespace) -> Request:
     if args.command is not None and not args.command:
         raise InputError("nothing behind `--`; expected a command, as in `rater run -- ./bench`")
     _check_belonging(args)
+    of_kit = _check_kit(args)
     try:
         wrap = tuple(shlex.split(args.wrap or ""))
     except ValueError as error:
@@ -215,9 +252,10 @@ def request_from(args: argparse.Namespace) -> Request:
     grace_s = _seconds("--grace", args.grace, least=0.0)
     limit = DEFAULT_OUTPUT_LIMIT if args.output_limit is None else args.output_limit
     return Request(
-        suites=tuple(args.suites) or (() if args.command else (DEFAULT_SUITE,)),
+        suites=tuple(args.suites) or (() if args.command or of_kit else (DEFAULT_SUITE,)),
         command=tuple(args.command or ()),
-        copies=DEFAULT_COPIES if args.copies is None else args.copies,
+        speccmds=tuple(args.speccmds),
+        copies=KIT_COPIES if args.copies is None and of_kit else args.copies,
         mode=args.mode,
         stagger_ms=args.stagger,
         order=args.order,
@@ -226,10 +264,11 @@ def request_from(args: argparse.Namespace) -> Request:
         increment=1 if args.increment is None else args.increment,
         iterations=1 if args.iterations is None else args.iterations,
         discard=args.discard or 0,
-        size=args.size or DEFAULT_SIZE,
-        tune=args.tune or DEFAULT_TUNE,
+        size=args.size or ("" if of_kit else DEFAULT_SIZE),
+        tune=args.tune or ("" if of_kit else DEFAULT_TUNE),
         layout=DEFAULT_LAYOUT if args.layout is None else args.layout,
         bind=args.bind,
+        bind_from_file=args.bind_from_file,
         smt=args.smt,
         kind=args.kind,
         reserve=args.reserve,
@@ -248,6 +287,7 @@ def request_from(args: argparse.Namespace) -> Request:
         proof=_proof(args.proof),
         run_dirs=args.run_dirs,
         keep=args.keep,
+        speccmds_out=args.speccmds_out,
         force=args.force,
         share=args.share,
     )
@@ -349,6 +389,39 @@ def _check_belonging(args: argparse.Namespace) -> None:
             f"--increment {args.increment} is the step of rotated order: add --mode rotated, "
             "or leave it out"
         )
+
+
+def _check_kit(args: argparse.Namespace) -> bool:
+    """Tell whether benchmarks of a kit are asked for; raises `InputError` for what does not fit."""
+    kits = [suite for suite in args.suites if suite.startswith(KIT)]
+    others = [suite for suite in args.suites if not suite.startswith(KIT)]
+    of_kit = bool(kits or args.speccmds)
+    if of_kit and (others or args.command is not None):
+        what = others[0] if others else "a command behind `--`"
+        named = kits[0] if kits else f"--speccmds {args.speccmds[0]}"
+        raise InputError(f"both {named} and {what}: one run rates one or the other")
+    for option, given in (
+        ("--bind-from-file", args.bind_from_file),
+        ("--speccmds-out", args.speccmds_out),
+    ):
+        if given and not of_kit:
+            raise InputError(f"{option} is for {KIT}DIR and --speccmds FILE.cmd: leave it out")
+    if args.bind_from_file:
+        options = ("layout", "bind", "smt", "kind", "reserve")
+        clashing = [f"--{name}" for name in options if getattr(args, name) is not None]
+        if clashing:
+            raise InputError(
+                f"--bind-from-file places copies as the command file says: leave out {clashing[0]}"
+            )
+    for option, value in (("--size", args.size), ("--tune", args.tune)):
+        if of_kit and not kits and value is not None:
+            raise InputError(
+                f"{option} {value} chooses among the run directories of {KIT}DIR, and a command "
+                "file is of one: leave it out"
+            )
+    if of_kit and args.run_dirs:
+        raise InputError("--run-dirs: copies of a kit work in its run directories: leave it out")
+    return of_kit
 
 
 def _idle_seconds(text: str) -> float:

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rater.commands.kit import check_copies, places_of_file, read_kit, with_file_defaults
 from rater.commands.request import DEFAULT_COPIES, Request
 from rater.commands.workload import (
     Workload,
     command_workload,
+    kit_workloads,
     load_of,
     suite_workloads,
     without_missing,
     without_unfit,
 )
 from rater.errors import InputError
+from rater.plan.counts import Full
 from rater.plan.layout import load_layout
 from rater.plan.layout_options import called, override
 from rater.plan.memory import Memory, MemoryPolicy, parse_memory
 from rater.plan.place import Placement, default_memory, place, resolve_copies, settle
-from rater.plan.room import copies_counted, offered
+from rater.plan.room import copies_counted, cpus_written, offered, one_a_lgroup
+from rater.plan.rotation import remedies_for, rotation_warnings
 from rater.plan.schedule import (
     Order,
     Plan,
     make_plan,
     resolve_mode,
     resolve_window,
-    rotation_warnings,
 )
 from rater.plan.topology import Topology
 
 if TYPE_CHECKING:
     from rater.run.needs import Needs
     from rater.run.prepare import ReadyInput
+    from rater.spec.kit import KitBenchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,9 @@ class Resolved:
 
 def resolve(request: Request, topology: Topology) -> Resolved:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
+    request, suites, workloads, remarks = _asked_for(request)
+    kits = [workload.kit for workload in workloads if workload.kit]
     mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
-    suites, workloads = (
-        (None, (command_workload(request),)) if request.command else suite_workloads(request)
-    )
     layout = override(
         load_layout(request.layout),
         bind=request.bind,
@@ -71,14 +74,39 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     )
     usable = offered(topology, layout)
     counted = copies_counted(layout, usable)
-    if counted is not None and request.copies == DEFAULT_COPIES:
+    if request.copies is None and counted is not None:
         request = replace(request, copies=str(counted))
-    workloads, copies, left_out = _what_fits(request, workloads, usable)
+    listed = cpus_written(layout, topology) if request.copies is None else None
+
+    def copies_of(threads: int) -> int:
+        if listed is not None:
+            return max(1, listed // threads)
+        return resolve_copies(request.copies or DEFAULT_COPIES, usable, threads)
+
+    workloads, copies, left_out = _what_fits(request, workloads, copies_of, usable)
+    if request.copies is None:
+        request = replace(request, copies=DEFAULT_COPIES if listed is None else str(copies))
+    elif request.copies.strip() == "nodes":
+        layout = one_a_lgroup(layout, usable)
     threads = _threads(workloads)
     memory = (
         Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
     )
-    placed = place(topology, layout, copies, memory, threads)
+    if kits:
+        check_copies(kits, copies)
+    if request.bind_from_file:
+        placed = places_of_file(kits, copies, topology, memory)
+        if placed.placements[0].policy is MemoryPolicy.NONE and memory.policy is not (
+            MemoryPolicy.NONE
+        ):
+            if request.memory is not None:
+                raise InputError(
+                    f"--mem {request.memory}: the command that binds copies in the command file "
+                    "says where their memory comes from: leave it out"
+                )
+            memory = Memory(MemoryPolicy.NONE)
+    else:
+        placed = place(topology, layout, copies, memory, threads)
     placements, not_had = _had_here(topology, placed.placements)
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
@@ -102,9 +130,13 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         kind=request.kind,
         reserve=request.reserve,
     )
+    if request.bind_from_file:
+        called_so = "-b of the command file"
     if (copies > placed.most or threads > pus) and not request.oversubscribe:
         each = f" of {threads} threads" if threads > 1 else ""
         fewer = f"use --copies {placed.most} or " if pus >= threads else ""
+        if placed.full:  # the number of copies is that of the layout's counts
+            fewer = f"{_too_full(placed.full)} or "
         refusals.append(
             f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
             f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
@@ -120,33 +152,86 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         suite=suites,
         workloads=workloads,
         warnings=(
+            *remarks,
             *left_out,
             *_unequal_threads(workloads),
             *(_made_in_window(workloads) if window is not None else ()),
+            *_overwritten(plan, kits),
             *placed.warnings,
             *not_had,
-            *rotation_warnings(plan, placed.placements),
+            *rotation_warnings(
+                plan,
+                placements,
+                topology,
+                remedies_for(plan, placements, topology, layout, threads),
+            ),
         ),
         refusals=tuple(refusals),
         expected_s=_expected(workloads, placed.placements, pus, threads),
     )
 
 
+def _too_full(full: Sequence[Full]) -> str:
+    """Name the lgroups whose counts are too large, and how large they may be."""
+    shown = full[:4]
+    told = ", ".join(
+        f"{'CPUs without a node' if one.node is None else f'lgroup {one.node}'} has {one.copies} "
+        f"and room for {one.room}"
+        for one in shown
+    )
+    more = f", and {len(full) - len(shown)} more" if len(full) > len(shown) else ""
+    return f"lower the counts in the layout ({told}{more})"
+
+
+def _asked_for(
+    request: Request,
+) -> tuple[Request, str | None, tuple[Workload, ...], tuple[str, ...]]:
+    """Return the request with what command files add to it, and what it is of, in words."""
+    if request.command:
+        return request, None, (command_workload(request),), ()
+    if not request.of_kit:
+        return request, *suite_workloads(request), ()
+    kit = read_kit(request)
+    request, remarks = with_file_defaults(request, kit.benchmarks)
+    return request, kit.name, kit_workloads(kit.benchmarks), (*kit.remarks, *remarks)
+
+
+def _overwritten(plan: Plan, kits: Sequence[KitBenchmark]) -> tuple[str, ...]:
+    """Say which outputs of kits' benchmarks nobody can look at."""
+    if not any(kit.comparison for kit in kits):
+        return ()
+    if plan.window is not None:
+        return (
+            "steady: outputs of the kit are not validated: a copy's next run writes into the same "
+            "run directory at once",
+        )
+    if plan.order is Order.ROTATED and plan.iterations > 1:
+        return (
+            "rotated: outputs of the kit are validated for the last round only: each round of a "
+            "copy writes into the same run directory",
+        )
+    return ()
+
+
 def _what_fits(
-    request: Request, workloads: tuple[Workload, ...], topology: Topology
+    request: Request,
+    workloads: tuple[Workload, ...],
+    copies_of: Callable[[int], int],
+    topology: Topology,
 ) -> tuple[tuple[Workload, ...], int, tuple[str, ...]]:
     """Return what can run here, with how many copies, and what is left out, in words.
 
+    `copies_of` tells how many copies of so many threads there are to be.
     Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
     left out, so that others may not fit any more: until nothing changes.
     """
     from rater.run.build import cache_root
 
     if not topology.is_this_system:
-        return workloads, resolve_copies(request.copies, topology, _threads(workloads)), ()
+        return workloads, copies_of(_threads(workloads)), ()
     fitting, left_out = without_missing(workloads)
     while fitting:
-        copies = resolve_copies(request.copies, topology, _threads(fitting))
+        copies = copies_of(_threads(fitting))
         if request.force:
             return fitting, copies, left_out
         fewer, more = without_unfit(fitting, copies, cache_root() / "work")
@@ -184,6 +269,28 @@ def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
                 "between runs, inside the window, which lowers the rate"
             )
     return tuple(found)
+
+
+def size_of(resolved: Resolved) -> str | None:
+    """Return the size of what runs, for people; None for a command, and where a kit has none."""
+    return _of_all(resolved, lambda kit: kit.run.size, resolved.request.size)
+
+
+def tune_of(resolved: Resolved) -> str | None:
+    """Return its tune."""
+    return _of_all(resolved, lambda kit: kit.run.tune, resolved.request.tune)
+
+
+def _of_all(
+    resolved: Resolved, what: Callable[[KitBenchmark], str | None], asked: str
+) -> str | None:
+    if resolved.suite is None:
+        return None
+    kits = [workload.kit for workload in resolved.workloads if workload.kit]
+    if not kits:
+        return asked
+    found = dict.fromkeys(value for kit in kits if (value := what(kit)))
+    return ", ".join(found) or None
 
 
 def expected_total_s(resolved: Resolved) -> float | None:
@@ -269,5 +376,6 @@ def _expected(
     return {
         workload.benchmark.name: workload.size.reference_s * crowd
         for workload in workloads
-        if workload.size.reference_s is not None
+        # The reference machine of SPEC CPU is many times slower than any that is rated now.
+        if workload.size.reference_s is not None and workload.kit is None
     }

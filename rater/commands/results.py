@@ -51,7 +51,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         dest="with_copies",
         action="store_true",
         help="with the times of the copies over the median copy: median, mean, standard "
-        "deviation and maximum of each benchmark and iteration, and the slowest copies",
+        "deviation and maximum of each benchmark and iteration, the slowest copies, and of several "
+        "commands (SPEC: workloads) each one's time",
     )
     show.add_argument(
         "--baseline",
@@ -77,15 +78,30 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     export.add_argument("which", metavar="RUN", help=_RUN_HELP)
     export.add_argument(
         "--format",
-        choices=("observations", "csv", "json"),
+        choices=("observations", "csv", "json", "rsf"),
         default="observations",
         help="observations: times and places as `rater import` takes them (default); "
-        "csv: a line per copy; json: everything that is stored",
+        "csv: a line per copy; json: everything that is stored; rsf: `key: value` lines as in "
+        "SPEC CPU's raw files, marked as an estimate",
     )
     export.set_defaults(run=_export)
 
-    importing = subparsers.add_parser("import", help="store a run from an observations document")
-    importing.add_argument("file", metavar="FILE", help="the document; - for standard input")
+    importing = subparsers.add_parser(
+        "import",
+        help="store runs from an observations document or SPEC CPU's result files",
+        usage="rater import FILE\n       rater import spec FILE... [--topology MACHINE]",
+        description="Store a run from an observations document, or with the word `spec` a run "
+        "from each raw result file (.rsf) or log of SPEC CPU: every copy's time, where it was "
+        "bound, and what the file reports beside what its times come to. What is stored already "
+        "is not added again.",
+    )
+    importing.add_argument(
+        "words",
+        metavar="FILE",
+        nargs=argparse.REMAINDER,  # options may stand between the files: parsed by `_import`
+        help="the document, - for standard input; behind `spec` raw files and logs",
+    )
+    _topology(importing)
     importing.set_defaults(run=_import)
 
     remove = subparsers.add_parser("rm", help="remove runs from the database")
@@ -94,6 +110,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     for parser in (listing, show, export, importing, remove):
         add_common(parser)
+
+
+def _topology(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topology",
+        metavar="MACHINE",
+        default=argparse.SUPPRESS,
+        help="with `spec`: the machine it was measured on, which tells the lgroups of the copies' "
+        "CPUs: an hwloc XML file, a description, or nodes=4x16",
+    )
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -202,12 +228,19 @@ def _export(args: argparse.Namespace) -> int:
         write_document,
     )
 
-    if args.json and args.format == "csv":
-        raise InputError("--format csv is no JSON document: leave out --json, or --format csv")
+    if args.json and args.format in ("csv", "rsf"):
+        raise InputError(
+            f"--format {args.format} is no JSON document: leave out --json, or --format "
+            f"{args.format}"
+        )
     with existing_store(args) as store:
         stored = store.load(store.find(args.which))
     if args.format == "csv":
         write_csv(stored, sys.stdout)
+    elif args.format == "rsf":
+        from rater.commands.spec_import import write_rsf
+
+        write_rsf(stored, sys.stdout)
     else:
         make = full_document if args.format == "json" else observations_document
         write_document(make(stored), sys.stdout)
@@ -215,12 +248,32 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
+    from rater.errors import InputError
     from rater.store.database import default_path
     from rater.store.observations import read_observations
     from rater.store.store import open_store
 
-    name = "standard input" if args.file in _STDIN else args.file
-    stored = read_observations(_bytes_of(args.file), name)
+    words: list[str] = args.words
+    spec = words[:1] == ["spec"] and (len(words) > 1 or not Path("spec").exists())
+    parser = argparse.ArgumentParser(prog="rater import spec" if spec else "rater import")
+    if spec:
+        parser.add_argument("file", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log")
+    else:
+        parser.add_argument("file", metavar="FILE", help="the document; - for standard input")
+    _topology(parser)
+    add_common(parser)
+    parser.parse_intermixed_args(words[1:] if spec else words, args)
+    if spec:
+        from rater.commands.spec_import import import_spec
+
+        return import_spec(args, args.file)
+    if hasattr(args, "topology"):
+        raise InputError(
+            "--topology belongs to `rater import spec FILE...`: a document has its own"
+        )
+    file = args.file
+    name = "standard input" if file in _STDIN else file
+    stored = read_observations(_bytes_of(file), name)
     with open_store(default_path(args.db)) as store:
         number, added = store.add(stored)
     if args.json:

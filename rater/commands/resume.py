@@ -23,7 +23,13 @@ from rater.commands.again import (
     with_its_suites,
 )
 from rater.commands.attempt import Attempt, Entered, Now
-from rater.commands.common import existing_store, print_json, print_result, run_beside
+from rater.commands.common import (
+    existing_store,
+    judge_placements,
+    print_json,
+    print_result,
+    run_beside,
+)
 from rater.commands.head import now_utc
 from rater.commands.request import Request, options_given
 from rater.commands.session import Session
@@ -154,6 +160,8 @@ def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
     What was left out then is not asked for, though it may be installed or fit by now;
     what was not left out then must be there.
     """
+    if request.of_kit:
+        return request
     selections = []
     for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
         own = [it.name for it in load_suite(name).benchmarks if it.name in benchmarks]
@@ -214,6 +222,7 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
                 note=f"ended at {now_utc()}: all phases were measured when it was {head.status}",
             )
             run = store.load(head.run)
+            judge_placements(store, run)
         beside = run_beside(store, run)
     phases = count(len(left.phases), "phase")
     if not args.quiet:

@@ -116,19 +116,21 @@ def dry_run(
     return 0
 
 
-def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], list[str]]:
-    """Return what a run would warn of now, and what it would be refused for."""
+def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what a run would warn of now, and what it would be refused for, one by one."""
     from rater.commands.surroundings import preflight_of
 
     found = preflight_of(resolved)
     if found is None:
-        return (), []
-    refusal = found.refusal() if resolved.request.preflight == "strict" else None
-    return (() if refusal else found.warnings), refusal.splitlines() if refusal else []
+        return (), ()
+    if resolved.request.preflight == "strict":
+        return found.unchecked, tuple(f"--preflight strict: {text}" for text in found.warnings)
+    return found.warnings, ()
 
 
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
     """Try everything a run would be refused for, without making anything."""
+    from rater.commands.kit import kit_problems
     from rater.run.build import find_command, find_compiler, missing_programs
     from rater.run.lock import default_lock_path, machine_lock
     from rater.store.database import default_path, is_there
@@ -158,6 +160,7 @@ def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
             w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
         )
     ]
+    found += kit_problems([w.kit for w in resolved.workloads if w.kit], resolved.plan.copies)
     for check in checks:
         try:
             check()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.commands.attempt import Attempt, Entered, Now
-from rater.commands.common import print_result, run_beside
+from rater.commands.common import judge_placements, print_result, run_beside
 from rater.commands.resolve import Resolved
 from rater.errors import InputError
 from rater.plan.evidence import parse_cadence
@@ -206,8 +206,13 @@ class Session:
         if recorder.unsaved:
             self._rescue(number, recorder)
             return 1
+        run = store.load(number)
+        judge_placements(store, run)
+        if self.resolved.request.speccmds_out and outcome.began_ns is not None:
+            from rater.commands.kit_out import write_outs
+
+            write_outs(self.resolved, run, outcome.began_ns, self._say)
         if self.args.json or not self.args.quiet:
-            run = store.load(number)
             print_result(self.args, run, beside=run_beside(store, run))
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]

@@ -29,10 +29,13 @@ class Surroundings:
         found = preflight_of(self._resolved, self._before)
         if found is None:
             return (busy,) if busy else ()
+        is_strict = self._resolved.request.preflight == "strict"
         refusal = found.refusal()
-        if refusal and self._resolved.request.preflight == "strict":
+        if refusal and is_strict:
             raise InputError(refusal)
-        return (*([busy] if busy else []), *found.warnings)
+        # Who asked for a refusal has to know that there was nothing to refuse for.
+        unchecked = found.unchecked if is_strict else ()
+        return (*([busy] if busy else []), *found.warnings, *unchecked)
 
 
 def preflight_of(
@@ -46,4 +49,9 @@ def preflight_of(
         return None
     per_copy = most_bytes(resolved)
     by_copy = {placement.copy: per_copy for placement in resolved.placements}
-    return preflight_now(resolved.placements, by_copy, before)
+    unstated = [
+        workload.benchmark.name
+        for workload in resolved.workloads
+        if workload.size.memory_bytes is None and workload.size.total_memory_bytes is None
+    ]
+    return preflight_now(resolved.placements, by_copy, before, unstated=unstated)

@@ -18,6 +18,7 @@ from rater.record import storable
 if TYPE_CHECKING:
     from rater.run.needs import Available, Load
     from rater.run.prepare import ReadyInput
+    from rater.spec.kit import KitBenchmark
 
 _LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
 
@@ -30,6 +31,7 @@ class Workload:
     size: Size
     suite: Suite | None  # None: a plain command
     named: bool = False  # by the user, not only as one of its suite
+    kit: KitBenchmark | None = None  # of an installed SPEC CPU
 
 
 def without_missing(workloads: Sequence[Workload]) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
@@ -138,6 +140,13 @@ def command_workload(request: Request) -> Workload:
         sizes={"command": size},
     )
     return Workload(benchmark, size, None)
+
+
+def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
+    """Return benchmarks of an installed SPEC CPU."""
+    from rater.commands.kit import kit_benchmark
+
+    return tuple(Workload(*kit_benchmark(kit), None, named=True, kit=kit) for kit in kits)
 
 
 def _name_of(command: str) -> str:

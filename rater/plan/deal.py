@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 from rater.errors import InputError
 from rater.plan import cpuset
+from rater.plan.counts import Full, counted
 from rater.plan.distrib import distrib
 from rater.plan.layout import WRITTEN, Counts, Layout, Order
 from rater.plan.layout_options import options
@@ -36,6 +37,7 @@ class Dealt:
     reserved: tuple[PU, ...]  # cores kept for the system and the supervisor, in logical order
     most: int  # copies that there is room for before a PU gets a second one
     warnings: tuple[str, ...] = ()  # CPUs that the user wrote down and no copy gets
+    full: tuple[Full, ...] = ()  # lgroups whose count is more than there is room for
 
 
 def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Dealt:
@@ -48,12 +50,18 @@ def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> D
     usable = narrowed.topology
     if layout.counts is not None:
         shares = _shares(usable, layout, layout.counts, copies)
-        room = sum(
-            min(share, _room(keep(usable, domain.pus), layout.order, threads))
-            for domain, share in shares
-        )
         slots = _counted(usable, layout.order, shares, threads)
-        return Dealt(usable, tuple(slots), narrowed.reserved, room)
+        rooms = [
+            _room(keep(usable, domain.pus), layout.order, threads) if share else 0
+            for domain, share in shares
+        ]
+        room = sum(min(share, has) for (_, share), has in zip(shares, rooms, strict=True))
+        full = tuple(
+            Full(domain.node, share, has)
+            for (domain, share), has in zip(shares, rooms, strict=True)
+            if share > has
+        )
+        return Dealt(usable, tuple(slots), narrowed.reserved, room, full=full)
     slots = _slots(narrowed, layout, copies, threads)
     room = _disjoint(slots)
     if layout.order not in WRITTEN:  # slots of whole cores are fewer than there is room for
@@ -63,26 +71,40 @@ def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> D
 
 
 def _dropped(narrowed: Narrowed, layout: Layout, slots: Sequence[Slot]) -> tuple[str, ...]:
-    """Tell which CPUs of a list no copy gets however many there are, and why."""
-    if layout.order is not Order.LIST:
+    """Tell which CPUs of a written order no copy gets however many there are, and why."""
+    if layout.order not in WRITTEN:
         return ()
-    named = [pu.os for pu in cpus_of(narrowed.open, layout.text)]
     left = narrowed.topology.by_cpu
-    used = {pu.os for slot in slots for pu in slot}
+    named = [pu.os for pu in named_by(narrowed, layout)]
     filtered = [cpu for cpu in named if cpu not in left]
-    over = [cpu for cpu in named if cpu in left and cpu not in used]
+    over = [cpu for cpu in named if cpu in left][sum(map(len, slots)) :]
     found = []
     if filtered:
         found.append(
-            f"CPUs {cpuset.format_list(filtered)} of the list are left out: the layout's filters "
-            f"({', '.join(options(layout))}) take them away"
+            f"{_cpus(filtered)} of the list {'are' if len(filtered) > 1 else 'is'} left out: the "
+            f"layout's filters ({', '.join(options(layout))}) take "
+            f"{'them' if len(filtered) > 1 else 'it'} away"
         )
     if over:
         found.append(
-            f"CPUs {cpuset.format_list(over)} of the list are left over: each copy uses "
-            f"{len(slots[0])}"
+            f"{_cpus(over)} at the end of the list {'are' if len(over) > 1 else 'is'} left over: "
+            f"each copy uses {len(slots[0])}"
         )
     return tuple(found)
+
+
+def named_by(narrowed: Narrowed, layout: Layout) -> tuple[PU, ...]:
+    """Return the PUs that `list:` or `expr:` names, in its order.
+
+    Filters take CPUs out of a list afterwards; an expression is of what they leave.
+    """
+    if layout.order is Order.LIST:
+        return cpus_of(narrowed.open, layout.text)
+    return evaluate(narrowed.topology, layout.text)
+
+
+def _cpus(numbers: Sequence[int]) -> str:
+    return f"CPU{'s' if len(set(numbers)) > 1 else ''} {cpuset.format_list(numbers)}"
 
 
 def _room(topology: Topology, order: Order, threads: int) -> int:
@@ -114,7 +136,7 @@ def _slots(narrowed: Narrowed, layout: Layout, copies: int, threads: int) -> Seq
     if layout.order is Order.LIST:
         return _runs(_listed(narrowed, layout), layout, threads)
     if layout.order is Order.EXPR:
-        return _runs(evaluate(usable, layout.text), layout, threads)
+        return _runs(named_by(narrowed, layout), layout, threads)
     if threads > 1 and layout.order in (Order.BALANCED, Order.SCATTER):
         slots = spread_slots(usable, copies, threads)
         return compact([slots]) if layout.order is Order.BALANCED else slots
@@ -147,7 +169,7 @@ def _runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
 def _listed(narrowed: Narrowed, layout: Layout) -> list[PU]:
     """Return the PUs of a list; those that filters take away are left out."""
     left = narrowed.topology.by_cpu
-    named = cpus_of(narrowed.open, layout.text)
+    named = named_by(narrowed, layout)
     pus = [left[pu.os] for pu in named if pu.os in left]
     if not pus:
         raise InputError(
@@ -161,18 +183,7 @@ def _shares(
     topology: Topology, layout: Layout, counts: Counts, copies: int
 ) -> list[tuple[Domain, int]]:
     """Return the copies on each domain, in logical order; their sum must be `copies`."""
-    by_node = dict(counts.by_node)
-    absent = set(by_node) - {domain.node for domain in topology.domains}
-    if absent:
-        there = cpuset.format_list(d.node for d in topology.domains if d.node is not None)
-        raise InputError(
-            f"layout {layout.name}: counts name lgroups {cpuset.format_list(absent)}, and on "
-            f"{topology.source} copies may run on {there or 'none'}"
-        )
-    shares = [
-        (domain, by_node.get(domain.node, counts.rest) if domain.node is not None else counts.rest)
-        for domain in topology.domains
-    ]
+    shares = counted(topology, layout, counts)
     total = sum(share for _, share in shares)
     if total != copies:
         detail = ", ".join(

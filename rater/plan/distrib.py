@@ -104,10 +104,27 @@ def _spans(topology: Topology) -> set[_Span]:
     new = usable(lgroups) - objects
     if _nested(objects | new):
         return objects | new
-    for span in sorted(new):
-        if _nested(objects | {span}):
-            objects.add(span)
-    return objects
+    return objects | _fitting(objects, new, len(topology.pus)) if _nested(objects) else objects
+
+
+def _fitting(nested: set[_Span], new: set[_Span], pus: int) -> set[_Span]:
+    """Return the new spans that cross no nested one, and no new one before them.
+
+    Of the spans around the gap between two PUs it is enough to know the innermost one,
+    so that thousands of lgroups that cross each other cost no more than their CPUs.
+    """
+    inner: list[_Span] = [(0, pus)] * (pus + 1)  # by the gap before each PU
+    for first, end in sorted(nested, key=lambda span: span[0] - span[1]):  # the widest first
+        inner[first + 1 : end] = [(first, end)] * (end - first - 1)
+    found: set[_Span] = set()
+    for first, end in sorted(new):
+        if inner[first][1] < end or inner[end][0] > first:
+            continue
+        found.add((first, end))
+        for gap in range(first + 1, end):
+            if inner[gap][1] - inner[gap][0] > end - first:
+                inner[gap] = (first, end)
+    return found
 
 
 def _runs(numbers: Sequence[int | None]) -> list[_Span]:

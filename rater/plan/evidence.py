@@ -7,6 +7,7 @@ holds and `analysis/proof.py` judges.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from rater.plan.cpuset import format_list
 from rater.record import GateFacts, Sampled
 
 LEAST_EVERY_S = 0.05
+_SECONDS = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,7 @@ def parse_cadence(text: str) -> Cadence | None:
     """Return what `--proof` asks for: `auto`, `once`, seconds, or `off` (None)."""
     if text in ("off", "auto", "once"):
         return None if text == "off" else Cadence(once=text == "once")
-    try:
-        every_s = float(text)
-    except ValueError:
-        every_s = math.nan
+    every_s = float(text) if _SECONDS.fullmatch(text) else math.nan
     if not (LEAST_EVERY_S <= every_s < math.inf):
         raise InputError(
             f"--proof {text!r}: expected auto, once, off, or seconds between two looks at a copy "
@@ -45,8 +44,12 @@ def parse_cadence(text: str) -> Cadence | None:
     return Cadence(every_s=every_s)
 
 
-def together(first: Sampled, then: Sampled) -> Sampled:
-    """Return two samples of one copy as one: averages by the looks behind each, extremes kept."""
+def together(first: Sampled, then: Sampled, nodes: Sequence[int]) -> Sampled:
+    """Return two samples of one copy as one: averages by the looks behind each, extremes kept.
+
+    `nodes` are those that its memory is to come from: what lay elsewhere in one look
+    must not vanish in an average.
+    """
     weights = (first.looks, then.looks)
     highest = (first.peak_bytes, then.peak_bytes, first.rss_bytes, then.rss_bytes)
     return replace(
@@ -58,6 +61,10 @@ def together(first: Sampled, then: Sampled) -> Sampled:
         migrations=_largest((first.migrations, then.migrations)),
         pages_migrated=_largest((first.pages_migrated, then.pages_migrated)),
         node_bytes=_mean_table(first.node_bytes, then.node_bytes, weights),
+        astray_bytes=max(
+            (first.astray_bytes or first.node_bytes, then.astray_bytes or then.node_bytes),
+            key=lambda table: _astray(table, nodes),
+        ),
         policy=then.policy or first.policy,
         page_bytes=_mean_table(first.page_bytes, then.page_bytes, weights),
         rss_bytes=_mean(first.rss_bytes, then.rss_bytes, weights),
@@ -66,6 +73,13 @@ def together(first: Sampled, then: Sampled) -> Sampled:
         read_ns=max(first.read_ns, then.read_ns),
         looks=sum(weights),
     )
+
+
+def _astray(node_bytes: tuple[tuple[int, int], ...] | None, nodes: Sequence[int]) -> float:
+    """Rank a look by what lay on other nodes than these: much, and a large part of all."""
+    total = sum(size for _, size in node_bytes or ())
+    off = sum(size for node, size in node_bytes or () if node not in nodes)
+    return off * off / total if total else 0.0
 
 
 def gate_complaints(

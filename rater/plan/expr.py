@@ -18,6 +18,8 @@ chunks whose starts are STRIDE apart, and begins again at the end of the domain,
 as `likwid-pin` does. `scatter` deals CPUs of all domains of a letter in turn,
 first threads of all cores first; `balanced` lists each domain's share in one
 piece, siblings side by side, and `cbalanced` on as many cores as there are.
+A run has a copy for each CPU that is listed, twice for one that is listed twice,
+unless `--copies` says another number.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def load_layout(name_or_path: str) -> Layout:
     if written is not None:
         return Layout(name_or_path, "CPUs as written", written[0], Bind.PU, text=written[1])
     path = layout_path(name_or_path)
-    return parse_layout(layout_text(path), path)
+    return parse_layout(layout_text(path), path, name_or_path)
 
 
 def layout_text(path: Path) -> str:
@@ -156,11 +156,24 @@ def layout_text(path: Path) -> str:
         ) from None
 
 
-def parse_layout(text: str, path: Path) -> Layout:
-    """Return the layout that the text of a file says; raises `MistakesError` with all mistakes."""
+def own_layout_text(name_or_path: str) -> str | None:
+    """Return the text of a user's own layout file, None for layouts that come with rater.
+
+    What `list:` and `expr:` say is no file. Raises `InputError` as `load_layout` does.
+    """
+    if written_order(name_or_path) is not None or name_or_path in layout_names():
+        return None
+    return layout_text(layout_path(name_or_path))
+
+
+def parse_layout(text: str, path: Path, name: str | None = None) -> Layout:
+    """Return the layout that the text of a file says; raises `MistakesError` with all mistakes.
+
+    `name` is what the user calls it; by itself it has the file's name without suffix.
+    """
     document = Document(text, path)
     table = document.root()
-    layout = _layout(table, path.stem)
+    layout = _layout(table, path.stem if name is None else name)
     table.finish()
     document.raise_mistakes()
     return layout

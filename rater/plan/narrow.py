@@ -100,8 +100,17 @@ def reserve(topology: Topology, cores: int) -> tuple[PU, ...]:
 def kind_number(topology: Topology, kind: str) -> int:
     """Return the number (0 the slowest) of `fast`, `slow` or a number as text.
 
-    Raises `InputError` for one that the usable CPUs are not of.
+    Raises `InputError` for one that the usable CPUs are not of, and where nothing tells
+    which of several kinds is faster.
     """
+    unranked = topology.unranked_kinds
+    if unranked:
+        kinds = ", ".join(f"CPUs {cpuset.format_list(cpus)}" for cpus in unranked)
+        raise InputError(
+            f"kind {kind}: {topology.source} has CPUs of {len(unranked)} kinds ({kinds}) and does "
+            "not tell which is faster: name the CPUs, as in --layout "
+            f"list:{cpuset.format_list(unranked[0])}"
+        )
     by_kind: dict[int, list[int]] = {}
     for pu in topology.pus:
         by_kind.setdefault(pu.kind, []).append(pu.os)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import gcd
 
 from rater.errors import InputError
-from rater.plan.place import Placement
 
 _LONGEST_STAGGER_MS = 86_400_000.0
 _MOST_RUNS = 5_000_000  # a plan is made as a whole: about a kilobyte of memory a run
@@ -283,50 +280,6 @@ def make_plan(
         phases=phases,
         window=window,
     )
-
-
-def rotation_warnings(plan: Plan, placements: Sequence[Placement]) -> tuple[str, ...]:
-    """Name the ways in which a rotated plan is locally homogeneous.
-
-    Copies n and n + k have the same queue (k: ring length). When such copies
-    share a core, or every LLC or lgroup holds a multiple of k copies, siblings
-    run the same benchmark in step and the mix is not one where it matters.
-    """
-    ring = len(plan.benchmarks)
-    if plan.order is not Order.ROTATED or ring < 2:
-        return ()
-    warnings = []
-    if plan.increment and gcd(plan.increment, ring) > 1:
-        seen = ring // gcd(plan.increment, ring)
-        warnings.append(
-            f"--increment {plan.increment} shares a factor with the ring of {ring} benchmarks: "
-            f"each copy runs only {seen} of them, several times a round"
-        )
-    levels: tuple[tuple[str, Callable[[Placement], int | None]], ...] = (
-        ("core", lambda p: p.core),
-        ("LLC", lambda p: p.llc),
-        ("lgroup", lambda p: p.node),
-    )
-    for name, key in levels:
-        groups: dict[int, list[int]] = defaultdict(list)
-        for placement in placements:
-            unit = key(placement)
-            if unit is not None:
-                groups[unit].append(placement.copy % ring)
-        together = sum(1 for starts in groups.values() if max(Counter(starts).values()) > 1)
-        if name == "core" and together:
-            warnings.append(
-                f"rotated: on {together} of {len(groups)} cores two copies run the same benchmark "
-                f"in step (their numbers differ by a multiple of the ring length {ring}); "
-                "one benchmark more or fewer in the ring mixes them"
-            )
-        elif len(groups) > 1 and all(len(starts) % ring == 0 for starts in groups.values()):
-            each = min(len(starts) for starts in groups.values())
-            warnings.append(
-                f"rotated: every {name} holds a multiple of the ring length ({each} copies, "
-                f"{ring} benchmarks), so all {name}s run the same benchmarks in step"
-            )
-    return tuple(warnings)
 
 
 def order_table(plan: Plan) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:

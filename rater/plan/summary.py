@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rater.plan.cautions import pools
 from rater.plan.cpuset import format_list
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
@@ -25,6 +26,7 @@ class LgroupShare:
     cores: int  # with a usable PU
     memory_bytes: int | None  # installed, None when unknown
     need_bytes: int | None  # that copies want of it, None when no benchmark says
+    allowed: bool = True  # False: a cpuset forbids its memory, so it is remote for its CPUs
 
 
 def shares(
@@ -36,18 +38,20 @@ def shares(
     """Return each lgroup's part of a plan by OS number, then that of CPUs without a lgroup.
 
     Bytes are by lgroup: of memory, and of what copies want of it, None when no
-    benchmark says.
+    benchmark says. An lgroup whose memory is forbidden is nobody's home but still has its CPUs.
     """
+    beside = {cpu: node.os for node in topology.nodes if not node.allowed for cpu in node.cpus}
     pus: dict[int | None, list[PU]] = defaultdict(list)
     for pu in topology.pus:
-        pus[pu.node].append(pu)
+        pus[beside.get(pu.os) if pu.node is None else pu.node].append(pu)
     copies: dict[int | None, list[int]] = defaultdict(list)
     open_cpus: set[int] = set()
     for mask in {p.cpus for p in placements if p.cpus is not None}:
         open_cpus.update(mask)
     for placement in placements:
-        if placement.cpus is not None:
-            copies[placement.node].append(placement.copy)
+        if placement.cpu is not None:
+            home = beside.get(placement.cpu) if placement.node is None else placement.node
+            copies[home].append(placement.copy)
     nodes: list[int | None] = [*sorted(topology.by_node), *([None] if None in pus else [])]
     found = []
     for node in nodes:
@@ -66,6 +70,7 @@ def shares(
                 need_bytes=(
                     None if need_bytes is None or node is None else need_bytes.get(node, 0)
                 ),
+                allowed=node is None or topology.by_node[node].allowed,
             )
         )
     return tuple(found)
@@ -89,18 +94,23 @@ def remarks(
 
     What makes copies unequal is among the warnings of `rater.plan.place.place`.
     """
-    return (*_all_sharing(placements, threads), *_without_cpus(topology, placements))
+    return (
+        *_all_sharing(topology, placements, threads),
+        *_without_cpus(topology, placements),
+    )
 
 
-def _all_sharing(placements: Sequence[Placement], threads: int) -> list[str]:
-    cpus = Counter(p.cpu for p in placements if p.cpu is not None)
-    cores = Counter(p.core for p in placements if p.core is not None)
-    each = set(cores.values())
-    if threads > 1 or not cpus or max(cpus.values()) > 1 or len(each) != 1 or each == {1}:
+def _all_sharing(topology: Topology, placements: Sequence[Placement], threads: int) -> list[str]:
+    masks = [p.cpus for p in placements if p.cpus is not None]
+    shared = [] if threads > 1 else pools(topology, masks)
+    each = {pool.copies / pool.cores for pool in shared}
+    if len(each) != 1 or max(each) <= 1 or any(pool.copies > pool.pus for pool in shared):
         return []
+    load = each.pop()
+    on_each = f", {load:.0f} on each" if load.is_integer() else ""
     return [
-        f"{len(placements)} copies share {_count(len(cores), 'core')}, {each.pop()} on each, a "
-        "thread for every copy: --smt 1 and fewer copies give each a core of its own"
+        f"{len(placements)} copies share {_count(sum(pool.cores for pool in shared), 'core')}"
+        f"{on_each}, a thread for every copy: --smt 1 and fewer copies give each a core of its own"
     ]
 
 

@@ -121,6 +121,18 @@ class Topology:
         return {node.os: node for node in self.nodes}
 
     @cached_property
+    def unranked_kinds(self) -> tuple[tuple[int, ...], ...]:
+        """Usable CPUs (OS numbers) by kind where there are several and none is known to be faster.
+
+        Empty where there is one kind, and where each PU's `kind` tells its rank.
+        """
+        if len({pu.kind for pu in self.machine_pus}) > 1:
+            return ()
+        kinds = (tuple(c for c in kind.cpus if c in self.by_cpu) for kind in self.details.kinds)
+        found = tuple(cpus for cpus in kinds if cpus)
+        return found if len(found) > 1 else ()
+
+    @cached_property
     def cores(self) -> tuple[tuple[PU, ...], ...]:
         """Usable PUs core by core; cores without a usable PU are left out."""
         groups: dict[int, list[PU]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rater.plan import cpuset
 from rater.plan.topology import Cache, CpuKind, Details, Group
 from rater.plan.topology_build import RawKind
-from rater.plan.topology_elements import Element, File
+from rater.plan.topology_elements import Element, File, short
 
 # Not those of instructions (L1iCache): hwloc itself leaves them out unless asked.
 _CACHE = re.compile("L[1-5]Cache")
@@ -45,7 +45,7 @@ def details_of(
     return Details(
         cpu_models=_models([*packages, infos]),
         product=_product(infos),
-        architecture=infos.get("Architecture", ""),
+        architecture=short(infos.get("Architecture", "")),
         has_cores="Core" in types,
         caches=tuple(
             _cache(span) for span, kind in zip(spans, types, strict=True) if _CACHE.fullmatch(kind)
@@ -53,7 +53,7 @@ def details_of(
         groups=tuple(
             Group(
                 kind,
-                span.element.attributes.get("subtype") or None,
+                span.element.subtype(),
                 span.element.number("kind", 0) == _MEMORY_GROUP,
                 span.first,
                 span.count,
@@ -62,7 +62,10 @@ def details_of(
             if kind in ("Die", "Group")
         ),
         kinds=tuple(
-            CpuKind(cpuset.numbers_of(kind.cpus & machine), tuple(kind.infos.items()))
+            CpuKind(
+                cpuset.numbers_of(kind.cpus & machine),
+                tuple((short(name), short(value)) for name, value in kind.infos.items()),
+            )
             for kind in kinds
             if kind.cpus & machine
         ),
@@ -83,7 +86,7 @@ def _cache(span: Span) -> Cache:
 
 def _models(infos: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     """Return the distinct CPU models; some vendors pad them with blanks."""
-    models = (" ".join(said.get("CPUModel", "").split()) for said in infos)
+    models = (short(" ".join(said.get("CPUModel", "").split())) for said in infos)
     return tuple(dict.fromkeys(model for model in models if model))
 
 
@@ -101,6 +104,6 @@ def _product(infos: Mapping[str, str]) -> str | None:
 
 
 def _name(text: str | None) -> str:
-    said = " ".join((text or "").split())
+    said = short(" ".join((text or "").split()))
     worthless = not any(sign.isalnum() for sign in said) or said == "None"
     return "" if worthless or any(p in said.casefold() for p in _PLACEHOLDERS) else said

@@ -10,6 +10,7 @@ from xml.parsers import expat
 from rater.errors import InputError
 from rater.plan import cpuset
 
+_LONGEST_SUBTYPE = 24
 _DEEPEST = 200  # a real machine has about 25 levels; the tree is walked by recursion
 # More than 16384 PUs with cores and three caches each have; they bound the time and the memory
 # that a hostile file takes.
@@ -64,12 +65,21 @@ class Element:
         except ValueError as error:
             self.fail(f": {name}: {error}")
 
+    def subtype(self) -> str | None:
+        """Return what hwloc calls a special node or group, cut where it is long."""
+        return short(self.attributes.get("subtype", ""), _LONGEST_SUBTYPE) or None
+
     def os_index(self) -> int:
         """Return the OS number of a PU or node."""
         number = self.number("os_index")
         if not 0 <= number <= cpuset.MAX_NUMBER:
             self.fail(f": os_index={number}, expected 0 to {cpuset.MAX_NUMBER}")
         return number
+
+
+def short(text: str, longest: int = 64) -> str:
+    """Return a name that a file gives to something, cut where it is longer than people's are."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 class File:

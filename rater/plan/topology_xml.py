@@ -19,6 +19,7 @@ from rater.plan.topology_elements import Element, File
 _COUNTED_TYPES = ("Package", "L3Cache", "L2Cache", "Core")
 _MEANS_LATENCY = 4  # HWLOC_DISTANCES_KIND_MEANS_LATENCY
 _MOST_NODES_A_CPU = 64  # DRAM, HBM, PMEM, CXL: three or four; bounds the time of a hostile file
+_MOST_MEMORY_BYTES = 1 << 60
 _MOST_NODES = 1024  # in a matrix
 _EVERYTHING = ~0
 
@@ -148,9 +149,9 @@ def _nodes(tree: _Tree) -> list[RawNode]:
             listed = cpuset.format_list(cpuset.numbers_of(cpus & ~tree.mask))
             element.fail(f": cpuset names CPUs {listed[:60]}, expected CPUs that have a PU object")
         memory = element.number("local_memory", 0)
-        if memory < 0:
-            element.fail(f": local_memory={memory}, expected bytes, at least 0")
-        found[os] = RawNode(os, cpus, memory, element.attributes.get("subtype") or None)
+        if not 0 <= memory <= _MOST_MEMORY_BYTES:
+            element.fail(f": local_memory={memory}, expected bytes, 0 to 2^60")
+        found[os] = RawNode(os, cpus, memory, element.subtype())
     if not found:
         tree.root.fail(" has no NUMANode below it, expected at least one")
     if sum(node.cpus.bit_count() for node in found.values()) > _MOST_NODES_A_CPU * len(tree.pus):

@@ -64,8 +64,9 @@ class Built:
 def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     """Return $RATER_CACHE, else $XDG_CACHE_HOME/rater, else ~/.cache/rater (absolute).
 
-    Below it: `build/` programs, `inputs/` files made or copied once, `work/` run
-    directories. All of it may be deleted while no rater runs.
+    Below it: `build/` programs, `inputs/` files made or copied once, `digests/` what
+    files held that need not be read again, `work/` run directories. All of it may be
+    deleted while no rater runs.
     """
     own, xdg = environment.get("RATER_CACHE"), environment.get("XDG_CACHE_HOME", "")
     if own:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from rater.record import CopyEnded, CopyStatus, Validity, storable
+from rater.record import CopyEnded, CopyStatus, Validity, WorkloadTime, storable
 from rater.run.launch import Child, Reaped
 from rater.run.script import failed_command
 
@@ -23,6 +23,7 @@ def ended_event(
     *,
     expects: bool,
     keeps: bool,
+    workloads: tuple[WorkloadTime, ...] = (),
 ) -> CopyEnded:
     """Return the event of a released copy that was reaped.
 
@@ -58,6 +59,8 @@ def ended_event(
         run_dir=storable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
         gate=child.gate_facts,
+        last_cpu=child.last_cpu,
+        workloads=workloads,
     )
 
 
@@ -82,6 +85,8 @@ def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
             ended_by = failed_command(
                 child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal
             )
+            if ended_by and child.spec.workloads and not child.spec.output.endswith("/"):
+                ended_by += f", in {storable(child.spec.directory)}"
             notes += [ended_by] if ended_by else []
         if reaped.signal == signal.SIGKILL and child.stopped_for is None:
             notes.append("killed from outside (out of memory? see `dmesg`)")

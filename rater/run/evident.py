@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from rater.plan.evidence import gate_complaints, together
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
-from rater.record import Noted, Sampled
+from rater.record import GateFacts, Noted, Sampled
 from rater.run.launch import Child
 from rater.run.procdir import gate_facts
 
@@ -25,12 +25,13 @@ class GateCheck:
         self._placements = placements
         self._tell = tell
         self._told: set[int] = set()
+        self._facts: dict[int, GateFacts] = {}
 
     def check(self, children: Iterable[Child]) -> None:
         """Look at copies that wait at their gates; none of them is reaped yet."""
         found: list[str] = []
         for child in children:
-            child.gate_facts = facts = gate_facts(child.pid)
+            child.gate_facts = self._facts[child.copy] = facts = gate_facts(child.pid)
             if child.copy in self._told:
                 continue
             plan = self._placements[child.copy]
@@ -40,6 +41,13 @@ class GateCheck:
         if found:
             more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
             self._tell(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
+
+    def take_over(self, child: Child) -> None:
+        """Take what the copy might use at its gate for its next run, which has none.
+
+        It was bound the same way, and by now the program may have bound itself.
+        """
+        child.gate_facts = self._facts.get(child.copy)
 
 
 def _nodes(plan: Placement) -> tuple[int, ...]:
@@ -56,14 +64,18 @@ class Samples:
     `MOST_SAMPLES` neighbours become one, the average of both.
     """
 
-    def __init__(self, emit: Callable[[Sampled], None]) -> None:
+    def __init__(self, emit: Callable[[Sampled], None], placements: tuple[Placement, ...]) -> None:
         self._emit = emit
+        self._placements = placements
         self._open: dict[Key, _Kept] = {}  # of copies that run
         self._over: list[Sampled] = []  # of those that do not any more
 
     def take(self, sample: Sampled) -> None:
         """Take one look, and hand on some of what copies left that have ended."""
-        self._open.setdefault((sample.copy, sample.step), _Kept()).take(sample)
+        key = (sample.copy, sample.step)
+        if key not in self._open:
+            self._open[key] = _Kept(_nodes(self._placements[sample.copy]))
+        self._open[key].take(sample)
         for one in self._over[:_PER_TURN]:
             self._emit(one)
         del self._over[:_PER_TURN]
@@ -87,17 +99,20 @@ class Samples:
 class _Kept:
     """The samples of one copy, in order, all but the last of the same number of looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: tuple[int, ...]) -> None:
+        self._nodes = nodes
         self.samples: list[Sampled] = []
         self._looks = 1
 
     def take(self, sample: Sampled) -> None:
         samples = self.samples
         if samples and samples[-1].looks < self._looks:
-            samples[-1] = together(samples[-1], sample)
+            samples[-1] = together(samples[-1], sample, self._nodes)
             return
         samples.append(sample)
         if len(samples) > MOST_SAMPLES:
             pairs = zip(samples[::2], samples[1::2], strict=False)
-            self.samples = [together(*pair) for pair in pairs] + samples[len(samples) & ~1 :]
+            self.samples = [together(*pair, self._nodes) for pair in pairs] + samples[
+                len(samples) & ~1 :
+            ]
             self._looks *= 2

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,6 +186,25 @@ class Guard:
         self._groups[slot] = group
         if group:
             self._past.add(group)
+
+    def orphans(self, copies: Mapping[int, int]) -> dict[int, list[int]]:
+        """Return what living copies left without a parent, which is our child now, by copy.
+
+        `copies`: their numbers by process.
+        """
+        found: dict[int, list[int]] = {}
+        leaders = set(self._groups)
+        for pid in self._not_ours():
+            if pid in leaders or pid in copies:
+                continue
+            copy = copies.get(_group_of(pid))
+            if copy is None:  # of a session of its own
+                told = _describe(pid)
+                if told is None or told.copy is None or not told.copy.isdecimal():
+                    continue
+                copy = int(told.copy)
+            found.setdefault(copy, []).append(pid)
+        return found
 
     def kill_strays(self) -> list[Leftover]:
         """Kill what left the session of its copy and outlived it, while others live.

@@ -53,6 +53,10 @@ class Workplace(Protocol):
         """Tell whether there is an output to compare with."""
         ...
 
+    def uses_checker(self, benchmark: str) -> bool:
+        """Tell whether `judge` will want the process that checks: it takes a while to start."""
+        ...
+
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         """Compare outputs with what is expected, and read what they report.
 

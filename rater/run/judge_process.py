@@ -93,7 +93,7 @@ class Checker:
         with suppress(OSError):
             self._process = _Process(self._helpers)
             deadline = time.monotonic() + _START_S
-            while not self._process.ready and time.monotonic() < deadline and not self._gives_up():
+            while not self._process.ready and time.monotonic() < deadline and not self.gives_up():
                 if not self._process.exchange():
                     self.close()
                     return
@@ -111,7 +111,7 @@ class Checker:
         """
         work = [paper for paper in papers if paper.rules.expected or paper.rules.metrics]
         found: list[Finding] = []
-        while len(found) < len(work) and not self._gives_up():
+        while len(found) < len(work) and not self.gives_up():
             found += self._check_some(work[len(found) :])
         looked_at = iter(found)
         return [
@@ -136,7 +136,7 @@ class Checker:
                 if len(found) == len(papers):
                     return found
                 begin_s, limit_s = process.cpu_s(), _limit_s(papers[len(found)])
-            if self._gives_up():
+            if self.gives_up():
                 self.close()
                 return found
             if not alive:
@@ -149,7 +149,8 @@ class Checker:
             self.close()
             return found
 
-    def _gives_up(self) -> bool:
+    def gives_up(self) -> bool:
+        """Tell whether what is not judged by now stays so: the run is to stop."""
         if self._stopped_s is None:
             if not self._stopped():
                 return False

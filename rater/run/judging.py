@@ -45,7 +45,7 @@ class Judge:
     async def prepare(self, phase: Phase) -> None:
         """Have the process that checks waiting, when there will be something to check."""
         names = {step.benchmark for queue in phase.queues for step in queue.steps}
-        if any(self._workplace.expects(name) for name in names):
+        if any(self._workplace.uses_checker(name) for name in names):
             await trio.to_thread.run_sync(self._checker.start)
 
     async def judge(self, ended: list[Ended]) -> None:

@@ -31,6 +31,7 @@ from rater.run.binding import ThreadBinding
 from rater.run.guard import FIRST_FREE_FD, Guard
 from rater.run.look import GATE_NAME
 from rater.run.priority import urgent
+from rater.run.script import TELL_FD
 
 GATE_SHELL = "/bin/sh"
 NOT_RELEASED = 125  # exit code of a gate whose supervisor died
@@ -53,6 +54,7 @@ class CopySpec:
     environment: dict[bytes, bytes]
     directory: str  # working directory of the copy
     output: str  # what the names of its files begin with: "DIR/" of its own, or "DIR/name."
+    workloads: int = 0  # commands that its script tells of as they end; 0: it tells nothing
 
     @property
     def stdout(self) -> str:
@@ -95,6 +97,7 @@ class Child:
     announced: bool = False  # its CopyStarted was emitted
     gate_cpu_ns: int = 0
     gate_facts: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # of its first thread; None: it runs, or was not looked at
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     notes: list[str] = field(default_factory=list)
@@ -183,11 +186,21 @@ def _tells(rss_bytes: int) -> bool:
 
 
 class Launcher:
-    """Spawns gates. `original_nofile` is what copies get back as their soft limit."""
+    """Spawns gates. `original_nofile` is what copies get back as their soft limit.
 
-    def __init__(self, placements: Sequence[Placement], guard: Guard, own_gates: bool) -> None:
+    `tell` is the writing end of the pipe that scripts of several commands tell of them.
+    """
+
+    def __init__(
+        self,
+        placements: Sequence[Placement],
+        guard: Guard,
+        own_gates: bool,
+        tell: int | None = None,
+    ) -> None:
         self._placements = placements
         self._guard = guard
+        self._tell = tell
         self.original_nofile = _raise_nofile(len(placements), own_gates)
 
     def spawn(
@@ -275,6 +288,9 @@ class Launcher:
         read_end, write_end = (shared_gate, None) if shared_gate is not None else high_pipe()
         assert read_end is not None
         argv = [GATE_SHELL, "-c", _GATE, GATE_NAME.decode(), limit, str(go_file), spec.directory]
+        tell: tuple[tuple[int, int, int], ...] = ()
+        if spec.workloads and self._tell is not None:
+            tell = ((os.POSIX_SPAWN_DUP2, self._tell, TELL_FD),)
         try:
             pid = os.posix_spawn(
                 GATE_SHELL,
@@ -284,6 +300,7 @@ class Launcher:
                     *_own_files(spec),
                     (os.POSIX_SPAWN_DUP2, read_end, 3),
                     (os.POSIX_SPAWN_DUP2, ready, 4),
+                    *tell,
                 ),
                 setpgroup=0,
                 setsigmask=(),

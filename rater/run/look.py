@@ -32,7 +32,8 @@ from rater.run.procfs import (
 GATE_NAME = b"rater-gate"  # how the gate's shell calls itself (see run/launch.py)
 # A look is bounded whatever a copy starts; the number of what was left out is in the sample.
 MOST_PROCESSES = 16
-MOST_THREADS = 64
+MOST_THREADS = 1024
+_MOVES_OF_THREADS = 64  # moves between CPUs are counted for so many of them
 _STAYS_BYTES = 64 << 20  # a smaller copy is read where this thread is: moving costs more
 
 NO_NUMA_MAPS = (
@@ -62,6 +63,7 @@ class Watched:
     step: int
     pid: int
     start_ns: int  # of CLOCK_MONOTONIC, its release
+    repeats: bool = False  # what it did before in this phase: as good as one more look at that
 
 
 class NoSample(Enum):
@@ -84,7 +86,9 @@ class _Sum:
     maps: list[NumaMaps] = field(default_factory=list)
     transparent_bytes: int | None = 0
     sizes: list[dict[str, int]] = field(default_factory=list)  # where there is no numa_maps
-    resident_bytes: int | None = None
+    resident_bytes: list[int] = field(default_factory=list)  # a process each
+    # The same with pages of several processes in equal parts, where that was read.
+    proportional_bytes: list[int] = field(default_factory=list)
     peak_bytes: int | None = None
     swap_bytes: int | None = None
 
@@ -107,12 +111,14 @@ class Looker:
         self._has_children = self._present(f"task/{own}/children", NO_CHILDREN)
         self._transparent_bytes = transparent_huge_page_bytes()
 
-    def look(self, watched: Watched, directory: int, past_gate: bool) -> Sampled | NoSample:
+    def look(
+        self, watched: Watched, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
+    ) -> Sampled | NoSample:
         """Return what can be seen of a copy and of the processes below it.
 
         `directory` is a descriptor of its /proc/PID, `past_gate` that an earlier look
-        saw its own program. Children are found through their living parents: what
-        was left to init by its parent is not among them.
+        saw its own program. Children are found through their living parents;
+        `orphans` are those of the copy that lost theirs and are our children now.
         """
         begin = time.monotonic_ns()
         total = _Sum()
@@ -120,6 +126,8 @@ class Looker:
             if not past_gate and is_gate(read_file("cmdline", directory), GATE_NAME):
                 return NoSample.AT_GATE
             self._process(watched.pid, directory, None, total)
+            for orphan in orphans:
+                self._below(orphan, os.getpid(), total)
         except OSError as error:
             if isinstance(error, PermissionError):
                 self.unknown[NOT_PERMITTED] = None
@@ -141,7 +149,7 @@ class Looker:
             node_bytes=_by_number(total.maps, lambda maps: maps.node_bytes),
             policy=_policy(total.maps),
             page_bytes=self._page_bytes(total),
-            rss_bytes=total.resident_bytes,
+            rss_bytes=_resident(total),
             peak_bytes=None if many else total.peak_bytes,
             swap_bytes=total.swap_bytes,
             read_ns=time.monotonic_ns() - begin,
@@ -150,30 +158,52 @@ class Looker:
     def _process(self, pid: int, directory: int, parent: int | None, total: _Sum) -> None:
         """Add one process, then those below it; those that end meanwhile are no error."""
         stat = parse_stat(read_file("stat", directory))
-        if stat is None or stat.dead or (parent is not None and stat.parent != parent):
+        if stat is None or (parent is not None and stat.parent != parent):
+            return
+        # The first thread may have ended while others go on.
+        if stat.dead and stat.threads < 2:
             return
         if total.processes == MOST_PROCESSES:
             total.unread += 1
             return
         total.processes += 1
-        total.cpus.add(stat.cpu)
-        tasks = [pid] if stat.threads == 1 else threads(directory, MOST_THREADS)
-        for thread in tasks:
-            with suppress(FileNotFoundError, ProcessLookupError):
-                self._thread(thread, directory, total, alone=stat.threads == 1)
-        self._status(directory, total)
-        self._memory(directory, stat, total)
+        if stat.threads == 1:
+            tasks = [pid]
+            total.cpus.add(stat.cpu)
+            self._moves(directory, total)
+            self._status(directory, total)
+            self._memory(directory, stat, total)
+        else:
+            tasks = threads(directory)
+            total.unread += len(tasks) > MOST_THREADS
+            del tasks[MOST_THREADS:]
+            self._threads(tasks, directory, stat, total)
         for thread in tasks:
             self._children(pid, thread, directory, total)
 
-    def _thread(self, thread: int, directory: int, total: _Sum, *, alone: bool) -> None:
-        if not alone:
-            stat = parse_stat(read_file(f"task/{thread}/stat", directory))
-            if stat is None or stat.dead:
-                return
-            total.cpus.add(stat.cpu)
+    def _threads(self, tasks: list[int], directory: int, stat: Stat, total: _Sum) -> None:
+        """Add the threads of a process, and its memory through one that lives."""
+        memory_read = False
+        for position, thread in enumerate(tasks):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                own = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+                try:
+                    of_thread = parse_stat(read_file("stat", own))
+                    if of_thread is None or of_thread.dead:
+                        continue
+                    total.cpus.add(of_thread.cpu)
+                    if position < _MOVES_OF_THREADS:
+                        self._moves(own, total)
+                    if not memory_read:
+                        self._status(own, total)
+                        self._memory(own, stat, total)
+                        memory_read = True
+                finally:
+                    os.close(own)
+
+    def _moves(self, directory: int, total: _Sum) -> None:
         if self._has_sched:
-            moves, pages = parse_sched(read_file(f"task/{thread}/sched", directory))
+            moves, pages = parse_sched(read_file("sched", directory))
             total.migrations = _plus(total.migrations, moves)
             total.pages_migrated = _plus(total.pages_migrated, pages)
 
@@ -203,7 +233,7 @@ class Looker:
             except PermissionError:
                 self.unknown[NOT_PERMITTED] = None
                 total.unread += 1
-            total.resident_bytes = _plus(total.resident_bytes, resident)
+            total.resident_bytes.append(resident)
             if total.processes == 1 and total.peak_bytes is not None and total.maps:
                 # VmHWM leaves out hugetlb pages; at their peak or not, they are there now.
                 total.peak_bytes += sum(total.maps[-1].huge_bytes.values())
@@ -215,6 +245,10 @@ class Looker:
         sizes = parse_sizes(read_file("smaps_rollup", directory))
         total.sizes.append(sizes)
         total.transparent_bytes = _plus(total.transparent_bytes, sizes.get("AnonHugePages"))
+        if "Pss" in sizes:
+            # Pss leaves out hugetlb pages.
+            pools = sum(total.maps[-1].huge_bytes.values()) if self._has_maps else 0
+            total.proportional_bytes.append(sizes["Pss"] + pools)
 
     def _children(self, pid: int, thread: int, directory: int, total: _Sum) -> None:
         if not self._has_children:
@@ -223,12 +257,16 @@ class Looker:
             for name in read_file(f"task/{thread}/children", directory).split():
                 if total.processes + total.unread >= 2 * MOST_PROCESSES:
                     return
-                with suppress(FileNotFoundError, ProcessLookupError):
-                    child = open_process(int(name))
-                    try:
-                        self._process(int(name), child, pid, total)
-                    finally:
-                        os.close(child)
+                self._below(int(name), pid, total)
+
+    def _below(self, pid: int, parent: int, total: _Sum) -> None:
+        """Add a child of a process, if it is one still."""
+        with suppress(FileNotFoundError, ProcessLookupError):
+            directory = open_process(pid)
+            try:
+                self._process(pid, directory, parent, total)
+            finally:
+                os.close(directory)
 
     def _page_bytes(self, total: _Sum) -> tuple[tuple[int, int], ...] | None:
         """Return all private memory by page size, transparent huge pages with their own."""
@@ -261,6 +299,20 @@ class Looker:
             return True
         self.unknown[otherwise] = None
         return False
+
+
+def _resident(total: _Sum) -> int | None:
+    """Return what all processes hold; what several of them share counts once, where that is told.
+
+    Processes too small for a huge page are not asked how much they share.
+    """
+    whole = total.resident_bytes
+    if not whole:
+        return None
+    if len(whole) == 1 or not total.proportional_bytes:
+        return sum(whole)
+    small = sorted(whole)[: len(whole) - len(total.proportional_bytes)]
+    return sum(total.proportional_bytes) + sum(small)
 
 
 def _by_number(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
 from rater.run.sysfiles import listed, meminfo, read_number, read_text
 
@@ -123,12 +124,18 @@ def needs_by_node(
     return needs
 
 
+def bound_to_memory(placements: Sequence[Placement]) -> bool:
+    """Tell whether copies may take memory of their nodes only (pure)."""
+    return bool(placements) and placements[0].policy is MemoryPolicy.BIND
+
+
 def memory_warnings(
-    needs_bytes: Mapping[int, int], memory: Mapping[int, NodeMemory]
+    needs_bytes: Mapping[int, int], memory: Mapping[int, NodeMemory], *, strict: bool = False
 ) -> tuple[str, ...]:
     """Say which lgroups have less free than their copies need, and the way out (pure).
 
     `needs_bytes` is by lgroup; those without a reading in `memory` are passed over.
+    `strict`: copies may take memory of these lgroups only.
     """
     cached: list[str] = []
     short: list[str] = []
@@ -144,7 +151,7 @@ def memory_warnings(
     warnings = []
     several = len(memory) > 1
     if cached:
-        remote = " or takes memory of another lgroup" if several else ""
+        remote = " or takes memory of another lgroup" if several and not strict else ""
         spread = (
             "; what a set-up reads under `numactl --interleave=all` spreads over all lgroups"
             if several
@@ -155,22 +162,28 @@ def memory_warnings(
             f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it{spread}"
         )
     if short:
-        otherwise = (
-            "the rest comes from other lgroups, or with --mem bind from swap or not at all; fewer "
-            "copies, a smaller size or a layout that spreads them avoids it"
-            if several
-            else "the rest comes from swap or not at all; fewer copies or a smaller size avoid it"
-        )
-        warnings.append(f"too little memory in {some(short)}: {otherwise}")
+        warnings.append(f"too little memory in {some(short)}: {_otherwise(several, strict)}")
     return tuple(warnings)
 
 
+def _otherwise(several: bool, strict: bool) -> str:
+    """Say where memory comes from that an lgroup does not have, and how to need less of it."""
+    if strict:
+        rest = "they are bound to it: what it lacks is swapped, or the kernel kills a copy"
+    else:
+        rest = f"the rest comes from {'other lgroups, from ' if several else ''}swap, or not at all"
+    if several:
+        return f"{rest}; fewer copies, a smaller size or a layout that spreads them avoids it"
+    return f"{rest}; fewer copies or a smaller size avoid it"
+
+
 def capacity_warnings(
-    needs_bytes: Mapping[int, int], installed_bytes: Mapping[int, int]
+    needs_bytes: Mapping[int, int], installed_bytes: Mapping[int, int], *, strict: bool = False
 ) -> tuple[str, ...]:
     """Say which lgroups have less memory installed than their copies need (pure).
 
     Both are by lgroup; those whose memory is not known (absent, or 0) are passed over.
+    `strict`: copies may take memory of these lgroups only.
     """
     short = [
         f"lgroup {node} ({gb(installed)} installed, its copies need {gb(need)})"
@@ -179,10 +192,8 @@ def capacity_warnings(
     ]
     if not short:
         return ()
-    return (
-        f"memory cannot hold the copies of {some(short)}: the rest comes from other lgroups, from "
-        "swap, or not at all; fewer copies, a smaller size or a layout that spreads them avoids it",
-    )
+    several = len(installed_bytes) > 1
+    return (f"memory cannot hold the copies of {some(short)}: {_otherwise(several, strict)}",)
 
 
 def _named(
@@ -215,5 +226,9 @@ def some(told: Sequence[str]) -> str:
 
 
 def gb(count: int) -> str:
-    """Return bytes as `1.2 GB` or `12.3 MB`."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+    """Return bytes as `1.23 GB` or `216 MB`: three digits, `4.0 GB` where the third is a zero."""
+    unit, value = ("GB", count / 1e9) if count >= 999_500_000 else ("MB", count / 1e6)
+    if value >= 99.95:
+        return f"{value:.0f} {unit}"
+    text = f"{value:.2f}".removesuffix("0") if value < 9.995 else f"{value:.1f}"
+    return f"{text} {unit}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -84,12 +84,16 @@ class Observer:
         self._longest_ns = 0
 
     async def run(
-        self, alive: Callable[[], Iterable[Watched]], emit: Callable[[Sampled], None]
+        self,
+        alive: Callable[[], Iterable[Watched]],
+        orphans: Callable[[], Mapping[int, Sequence[int]]],
+        emit: Callable[[Sampled], None],
     ) -> None:
         """Look at copies until cancelled.
 
         `alive` returns the copies that are released and not reaped: asked on this
-        thread at every turn, it is what ties a sample to its copy. `emit` gets the
+        thread at every turn, it is what ties a sample to its copy; `orphans` the
+        processes of copies that are our children by now, by copy. `emit` gets the
         samples, on this thread too, at times a moment after their copy's end.
         """
         self._begin_ns = time.monotonic_ns()
@@ -98,7 +102,7 @@ class Observer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(reading.run)
                 try:
-                    await self._go_round(reading, alive, emit)
+                    await self._go_round(reading, alive, orphans, emit)
                 finally:
                     reading.close()
         finally:
@@ -111,6 +115,7 @@ class Observer:
         self,
         reading: Reading,
         alive: Callable[[], Iterable[Watched]],
+        orphans: Callable[[], Mapping[int, Sequence[int]]],
         emit: Callable[[Sampled], None],
     ) -> None:
         while True:
@@ -118,10 +123,11 @@ class Observer:
             now = time.monotonic_ns()
             batch, next_ns = self._turn(alive(), now)
             opened = self._open(batch, now)
+            left = orphans() if opened else {}
             self._spent_ns += time.thread_time_ns() - begin
             if opened:
                 self._spent_ns += _TURN_NS
-                looks = await self._read(reading, opened)
+                looks = await self._read(reading, opened, left)
                 begin = time.thread_time_ns()
                 for (state, _), look in zip(opened, looks, strict=False):
                     self._take(state, look, emit)
@@ -162,7 +168,11 @@ class Observer:
             key = (watched.phase, watched.copy, watched.step)
             states[key] = self._states.get(key) or _State(watched, watched.start_ns + first_ns)
         self._states = states
-        fresh = [state for state in states.values() if state.last_ns is None]
+        fresh = [
+            state
+            for state in states.values()
+            if state.last_ns is None and not state.watched.repeats
+        ]
         due = sorted((s for s in fresh if s.due_ns <= now_ns), key=lambda s: s.due_ns)
         if due:
             return due[:_MOST_IN_BATCH], None
@@ -185,13 +195,18 @@ class Observer:
         """Return who is next to be looked at once more, and when: the longest ago first."""
         if self._cadence.once:
             return [], None
+        interval_ns = round((self._cadence.every_s or _LEAST_AUTO_S) * 1e9)
         seen = sorted(
-            ((state.last_ns, state) for state in states if state.last_ns is not None),
+            (
+                # The next run of a copy that was seen is as good as one more look at it.
+                (state.due_ns - interval_ns if state.last_ns is None else state.last_ns, state)
+                for state in states
+                if state.last_ns is not None or state.watched.repeats
+            ),
             key=lambda pair: pair[0],
         )
         if not seen:
             return [], None
-        interval_ns = round((self._cadence.every_s or _LEAST_AUTO_S) * 1e9)
         latest_ns = seen[0][0] + round(interval_ns * _TOGETHER)
         batch: list[_State] = []
         cost_ns, last_ns = 0, seen[0][0]
@@ -233,10 +248,20 @@ class Observer:
         return opened
 
     @staticmethod
-    async def _read(reading: Reading, opened: list[tuple[_State, int]]) -> list[Look]:
+    async def _read(
+        reading: Reading, opened: list[tuple[_State, int]], left: Mapping[int, Sequence[int]]
+    ) -> list[Look]:
         try:
             return await reading.read(
-                [Wanted(state.watched, directory, state.past_gate) for state, directory in opened]
+                [
+                    Wanted(
+                        state.watched,
+                        directory,
+                        state.past_gate,
+                        tuple(left.get(state.watched.copy, ())),
+                    )
+                    for state, directory in opened
+                ]
             )
         finally:
             for _, directory in opened:

@@ -80,7 +80,7 @@ def cached_by_node(path: Path) -> dict[int, int]:
 def drop_cached(path: Path) -> Dropped:
     """Write a file, or all files of a tree, to disk and drop them from the page cache.
 
-    `fsync`, because dirty pages cannot be dropped, then POSIX_FADV_DONTNEED, which needs no
+    `fsync` where pages are dirty, which cannot be dropped, then POSIX_FADV_DONTNEED, which needs no
     privileges. Pages that a process has mapped or locked stay, and so does
     all of tmpfs and ramfs: `left_bytes` says how much. All names of a file share its
     pages: to drop a run directory drops the inputs it is linked to, and its copy
@@ -92,7 +92,8 @@ def drop_cached(path: Path) -> Dropped:
         try:
             with _opened(file) as handle:
                 was = _measured(handle)
-                os.fsync(handle)
+                if was.dirty_bytes != 0:  # a flush of the disk each, even of a clean file
+                    os.fsync(handle)
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
                 before, after = _sum(before, was), _sum(after, _measured(handle))
         except OSError as error:  # the disk is full or broken

@@ -8,13 +8,14 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import trio
 
 from rater.errors import RaterError
 from rater.plan.schedule import Phase, Queue
-from rater.record import CopyStarted, CopyStatus, PhaseEnded, PhaseStarted
+from rater.record import CopyStarted, CopyStatus, PhaseEnded, PhaseStarted, WorkloadTime
 from rater.run.disk import watch_disk
 from rater.run.ending import ended_event, how_it_ended
 from rater.run.evident import Samples
@@ -24,6 +25,7 @@ from rater.run.launch import (
     Child,
     CopySpec,
     Launcher,
+    Reaped,
     Wanted,
     high_pipe,
     open_gate,
@@ -32,8 +34,10 @@ from rater.run.launch import (
 from rater.run.look import Watched
 from rater.run.observe import FIRST_S, Observer
 from rater.run.priority import urgent
+from rater.run.procdir import last_cpu
 from rater.run.steady import WindowWatch
 from rater.run.stopping import Stopper
+from rater.run.told import Teller, workload_times
 
 _LINGER_S = 0.001
 
@@ -53,13 +57,23 @@ class PhaseRun:
         self._staggered = any(queue.offset_ns for queue in phase.queues)
         self._window = WindowWatch(phase.window) if phase.window is not None else None
         queued = self._window is not None or any(len(queue.steps) > 1 for queue in phase.queues)
-        self._launcher = Launcher(job.placements, state.guard, self._staggered or queued)
+        # Later runs in a window may be of benchmarks that the first ones are not of.
+        tells = self._window is not None or any(spec.workloads for spec in specs.values())
+        self._teller = Teller() if tells else None
+        self._launcher = Launcher(
+            job.placements,
+            state.guard,
+            self._staggered or queued,
+            self._teller.write_end if self._teller else None,
+        )
         self._epoll = select.epoll()
+        if self._teller:
+            self._epoll.register(self._teller.read_end, select.EPOLLIN)
         self._alive: dict[int, Child] = {}  # by pidfd
         self._stopper = Stopper(job, self._alive)
         self._unfinished = len(phase.queues)
         self._ended: list[Ended] = []
-        self._samples = Samples(state.emit)
+        self._samples = Samples(state.emit, job.placements)
         self._starts: dict[int, int] = {}  # first start by copy
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = 0
@@ -72,6 +86,14 @@ class PhaseRun:
 
     async def run(self, head: PhaseStarted) -> None:
         """Run the phase to its end; `take_ended` has what is to be judged."""
+        try:
+            await self._run(head)
+        finally:
+            self._epoll.close()
+            if self._teller:
+                self._teller.close()
+
+    async def _run(self, head: PhaseStarted) -> None:
         children, shared = await self._spawn_all()
         for child in children:
             self._adopt(child)
@@ -105,7 +127,6 @@ class PhaseRun:
             for child in self._alive.values():
                 self._launcher.discard(child)
             self._alive.clear()
-            self._epoll.close()
             self._go_file.unlink(missing_ok=True)
         self._samples.close()
         self._emit_end()
@@ -163,17 +184,30 @@ class PhaseRun:
     async def _observe(self, observer: Observer) -> None:
         """Look at copies, but leave a phase of short ones alone: not even a thread begins."""
         await trio.sleep(FIRST_S)
-        await observer.run(self._watched, self._samples.take)
+        await observer.run(self._watched, self._orphans, self._samples.take)
 
     def _watched(self) -> list[Watched]:
         """Return the copies that run: released, and not reaped."""
         return [
-            Watched(self._phase.number, it.copy, it.position, it.pid, it.start_ns)
+            Watched(
+                self._phase.number,
+                it.copy,
+                it.position,
+                it.pid,
+                it.start_ns,
+                repeats=it.position >= len(self._queues[it.copy].steps),
+            )
             for it in self._alive.values()
             if it.start_ns is not None and not it.filler
         ]
 
+    def _orphans(self) -> dict[int, list[int]]:
+        """Return the processes that running copies left without a parent, by copy."""
+        return self._state.guard.orphans({it.pid: it.copy for it in self._alive.values()})
+
     def _adopt(self, child: Child) -> None:
+        if self._teller:
+            self._teller.take(child.pid)  # of an earlier process that had this number
         self._alive[child.pidfd] = child
         self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
@@ -310,7 +344,7 @@ class PhaseRun:
         if child is None:
             return []
         if self._state.gates is not None:
-            self._state.gates.check([child])
+            self._state.gates.take_over(child)
         return [child]
 
     def _wanted(self, copy: int, position: int) -> list[Wanted]:
@@ -347,12 +381,17 @@ class PhaseRun:
             ready = self._epoll.poll(0 if ended or not self._alive else linger_s)
             now = time.monotonic_ns()
             for fd, _ in ready:
-                ended.append((self._alive.pop(fd), now))
+                if self._teller and fd == self._teller.read_end:
+                    self._teller.read(now)
+                else:
+                    ended.append((self._alive.pop(fd), now))
             if not ended:
                 return
             self._finish(*ended.popleft())
 
     def _finish(self, child: Child, now_ns: int) -> None:
+        if self._state.gates is not None:
+            child.last_cpu = last_cpu(child.pid)
         reaped = reap(child)
         self._launcher.forget(child)
         if child.start_ns is None:
@@ -378,6 +417,7 @@ class PhaseRun:
             now_ns,
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
+            workloads=self._workloads(child, reaped, now_ns),
         )
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
@@ -388,6 +428,21 @@ class PhaseRun:
         if self._window is not None and self._window.one_less(now_ns):
             self._close_window()
         self._go_on(child, well=event.status is CopyStatus.OK)
+
+    def _workloads(self, child: Child, reaped: Reaped, now_ns: int) -> tuple[WorkloadTime, ...]:
+        """Return the times of a copy's commands, in the run's time."""
+        if not self._teller or not child.spec.workloads:
+            return ()
+        assert child.start_ns is not None
+        self._teller.read(now_ns)
+        origin_ns = self._origin_ns
+        return workload_times(
+            [replace(it, at_ns=it.at_ns - origin_ns) for it in self._teller.take(child.pid)],
+            child.spec.workloads,
+            (child.start_ns - origin_ns, now_ns - origin_ns),
+            reaped.exit_code,
+            reaped.signal,
+        )
 
     def _go_on(self, child: Child, *, well: bool) -> None:
         """Start the copy's next step, if there is one."""

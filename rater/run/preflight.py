@@ -10,7 +10,14 @@ from pathlib import Path
 from rater.plan.lgroup import LgroupMemory
 from rater.plan.place import Placement
 from rater.run.lgroups import lgroups_now
-from rater.run.memory import NodeMemory, gb, memory_warnings, needs_by_node, some
+from rater.run.memory import (
+    NodeMemory,
+    bound_to_memory,
+    gb,
+    memory_warnings,
+    needs_by_node,
+    some,
+)
 from rater.run.sysfiles import read_text
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
@@ -38,6 +45,7 @@ class Preflight:
 
     warnings: tuple[str, ...]
     rows: tuple[Row, ...]
+    unchecked: tuple[str, ...] = ()  # what could not be compared, for who relies on it
 
     def refusal(self) -> str | None:
         """Return why `--preflight strict` refuses the run, None when it does not."""
@@ -53,6 +61,7 @@ def preflight(
     *,
     before: Mapping[int, LgroupMemory] | None = None,
     huge_pages_always: bool = False,
+    unstated: Sequence[str] = (),
 ) -> Preflight:
     """Compare what copies need with what their lgroups have (pure).
 
@@ -60,7 +69,8 @@ def preflight(
     Copies that are not bound to an lgroup want nothing of any in particular: whether
     the machine can hold them all is asked elsewhere (`rater.run.needs`). With
     `huge_pages_always` every program's memory is to come in transparent huge pages,
-    so it matters what is free in large blocks.
+    so it matters what is free in large blocks. `unstated`: benchmarks that do not say
+    what their copies need.
     """
     needs = needs_by_node(placements, bytes_by_copy)
     copies = Counter(placed.node for placed in placements if placed.node is not None)
@@ -70,12 +80,12 @@ def preflight(
     )
     plain = {node: NodeMemory(m.free_bytes, m.page_cache_bytes) for node, m in now.items()}
     warnings = [
-        *memory_warnings(needs, plain),
+        *memory_warnings(needs, plain, strict=bound_to_memory(placements)),
         *_set_up_warnings(rows),
         *_pool_warnings(rows, now),
         *(_block_warnings(rows) if huge_pages_always else ()),
     ]
-    return Preflight(tuple(warnings), rows)
+    return Preflight(tuple(warnings), rows, _unchecked(placements, bytes_by_copy, rows, unstated))
 
 
 def preflight_now(
@@ -84,6 +94,8 @@ def preflight_now(
     before: Mapping[int, LgroupMemory] | None = None,
     proc: Path = _PROC,
     sys: Path = _SYS,
+    *,
+    unstated: Sequence[str] = (),
 ) -> Preflight:
     """Return the preflight of this machine now; `before` as `lgroups_now` gave it."""
     enabled = read_text(sys / "kernel/mm/transparent_hugepage/enabled") or ""
@@ -93,6 +105,7 @@ def preflight_now(
         lgroups_now(proc, sys),
         before=before,
         huge_pages_always="[always]" in enabled,
+        unstated=unstated,
     )
 
 
@@ -119,6 +132,33 @@ def _row(
         huge_pages_bytes=now.pooled_bytes,
         verdict=verdict,
     )
+
+
+def _unchecked(
+    placements: Sequence[Placement],
+    bytes_by_copy: Mapping[int, int],
+    rows: Sequence[Row],
+    unstated: Sequence[str],
+) -> tuple[str, ...]:
+    """Say what was not compared, and how it could be: silence would pass for "enough"."""
+    way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
+    if not any(bytes_by_copy.values()):
+        return (f"memory need not stated: lgroups not checked; {way}",)
+    told = []
+    if unstated:
+        told.append(
+            f"memory need of {some(unstated)} not stated: lgroups checked for the other "
+            f"benchmarks only; {way}"
+        )
+    if any(placed.node is None and not placed.memory_nodes for placed in placements):
+        told.append(
+            "copies are bound to no lgroup: lgroups not checked; a layout other than none binds "
+            "them"
+        )
+    unread = [f"{row.node}" for row in rows if row.verdict == "unknown" and row.need_bytes]
+    if unread:
+        told.append(f"the kernel does not tell what is free on lgroup {some(unread)}: not checked")
+    return tuple(told)
 
 
 def _set_up_warnings(rows: Sequence[Row]) -> list[str]:

@@ -18,6 +18,7 @@ from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
 from rater.run.build import cache_errors, compile_program, key_of, sha256_of
 from rater.run.child import run_tool
+from rater.run.digests import digest_once
 from rater.run.pagecache import drop_cached
 
 # Why a hard link may be refused where a copy is not.
@@ -77,7 +78,8 @@ class SetupFiles:
 def take_files(folder: Path, names: Iterable[str], cache: Path) -> SetupFiles:
     """Copy files that a suite's set-up left in `folder` into the cache, once per content.
 
-    The folder must be held (`locked`): later another rater may write there.
+    The folder must be held (`locked`): later another rater may write there. What is as it
+    was is not read again. Nothing of the folder stays in the page cache.
     """
     found: dict[str, ReadyInput | str] = {}
     for name in dict.fromkeys(names):
@@ -88,11 +90,17 @@ def take_files(folder: Path, names: Iterable[str], cache: Path) -> SetupFiles:
             found[name] = f"the suite's set-up did not leave {name} in {folder} ({error.strerror})"
             continue
         found[name] = _kept(source, cache) if is_file else f"{source} is no regular file"
+        if is_file:
+            drop_cached(source.resolve())  # it may be a link to somewhere else
+    # Copies read what was made of it: a set-up of 100 GB would be 100 GB less for them, and
+    # all of it on our lgroup where the kernel does not let us spread it.
+    drop_cached(folder)
     return SetupFiles(found)
 
 
 def _kept(source: Path, cache: Path) -> ReadyInput:
-    key = key_of("made", sha256_of(source), str(source.stat().st_mode & _EXECUTE))
+    digest = digest_once(source, cache / "digests")
+    key = key_of("made", digest, str(source.stat().st_mode & _EXECUTE))
     return _made_once(cache / "inputs" / key[:32], source.name, lambda to: _copy(source, to))
 
 
@@ -314,7 +322,11 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
     """Return `folder`'s data file, written by `write` unless it is there as it was made.
 
     Whoever comes second waits for the first. The file is flushed: writing it back
-    to disk must not fall into a measurement.
+    to disk must not fall into a measurement. It is not dropped: the first copy would
+    read it from disk within its time, into the memory of its own lgroup, and be the
+    slow one. It stays in the page cache, spread over the lgroups
+    (`rater.run.spread`), so that all copies find it, and each lgroup has as much of it.
+    What a later run finds here is not read: copies may want little of it, or nothing.
     """
     data, stamp = folder / "data", folder / "stamp"
     folder.mkdir(parents=True, exist_ok=True)

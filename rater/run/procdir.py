@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.record import GateFacts
-from rater.run.procfs import parse_allowed
+from rater.run.procfs import parse_allowed, parse_stat
 from rater.run.sysfiles import read_number, read_text
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -38,14 +38,29 @@ def read_file(name: str, directory: int) -> bytes:
         os.close(file)
 
 
-def threads(directory: int, most: int) -> list[int]:
-    """Return the threads of the process, no more than `most`."""
+def last_cpu(pid: int) -> int | None:
+    """Return the CPU that a process ran on last; one that has ended must not be reaped yet."""
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        stat = parse_stat(os.read(file, _CHUNK))
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return None if stat is None else stat.cpu
+
+
+def threads(directory: int) -> list[int]:
+    """Return the threads of the process."""
     folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
     try:
         names = os.listdir(folder)  # noqa: PTH208 (a descriptor, not a path)
     finally:
         os.close(folder)
-    return [int(name) for name in names[:most]]
+    return [int(name) for name in names]
 
 
 def gate_facts(pid: int) -> GateFacts:

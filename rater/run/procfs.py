@@ -17,6 +17,10 @@ from rater.plan.cpuset import parse_list
 # The kernel writes blanks and `=` in file names as \040 and \075: these match no part of a name.
 _FIELD = re.compile(rb" (anon|N\d+|kernelpagesize_kB)=(\d+)(?= |$)")
 _POLICY = re.compile(rb"[0-9a-f]+ (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
+# Shared memory without a file (MAP_SHARED | MAP_ANONYMOUS, memfd_create, shmget) is the copy's own
+# as its anonymous memory is; numa_maps counts no `anon` pages there. What lies in /dev/shm may be
+# somebody's input.
+_SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
 _SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
 _MIGRATIONS = re.compile(rb"^(?:se\.)?nr_migrations\s*:\s*(\d+)$", re.MULTILINE)
@@ -28,8 +32,8 @@ _GATE_NAME_AT = 3  # sh -c SCRIPT NAME
 class NumaMaps:
     """Memory of one process by /proc/PID/numa_maps."""
 
-    node_bytes: dict[int, int]  # anonymous memory and huge pages by node
-    page_bytes: dict[int, int]  # anonymous by the mapping's page size, transparent huge as small
+    node_bytes: dict[int, int]  # anonymous and shared memory and huge pages by node
+    page_bytes: dict[int, int]  # anonymous and shared by page size, transparent huge as small
     huge_bytes: dict[int, int]  # hugetlb pages by their size, private or shared
     policy_bytes: dict[str, int]  # all of them by the policy of their mapping
     resident_bytes: int  # all pages present, files included
@@ -41,6 +45,7 @@ class Stat:
 
     state: str
     parent: int
+    group: int
     threads: int
     rss_pages: int
     cpu: int  # it ran on last
@@ -85,7 +90,8 @@ def parse_numa_maps(text: bytes) -> NumaMaps:
         if b" huge " in line:
             anon = total
             huge[size] += total * size
-        elif anon:
+        elif anon or _SHARED.search(line):
+            anon = anon or total
             sizes[size] += anon * size
         else:
             continue
@@ -117,6 +123,7 @@ def parse_stat(text: bytes) -> Stat | None:
         return Stat(
             state=fields[3 - 3].decode(),
             parent=int(fields[4 - 3]),
+            group=int(fields[5 - 3]),
             threads=int(fields[20 - 3]),
             rss_pages=int(fields[24 - 3]),
             cpu=int(fields[39 - 3]),

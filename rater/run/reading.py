@@ -28,6 +28,7 @@ class Wanted:
     watched: Watched
     directory: int  # an open descriptor of its /proc/PID
     past_gate: bool
+    orphans: tuple[int, ...] = ()  # processes of it that are our children
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,10 @@ class Reading:
     """
 
     def __init__(
-        self, look: Callable[[Watched, int, bool], Sampled | NoSample], *, prompt: bool
+        self,
+        look: Callable[[Watched, int, bool, tuple[int, ...]], Sampled | NoSample],
+        *,
+        prompt: bool,
     ) -> None:
         self._look = look
         self._prompt = prompt
@@ -85,7 +89,7 @@ class Reading:
 
     def _one(self, wanted: Wanted) -> Look:
         begin = time.thread_time_ns()
-        result = self._look(wanted.watched, wanted.directory, wanted.past_gate)
+        result = self._look(wanted.watched, wanted.directory, wanted.past_gate, wanted.orphans)
         return Look(result, time.monotonic_ns(), time.thread_time_ns() - begin)
 
     def _deliver(self, looks: list[Look]) -> None:

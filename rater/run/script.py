@@ -32,6 +32,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # then ends by the same signal. A core file of the shell would be of no use to anybody.
 _BEGIN = f"""\
 rater_failed() {{
+rater_told "$1" "$2"
 printf 'rater: command %s ended with status %s\\n' "$1" "$2" >&2
 trap - TERM
 ulimit -c 0
@@ -39,6 +40,18 @@ ulimit -c 0
 exit "$2"
 }}
 trap 'trap - TERM; kill -{signal.SIGTERM:d} $$' TERM
+"""
+# `rater.run.told` reads what is written here: the script's process, what happened to which
+# command, and the status that it ended with, or the process that it is. In one write(), which a
+# pipe does not tear. No command finds the descriptor open.
+TELL_FD = 9
+_TELL = f'rater_told() {{ echo "$$ e $1 $2" >&{TELL_FD}; }}\n'
+_TELL_NOBODY = "rater_told() { :; }\n"
+_CLOSED = f" {TELL_FD}>&-"
+_OWN_SHELL = f"""\
+echo "$1 s $2 $$" >&{TELL_FD}
+exec {TELL_FD}>&-
+shift 2
 """
 
 
@@ -50,19 +63,30 @@ class Line:
     stdin: str | None = None  # relative to the run directory; None: empty
     stdout: str | None = None  # None: the copy's own
     stderr: str | None = None
+    appends: bool = False  # to the file of its standard error, which the script has emptied
+    closes_stdin: bool = False  # where it has no file to read
 
     def shell(self, wrap: Sequence[str] = ()) -> str:
         """Return the command as a shell takes it, redirections included."""
-        parts = [shlex.join([*wrap, *self.words])]
-        for sign, name in (("<", self.stdin), (">", self.stdout), ("2>", self.stderr)):
-            if name is not None:
-                parts.append(sign + shlex.quote(name))
-        return " ".join(parts)
+        return shlex.join([*wrap, *self.words]) + self.streams
+
+    @property
+    def streams(self) -> str:
+        """The redirections, each behind a blank."""
+        error = "2>>" if self.appends else "2>"
+        parts = [
+            f" {sign}{shlex.quote(name)}"
+            for sign, name in (("<", self.stdin), (">", self.stdout), (error, self.stderr))
+            if name is not None
+        ]
+        if self.closes_stdin and self.stdin is None:
+            parts.insert(0, " <&-")
+        return "".join(parts)
 
     @property
     def plain(self) -> bool:
         """Tell whether no file is put in place of its streams."""
-        return self.stdin is None and self.stdout is None and self.stderr is None
+        return not self.streams
 
 
 def lines_of(benchmark: Benchmark, size: Size, built: Built) -> tuple[Line, ...]:
@@ -97,16 +121,61 @@ def shown(lines: Sequence[Line]) -> str:
     return " && ".join(line.shell() for line in lines)
 
 
-def argv_of(lines: Sequence[Line], wrap: Sequence[str] = ()) -> tuple[str, ...]:
+def argv_of(
+    lines: Sequence[Line], wrap: Sequence[str] = (), *, tells: bool = False
+) -> tuple[str, ...]:
     """Return what to execute, `wrap` in front of every command; one plain command as it is.
 
-    Raises `InputError` when the commands are too long for one script.
+    With `tells`, a script of several commands writes to descriptor `TELL_FD` when one of
+    them, which is not the last, has ended. Raises `InputError` when the commands are too
+    long for one script.
     """
     if len(lines) == 1 and lines[0].plain:
         return (*wrap, *lines[0].words)
     *before, last = lines
-    steps = [f"{line.shell(wrap)} || rater_failed {n} $?\n" for n, line in enumerate(before, 1)]
-    script = "".join([_BEGIN if before else "", *steps, f"exec {last.shell(wrap)}\n"])
+    closed = _CLOSED if tells and before else ""
+    ended = "rater_told {} 0\n" if closed else ""
+    steps = [
+        f"{line.shell(wrap)}{closed} || rater_failed {n} $?\n{ended.format(n)}"
+        for n, line in enumerate(before, 1)
+    ]
+    begin = f"{_TELL if closed else _TELL_NOBODY}{_BEGIN}" if before else ""
+    return _script([begin, *steps, f"exec {last.shell(wrap)}{closed}\n"], lines)
+
+
+def argv_of_texts(
+    texts: Sequence[str], lines: Sequence[Line], outputs: Sequence[str], wrap: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return what to execute for commands that are texts for a shell, as specinvoke's are.
+
+    Each has a shell of its own, which tells its process before it runs the text; `lines`
+    are their streams. The files `outputs` are emptied first: what an earlier run left in
+    them is no answer of this one.
+    """
+    steps = []
+    for n, (text, line) in enumerate(zip(texts, lines, strict=True), 1):
+        own = shlex.join([*wrap, _SHELL, "-c", f"{_OWN_SHELL}{text}\n", _SHELL])
+        steps.append(f'{own} "$$" {n}{line.streams}')
+    *before, last = steps
+    return _script(
+        [
+            _TELL,
+            _BEGIN,
+            *(f": >{shlex.quote(name)}\n" for name in outputs),
+            *(f"{it} || rater_failed {n} $?\nrater_told {n} 0\n" for n, it in enumerate(before, 1)),
+            f"exec {last}\n",
+        ],
+        lines,
+    )
+
+
+def workloads_in(argv: Sequence[str]) -> int:
+    """Return how many commands a script tells of, 0 for one that tells nothing."""
+    return len(argv) - 4 if _is_script(argv) and argv[2].startswith(_TELL) else 0
+
+
+def _script(parts: Sequence[str], lines: Sequence[Line]) -> tuple[str, ...]:
+    script = "".join(parts)
     length = len(os.fsencode(script))
     if length > _LONGEST_SCRIPT:
         raise InputError(
@@ -114,6 +183,10 @@ def argv_of(lines: Sequence[Line], wrap: Sequence[str] = ()) -> tuple[str, ...]:
             f"{_LONGEST_SCRIPT}: put them into a script of your own"
         )
     return (_SHELL, "-c", script, _NAME, *(_label(line) for line in lines))
+
+
+def _is_script(argv: Sequence[str]) -> bool:
+    return len(argv) > 4 and argv[0] == _SHELL and argv[3] == _NAME
 
 
 def folders_of(lines: Sequence[Line]) -> tuple[str, ...]:
@@ -130,7 +203,7 @@ def failed_command(
 
     None for a single command, and when the script was ended from outside.
     """
-    if len(argv) < 6 or argv[0] != _SHELL or argv[3] != _NAME:
+    if not _is_script(argv) or (len(argv) == 5 and not workloads_in(argv)):
         return None
     labels = argv[4:]
     position = _marked(stderr)

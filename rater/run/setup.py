@@ -25,7 +25,7 @@ from rater.run.child import (
     wait_within,
     written_bytes,
 )
-from rater.run.prepare import SetupFiles, locked, take_files
+from rater.run.prepare import SetupFiles, flush_file_system, locked, take_files
 
 OUTPUT = "setup.out"  # of a copy's set-up, in its run directory
 _LINES = 20  # shown of what a failed set-up said
@@ -70,6 +70,7 @@ def set_up_suite(
 ) -> SetupFiles | None:
     """Run the set-up of a suite in its folder; return the files called `made` that it left.
 
+    All that it left is on disk then, and nothing of its folder in the page cache.
     None without a set-up. Another rater that does the same is waited for, and waits
     until the files are copied. Raises `InputError` with the last lines of what it said
     when it fails or takes more than `limits`.
@@ -96,6 +97,9 @@ def set_up_suite(
                 raise InputError(
                     f"{where} {wrong}: {shlex.join(suite.setup)}{said}\n(it ran in {folder})"
                 )
+            # Writing back what it wrote must not fall into a measurement, nor can it be
+            # dropped before; where this is refused there is nothing else to be done.
+            flush_file_system(folder)
             return take_files(folder, made, cache)
 
 

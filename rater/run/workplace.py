@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
-from rater.errors import RaterError
+from rater.errors import RaterError, RunError
 from rater.plan.cpuset import format_list
 from rater.plan.place import Placement
 from rater.plan.schedule import Phase, Step
@@ -21,6 +22,7 @@ from rater.run.child import NO_LIMITS, Limits
 from rater.run.guard import MARKER
 from rater.run.job import Judged
 from rater.run.judge_process import Checker, Finding, Paper, Rules
+from rater.run.kitcheck import Comparison, Handed, compare, states
 from rater.run.launch import CopySpec
 from rater.run.prepare import (
     ReadyInput,
@@ -31,7 +33,16 @@ from rater.run.prepare import (
     remove_run_dir,
     run_dir_name,
 )
+from rater.run.script import workloads_in
 from rater.run.setup import SetupStopped, set_up_copy
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What one copy has for itself of a kit's benchmark: a run directory that is there already."""
+
+    argv: tuple[str, ...]
+    directory: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,7 @@ class Program:
     """One benchmark, ready to be started."""
 
     name: str
-    argv: tuple[str, ...]  # the wrap prefix included
+    argv: tuple[str, ...]  # the wrap prefix included; () where copies have their own
     inputs: tuple[ReadyInput, ...]
     expected: tuple[Expected, ...]
     directory: str | None  # where all copies work; None: each in a run directory of its own
@@ -49,6 +60,8 @@ class Program:
     setup: tuple[str, ...] = ()  # command line, before each run of a copy
     setup_limits: Limits = NO_LIMITS  # of each run of it
     folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
+    own: tuple[Own, ...] = ()  # by copy, of a kit's benchmark
+    comparison: Comparison | None = None  # of a kit's benchmark
 
 
 class RunFolders:
@@ -77,6 +90,10 @@ class RunFolders:
         # Of copies that work where we are.
         self._added[b"RATER_RUN_DIR"] = os.fsencode(os.getcwd())
         self._environments: dict[object, list[dict[bytes, bytes]]] = {}
+        # Of kits' run directories, by directory: who writes there last in this phase, and compared
+        # files as they were before it.
+        self._last: dict[str, str] = {}
+        self._before: dict[str, Handed] = {}
 
     def specs(
         self, phase: Phase, stop: Callable[[], bool] = lambda: False
@@ -87,6 +104,8 @@ class RunFolders:
         """
         made: dict[tuple[int, int], CopySpec] = {}
         setups = []
+        self._last.clear()
+        self._before.clear()
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
@@ -98,6 +117,8 @@ class RunFolders:
                         self._remove(earlier)
                     raise
                 made[queue.copy, position] = spec
+                if self._programs[step.benchmark].comparison and phase.window is None:
+                    self._expect(queue.copy, step, spec)
                 if self._programs[step.benchmark].setup:
                     setups.append((queue.copy, step, spec))
         if setups:
@@ -131,10 +152,24 @@ class RunFolders:
         """Tell whether a benchmark's copies are judged: output or shared inputs to look at."""
         program = self._programs[benchmark]
         shared = any(not made.private for made in program.inputs)
-        return bool(program.expected or program.metrics or shared)
+        return bool(program.expected or program.metrics or shared or program.comparison)
+
+    def uses_checker(self, benchmark: str) -> bool:
+        """Tell whether `judge` will want the process that checks."""
+        program = self._programs[benchmark]
+        return bool(program.expected or program.metrics)
 
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         """Compare outputs with what is expected, and see that shared inputs are whole."""
+        kinds = [self._programs[step.benchmark].comparison is not None for step, _ in copies]
+        if not any(kinds):
+            return self._judge(copies, checker)
+        by_kit = iter(self._judge_of_kits(list(compress(copies, kinds)), checker.gives_up))
+        rest = [one for one, is_kit in zip(copies, kinds, strict=True) if not is_kit]
+        others = iter(self._judge(rest, checker))
+        return [next(by_kit) if is_kit else next(others) for is_kit in kinds]
+
+    def _judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         programs = [self._programs[step.benchmark] for step, _ in copies]
         damages = [self._damage(program) for program in programs]
         papers = [
@@ -156,6 +191,30 @@ class RunFolders:
                 good = Validity.VALID if program.expected else Validity.NOT_CHECKED
                 judged.append(Judged(good, None, finding.metrics))
         return judged
+
+    def _expect(self, copy: int, step: Step, spec: CopySpec) -> None:
+        """Take note of what is compared once the phase is over."""
+        comparison = self._programs[step.benchmark].comparison
+        assert comparison is not None
+        self._last[spec.directory] = spec.output
+        if spec.directory not in self._before:
+            before = states(spec.directory, comparison.outputs)
+            placement = self._placements[copy]
+            self._before[spec.directory] = Handed(comparison, placement, spec.directory, before)
+
+    def _judge_of_kits(
+        self, copies: Sequence[tuple[Step, CopySpec]], stop: Callable[[], bool]
+    ) -> list[Judged]:
+        """Let the kit's own tool compare; where a later run of the copy wrote, nothing is left."""
+        last = {
+            spec.output: (self._before[spec.directory], f"{spec.output}compare")
+            for _, spec in copies
+            if self._last.get(spec.directory) == spec.output
+        }
+        cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
+        found = compare(list(last.values()), len(cpus) or len(os.sched_getaffinity(0)), stop)
+        judged = dict(zip(last, found, strict=True))
+        return [judged.get(spec.output, _OVERWRITTEN) for _, spec in copies]
 
     def _damage(self, program: Program) -> str | None:
         for shared in program.inputs:
@@ -199,9 +258,12 @@ class RunFolders:
         program = self._programs[step.benchmark]
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
         environment = self._environment(program, copy)
+        if program.own:
+            return self._own_spec(program, program.own[copy], name, environment)
         if program.directory is not None:
             # No directory for output alone: making one can cost more than all the rest.
             return CopySpec(program.argv, environment, program.directory, f"{self._work}/{name}.")
+        workloads = workloads_in(program.argv)
         if program.inputs:
             made = self._run_dir(program, copy, name)
             for notice in made.notices:
@@ -218,7 +280,22 @@ class RunFolders:
         except OSError as error:
             raise cannot_be_made(Path(path), error) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
-        return CopySpec(program.argv, environment, path, f"{path}/")
+        return CopySpec(program.argv, environment, path, f"{path}/", workloads)
+
+    def _own_spec(
+        self, program: Program, own: Own, name: str, environment: dict[bytes, bytes]
+    ) -> CopySpec:
+        """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
+        try:
+            for folder in program.folders:
+                os.makedirs(f"{own.directory}/{folder}", exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"{program.name}: {own.directory}/{folder}: cannot be made: {error.strerror}"
+            ) from error
+        environment = environment | {b"RATER_RUN_DIR": os.fsencode(own.directory)}
+        output, workloads = f"{self._work}/{name}.", workloads_in(own.argv)
+        return CopySpec(own.argv, environment, own.directory, output, workloads)
 
     def _run_dir(self, program: Program, copy: int, name: str) -> RunDir:
         """Make a run directory; inputs of the copy's own are written where it will read them.
@@ -298,6 +375,12 @@ class RunFolders:
                 stop=stop,
                 limits=program.setup_limits,
             )
+
+
+_OVERWRITTEN = Judged(
+    Validity.NOT_CHECKED,
+    "not validated: the copy's next run wrote into the same run directory before it was compared",
+)
 
 
 def _whereabouts(placement: Placement) -> dict[bytes, bytes]:

@@ -14,11 +14,9 @@ from rater.plan.summary import LgroupShare
 from rater.plan.topology import Topology
 from rater.show.format import count, duration, gigabytes, plain
 from rater.show.placed import (
-    MOST_COPIES,
     copies_document,
-    copy_lines,
-    lgroup_lines,
     lgroups_document,
+    place_lines,
 )
 
 _LABEL = 9  # characters before the text of a line
@@ -60,10 +58,17 @@ class PlanView:
 
 
 def print_plan(view: PlanView, out: TextIO, width: int) -> None:
-    """Print the plan for people, in lines of at most `width` characters."""
+    """Print the plan for people, in lines of at most `width` characters; paths stay whole."""
     for line in _lines(view, width):
         label = len(line) - len(line[_LABEL:].lstrip()) if line[_LABEL:].strip() else 0
-        print(textwrap.fill(plain(line), width, subsequent_indent=" " * label) or "", file=out)
+        text = textwrap.fill(
+            plain(line),
+            width,
+            subsequent_indent=" " * label,
+            break_on_hyphens=False,
+            break_long_words="/" not in line,  # a path can be copied
+        )
+        print(text, file=out)
 
 
 def plan_document(view: PlanView) -> dict[str, Any]:
@@ -179,10 +184,7 @@ def _places(view: PlanView, width: int) -> Iterator[str]:
     if view.placements[0].cpus is None:
         yield "copies are not bound: the kernel puts them on any CPU, and moves them"
         return
-    if len(view.placements) <= MOST_COPIES:
-        yield from copy_lines(view.topology, view.placements, width)
-        yield ""
-    yield from lgroup_lines(view.shares, view.topology, view.placements, width)
+    yield from place_lines(view.shares, view.topology, view.placements, width)
 
 
 def _estimates(view: PlanView, estimates: Estimates) -> Iterator[str]:

@@ -24,6 +24,8 @@ def verdict_lines(
     copy by copy (all of them with `every`); what is not known is put together by
     its reason.
     """
+    if every and not proof.copies:
+        prose("placement was not looked at (--proof off, or a run of another tool)", "")
     if not any(one.planned for one in proof.copies):
         return
     broken, unknown = proof.of(Verdict.NOT_MET), proof.not_known()
@@ -112,6 +114,7 @@ def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
     broken = proof.of(Verdict.NOT_MET)
     unknown = proof.not_known()
     return {
+        "looked_at": bool(proof.copies),
         "met": len(proof.of(Verdict.MET)),
         "not_met": len(broken),
         "not_known": sum(len(group) for group in unknown.values()),

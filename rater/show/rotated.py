@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from rater.analysis.rotated import RotatedScore, Tail
 from rater.record import RunHead
 from rater.show.format import count, decimals, duration, number, percent
+from rater.show.rows import NotMet, not_met_column
 from rater.show.table import Column, place_text, seconds_columns
 
 
 def rotated_lines(
     rotated: RotatedScore,
     head: RunHead,
+    not_met: NotMet,
     table: Callable[[Sequence[Column]], None],
     prose: Callable[[str], None],
 ) -> None:
@@ -28,6 +30,9 @@ def rotated_lines(
     def seconds(title: str, name: str, optional: int = 0) -> Column:
         return Column((title, "s"), times[name], optional=optional)
 
+    astray: dict[str, set[int]] = {name: set() for name in names}
+    for (name, _), copies in not_met.items():
+        astray.setdefault(name, set()).update(copies)
     differ = any(how_many != head.copies for how_many in counts)
     table(
         [
@@ -45,6 +50,7 @@ def rotated_lines(
             seconds("q3", "upper_quartile", 3),
             seconds("max", "maximum"),
             Column(("copy/CPU", "/lgroup"), [place_text(b.slowest) for b in rotated.benchmarks]),
+            *not_met_column([len(astray[name]) for name in names]),
         ]
     )
     over = (

@@ -33,7 +33,11 @@ def iteration_marks(rows: Rows) -> list[str]:
 
 def not_met_columns(rows: Rows, not_met: NotMet) -> list[Column]:
     """Return a column with how many copies were not placed as planned, where any was not."""
-    numbers = [len(not_met.get((it.benchmark, it.iteration), ())) for _, it in rows]
+    return not_met_column([len(not_met.get((it.benchmark, it.iteration), ())) for _, it in rows])
+
+
+def not_met_column(numbers: Sequence[int]) -> list[Column]:
+    """Return the same for how many copies there were in each row."""
     if not any(numbers):
         return []
     return [Column(("not as", "planned"), [str(number) if number else "" for number in numbers])]

@@ -51,7 +51,7 @@ def print_summary(
     _print_head(head, printer)
     printer.line()
     if summary.rotated is not None:
-        rotated_lines(summary.rotated, head, printer.table, printer.prose)
+        rotated_lines(summary.rotated, head, summary.proof.not_met(), printer.table, printer.prose)
     elif summary.mix is not None:
         print_mix(summary.mix, summary, printer)
         print_verdicts(summary, printer)
@@ -187,10 +187,18 @@ def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> No
     """Say which benchmarks lack what; failed copies are only pointed at, their list comes last."""
     failed = [b for b in benchmarks if any(it.counted and it.failed for it in b.iterations)]
     if failed:
-        names = ", ".join(benchmark.benchmark for benchmark in failed)
+        names = ", ".join(_called(benchmark, benchmarks) for benchmark in failed)
         printer.prose(f"no result where a copy failed: {names} (see below)", "red")
-    reasons = [f"{b.benchmark}: {b.reason}" for b in benchmarks if b.reason and b not in failed]
+    reasons = [
+        f"{_called(b, benchmarks)}: {b.reason}" for b in benchmarks if b.reason and b not in failed
+    ]
     printer.some(reasons, "yellow")
+
+
+def _called(benchmark: BenchmarkScore, among: Sequence[BenchmarkScore]) -> str:
+    """Return the name, with the tune where there are several."""
+    several = len({one.tune for one in among}) > 1 and benchmark.tune
+    return f"{benchmark.benchmark} {benchmark.tune}" if several else benchmark.benchmark
 
 
 def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
@@ -278,7 +286,7 @@ def _over(summary: Summary, whole: SuiteScore) -> str:
 
 
 def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
-    if not proof.copies:
+    if not proof.copies and not every:
         return
     printer.line()
     verdict_lines(proof, printer.prose, every=every)
@@ -293,13 +301,16 @@ def _print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
     for one in failed:
         alike.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)
     if alike:
+        several = len({one.tune for one in failed}) > 1
         printer.line()
-        printer.some([_failed_text(group) for group in alike.values()], "red")
+        printer.some([_failed_text(group, several) for group in alike.values()], "red")
 
 
-def _failed_text(group: Sequence[FailedCopy]) -> str:
+def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:
+    """Say what happened to copies alike; `several`: there are tunes to tell apart."""
     first = group[0]
-    where = f"{first.benchmark}, iteration {first.iteration}, "
+    tune = f" {first.tune}" if several and first.tune else ""
+    where = f"{first.benchmark}{tune}, iteration {first.iteration}, "
     copies = {one.copy for one in group}
     if len(group) > 1:
         where += f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {first.copy}"

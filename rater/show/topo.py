@@ -343,13 +343,15 @@ def _llc(view: TopoView, pus: Sequence[PU]) -> str:
     llcs = {pu.llc for pu in pus if pu.llc is not None}
     if not llcs:
         return "-"
-    sizes = sorted({view.llc_sizes[llc] for llc in llcs})
-    size = "" if not sizes[-1] else _binary(sizes[-1])
-    if len(sizes) > 1 and sizes[0]:
-        size = f"{_binary(sizes[0])} to {size}"
+    sizes = Counter(view.llc_sizes[llc] for llc in llcs)
     others = (pu for pu in view.topology.machine_pus if pu.llc in llcs and pu.os not in inside)
+    size = _binary(max(sizes)) if max(sizes) else ""
     if len(llcs) == 1 and any(others):
         return f"shared {size}".rstrip()
+    if len(llcs) == len(sizes) > 1 and all(sizes):
+        return " and ".join(_binary(one) for one in sorted(sizes))
+    if len(sizes) > 1 and min(sizes):
+        size = f"{_binary(min(sizes))} to {size}"
     return f"{len(llcs)} x {size}" if size else str(len(llcs))
 
 

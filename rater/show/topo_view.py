@@ -87,7 +87,9 @@ def siblings(view: TopoView) -> Counter[tuple[int, ...]]:
 
 
 def kind_rank(view: TopoView, kind: CpuKind) -> int | None:
-    """Return the rank of a kind among all, None when its CPUs have no common one."""
+    """Return the rank of a kind among all, None when its CPUs have no common one or none has."""
+    if view.topology.unranked_kinds:
+        return None
     members = set(kind.cpus)
     ranks = {pu.kind for pu in view.topology.machine_pus if pu.os in members}
     return ranks.pop() if len(ranks) == 1 else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import batched
 from operator import attrgetter
 
 from rater.plan.cpuset import format_list
@@ -18,6 +19,7 @@ from rater.record import (
     Event,
     GateFacts,
     Host,
+    Judged,
     MachinePU,
     Noted,
     Observed,
@@ -37,6 +39,8 @@ from rater.record import (
 from rater.store.owner import Owner
 
 type _Value = str | int | float | None
+
+_COPIES_AT_ONCE = 1000  # of an imported run, which may be too large to hold
 
 
 def _insert(table: str, columns: str, *, replace: bool = False) -> str:
@@ -68,10 +72,13 @@ _COPY_COLUMNS = (
     "gate_cpu_ns max_rss_bytes minor_faults major_faults voluntary_switches "
     f"involuntary_switches pid note run_dir {_PLACE_COLUMNS}"
 )
+_WORKLOAD_COLUMNS = "workload start_ns finish_ns elapsed_ns exit_code signal pid"
 _SAMPLE_COLUMNS = (
     "phase copy step age_ns processes unread migrations pages_migrated policy rss_bytes peak_bytes "
     "swap_bytes read_ns looks"
 )
+_SPEC_FILE_COLUMNS = "name sha256 format suite metric base_mean peak_mean problems disagreements"
+_SPEC_RESULT_COLUMNS = "copies reported_s reference_s ratio selected valid errors"
 
 _host_fields = attrgetter(*_HOST_COLUMNS.split())
 _request_fields = attrgetter("mode", "order", *_REQUEST_COLUMNS.split())
@@ -80,7 +87,10 @@ _metric_fields = attrgetter(*_METRIC_COLUMNS.split())
 _place_fields = attrgetter(*_PLACE_COLUMNS.split())
 _bracket_fields = attrgetter(*_BRACKET_COLUMNS.split())
 _copy_fields = attrgetter(*_COPY_COLUMNS.split())
+_workload_fields = attrgetter(*_WORKLOAD_COLUMNS.split())
 _sample_fields = attrgetter(*_SAMPLE_COLUMNS.split())
+_spec_file_fields = attrgetter(*_SPEC_FILE_COLUMNS.split())
+_spec_result_fields = attrgetter(*_SPEC_RESULT_COLUMNS.split())
 
 _HOST = _insert("host", _HOST_COLUMNS)
 _SAME_HOST = "SELECT id FROM host WHERE " + " AND ".join(
@@ -98,10 +108,20 @@ _PLACEMENT = _insert("placement", f"run_id copy cpus memory_policy memory_nodes 
 _PU = _insert("pu", f"run_id {_PLACE_COLUMNS}")
 _NOTE = _insert("note", "run_id kind text")
 _BRACKET = _insert("bracket", f"run_id {_BRACKET_COLUMNS}")
-_COPY = _insert("copy", f"run_id {_COPY_COLUMNS} mem_nodes gate_cpus gate_mems")
+_COPY = _insert(
+    "copy",
+    f"run_id {_COPY_COLUMNS} mem_nodes gate_cpus gate_mems last_cpu placement placement_note",
+)
+_JUDGED = (
+    "UPDATE copy SET placement = ?, placement_note = ? "
+    "WHERE run_id = ? AND phase = ? AND copy = ? AND step = ?"
+)
+_SPEC_FILE = _insert("spec_file", f"run_id {_SPEC_FILE_COLUMNS}")
+_SPEC_RESULT = _insert("spec_result", f"run_id phase {_SPEC_RESULT_COLUMNS}")
+_WORKLOAD = _insert("workload", f"run_id phase copy step {_WORKLOAD_COLUMNS}")
 _SAMPLE = _insert(
     "sample",
-    f"run_id {_SAMPLE_COLUMNS} cpus allowed node_bytes page_bytes",
+    f"run_id {_SAMPLE_COLUMNS} cpus allowed node_bytes page_bytes astray_bytes",
     replace=True,  # after an error events may be tried again
 )
 # A resumed run is observed once more: its attempts count together.
@@ -178,18 +198,50 @@ def insert_run(
     return number
 
 
-def insert_imported(connection: sqlite3.Connection, stored: StoredRun) -> int:
+def insert_imported(
+    connection: sqlite3.Connection, stored: StoredRun, copies: Iterable[StoredCopy]
+) -> int:
     """Insert a run read from a document, inside the caller's transaction; return its number."""
     head = stored.head
     first = (head.uuid, head.source, head.status, head.reason, head.started_at)
     made_by = (None, None, None)
     number = _insert_head(connection, stored.host, (*first, *made_by, *_request_fields(head)))
+    _pairs(connection, number, "setting", stored.settings)
     _benchmarks(connection, number, stored.benchmarks)
     _pus(connection, number, stored.pus)
     connection.executemany(_BRACKET, ((number, *_bracket_fields(it)) for it in stored.brackets))
-    connection.executemany(_COPY, (_copy_row(number, it) for it in stored.copies))
+    for some in batched(copies, _COPIES_AT_ONCE):
+        connection.executemany(_COPY, (_copy_row(number, it) for it in some))
+        connection.executemany(
+            _WORKLOAD,
+            (
+                (number, copy.phase, copy.copy, copy.step, *_workload_fields(it))
+                for copy in some
+                for it in copy.workloads
+            ),
+        )
+    if stored.imported is not None:
+        connection.execute(_SPEC_FILE, (number, *_spec_file_fields(stored.imported)))
+    connection.executemany(
+        _SPEC_RESULT,
+        (
+            (number, it.phase, *_spec_result_fields(it.reported))
+            for it in stored.brackets
+            if it.reported is not None
+        ),
+    )
     connection.executemany(_NOTE, ((number, "note", text) for text in stored.notes))
     return number
+
+
+def _copy_rows(
+    number: int, copies: Iterable[StoredCopy], with_workloads: list[StoredCopy]
+) -> Iterator[tuple[_Value, ...]]:
+    """Yield the rows of copies; those whose workloads are to be stored go into the list."""
+    for it in copies:
+        if it.workloads:
+            with_workloads.append(it)
+        yield _copy_row(number, it)
 
 
 def place_copies(
@@ -215,10 +267,14 @@ def context_of(connection: sqlite3.Connection, run_id: int) -> Context:
 def append_event(
     connection: sqlite3.Connection, run_id: int, event: Event, context: Context
 ) -> None:
-    """Write one event, as its own transaction where the caller began none."""
+    """Write one event, as its own transaction where the caller began none.
+
+    One that is several rows (`has_several_rows`) wants a transaction of the caller.
+    """
     match event:
         case CopyEnded():
             connection.execute(_COPY, _ended_row(run_id, event, context))
+            _workloads(connection, run_id, event)
         case Resting():
             pass  # for the screen only
         case CopyStarted():
@@ -247,6 +303,25 @@ def append_event(
             connection.execute(_NOTE, (run_id, "note", event.text))
         case RunEnded():
             connection.execute(_END_RUN, (event.status, event.reason, run_id))
+
+
+def store_judgements(connection: sqlite3.Connection, run_id: int, judged: Iterable[Judged]) -> None:
+    """Store whether the placement of copy runs was as planned."""
+    connection.executemany(
+        _JUDGED,
+        ((it.verdict, it.note, run_id, it.phase, it.copy, it.step) for it in judged),
+    )
+
+
+def has_several_rows(event: Event) -> bool:
+    """Tell whether an event must be all there or not at all."""
+    return isinstance(event, CopyEnded) and bool(event.workloads)
+
+
+def _workloads(connection: sqlite3.Connection, run_id: int, copy: CopyEnded | StoredCopy) -> None:
+    if copy.workloads:
+        key = (run_id, copy.phase, copy.copy, copy.step)
+        connection.executemany(_WORKLOAD, ((*key, *_workload_fields(it)) for it in copy.workloads))
 
 
 def _insert_head(connection: sqlite3.Connection, host: Host, values: tuple[_Value, ...]) -> int:
@@ -300,7 +375,15 @@ def _placement_row(run_id: int, it: PlacedCopy) -> tuple[_Value, ...]:
 
 
 def _copy_row(run_id: int, it: StoredCopy) -> tuple[_Value, ...]:
-    return (run_id, *_copy_fields(it), format_list(it.mem_nodes) or None, *_gate(it.gate))
+    return (
+        run_id,
+        *_copy_fields(it),
+        format_list(it.mem_nodes) or None,
+        *_gate(it.gate),
+        it.last_cpu,
+        it.placement,
+        it.placement_note,
+    )
 
 
 def _gate(gate: GateFacts | None) -> tuple[_Value, _Value]:
@@ -315,7 +398,14 @@ def _list(numbers: tuple[int, ...] | None) -> str | None:
 
 def _sample_row(run_id: int, it: Sampled) -> tuple[_Value, ...]:
     places = (_list(it.cpus), _list(it.allowed))
-    return (run_id, *_sample_fields(it), *places, _table(it.node_bytes), _table(it.page_bytes))
+    return (
+        run_id,
+        *_sample_fields(it),
+        *places,
+        _table(it.node_bytes),
+        _table(it.page_bytes),
+        _table(it.astray_bytes),
+    )
 
 
 def _table(pairs: tuple[tuple[int, int], ...] | None) -> str | None:
@@ -363,4 +453,7 @@ def _ended_row(run_id: int, it: CopyEnded, context: Context) -> tuple[_Value, ..
         it.run_dir,
         *context.places.get(it.copy, _NOWHERE),
         *_gate(it.gate),
+        it.last_cpu,
+        None,
+        None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 from rater.errors import InputError
@@ -89,6 +90,11 @@ class JsonObject:
         if type(value) is not str or value not in choices:
             self.wrong(key, f"one of {', '.join(choices)}")
         return choices[value]
+
+    def one_of(self, key: str, choices: Collection[str]) -> str | None:
+        """Return the text of `key` if it is one of `choices`: others may mean something else."""
+        value = self._values.get(key)
+        return value if type(value) is str and value in choices else None
 
     def has(self, key: str) -> bool:
         """Tell whether `key` has a value other than null."""

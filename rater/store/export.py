@@ -75,6 +75,10 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
     # Imported and `unchecked`: the document did not say how the copy ended.
     if source == "run" or copy.validity is not Validity.UNCHECKED:
         values["status"] = str(copy.status)
+    if copy.placement is not None:
+        values["placement"] = copy.placement
+    if copy.placement_note is not None:
+        values["placement_note"] = copy.placement_note
     if not copy.counted:
         values["counted"] = False
     return values
@@ -145,7 +149,11 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
         ],
         "placements": [_flat(row) for row in stored.placements],
         "pus": [_flat(row) for row in stored.pus],
-        "brackets": [_flat(row) for row in stored.brackets],
+        "imported": None if stored.imported is None else _flat(stored.imported),
+        "brackets": [
+            _flat(row) | {"reported": None if row.reported is None else _flat(row.reported)}
+            for row in stored.brackets
+        ],
         "copies": [_copy(row) for row in stored.copies],
         "samples": [_sample(row) for row in stored.samples],
         "observed": None if stored.observed is None else _flat(stored.observed),
@@ -155,7 +163,10 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
 
 
 def _copy(row: StoredCopy) -> dict[str, Any]:
-    values = _flat(row) | {"metrics": dict(row.metrics)}
+    values = _flat(row) | {
+        "metrics": dict(row.metrics),
+        "workloads": [_flat(it) for it in row.workloads],
+    }
     gate = values.pop("gate")
     return values | {
         "gate_cpus": gate.cpus if gate else None,
@@ -164,7 +175,11 @@ def _copy(row: StoredCopy) -> dict[str, Any]:
 
 
 def _sample(row: Sampled) -> dict[str, Any]:
-    tables = {"node_bytes": row.node_bytes, "page_bytes": row.page_bytes}
+    tables = {
+        "node_bytes": row.node_bytes,
+        "page_bytes": row.page_bytes,
+        "astray_bytes": row.astray_bytes,
+    }
     return _flat(row) | {
         name: None if table is None else {str(key): value for key, value in table}
         for name, table in tables.items()
@@ -226,4 +241,6 @@ _CSV: dict[str, Callable[[StoredCopy], Any]] = {
     "validity": _plain("validity"),
     "validity_detail": _plain("validity_detail"),
     "note": _plain("note"),
+    "placement": _plain("placement"),
+    "placement_note": _plain("placement_note"),
 }

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rater.record import CopyStatus, StoredCopy, Validity
 from rater.store.document import JsonObject
 
+_PLACEMENTS = ("met", "not met", "not known")  # as `rater export` writes them
 _STATUSES = {str(status): status for status in CopyStatus}
 
 
@@ -125,6 +126,7 @@ def _row(item: JsonObject, cell: _Cell, phase: int, copies: int) -> StoredCopy:
     start_ns = item.nanoseconds_or_none("start_s")
     elapsed_ns = item.nanoseconds("elapsed_s")  # 0 as well: of a log that counts whole seconds
     said = item.has("status")
+    placement = item.one_of("placement", _PLACEMENTS)
     return StoredCopy(
         phase=phase,
         benchmark=cell.benchmark,
@@ -161,6 +163,8 @@ def _row(item: JsonObject, cell: _Cell, phase: int, copies: int) -> StoredCopy:
         pid=None,
         note=None,
         run_dir=None,
+        placement=placement,
+        placement_note=item.text_or_none("placement_note") if placement else None,
     )
 
 

@@ -15,10 +15,12 @@ from rater.record import (
     CopyStatus,
     GateFacts,
     Host,
+    ImportedFile,
     MachinePU,
     MetricUsed,
     Observed,
     PlacedCopy,
+    Reported,
     RunHead,
     RunStatus,
     Sampled,
@@ -26,6 +28,7 @@ from rater.record import (
     StoredCopy,
     StoredRun,
     Validity,
+    WorkloadTime,
 )
 from rater.resources import folder
 from rater.store.owner import Owner, is_alive
@@ -74,6 +77,7 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     ):
         declared[benchmark].append(MetricUsed(*metric))
     reported = _reported(connection, run_id)
+    workloads = _workloads(connection, run_id)
     return StoredRun(
         head=heads[0],
         host=Host(
@@ -108,12 +112,21 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
             _bracket(row) for row in connection.execute(named("brackets"), {"run": run_id})
         ),
         copies=tuple(
-            _copy(row, reported) for row in connection.execute(named("copies"), {"run": run_id})
+            _copy(row, reported, workloads)
+            for row in connection.execute(named("copies"), {"run": run_id})
         ),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
         samples=tuple(
             _sample(row) for row in connection.execute(named("samples"), {"run": run_id})
+        ),
+        imported=_imported(
+            rows(
+                "name, sha256, format, suite, metric, base_mean, peak_mean, problems, "
+                "disagreements",
+                "spec_file",
+                "run_id",
+            )
         ),
         observed=_observed(
             rows(
@@ -170,11 +183,22 @@ def _placed(row: _Row) -> PlacedCopy:
 
 
 def _bracket(row: _Row) -> StoredBracket:
-    values = list(row)
+    values = list(row[:13])
     values[4] = bool(row[4])
     values[9] = bool(row[9])
     values[10] = bool(row[10])
+    values.append(_reported_of(row[14:]) if row[13] else None)
     return StoredBracket(*values)
+
+
+def _reported_of(row: _Row) -> Reported:
+    values = list(row)
+    values[4] = None if row[4] is None else bool(row[4])
+    return Reported(*values)
+
+
+def _imported(found: list[_Row]) -> ImportedFile | None:
+    return ImportedFile(*found[0]) if found else None
 
 
 type _Reported = dict[tuple[int, int, int], tuple[tuple[str, float], ...]]
@@ -190,14 +214,26 @@ def _reported(connection: sqlite3.Connection, run_id: int) -> _Reported:
     return found
 
 
-def _copy(row: _Row, reported: _Reported) -> StoredCopy:
-    *values, cpus, mems = row
+type _Workloads = dict[tuple[int, int, int], tuple[WorkloadTime, ...]]
+
+
+def _workloads(connection: sqlite3.Connection, run_id: int) -> _Workloads:
+    """Return the commands of every copy run that had several, by (phase, copy, step)."""
+    found: defaultdict[tuple[int, int, int], list[WorkloadTime]] = defaultdict(list)
+    for phase, copy, step, *values in connection.execute(named("workloads"), {"run": run_id}):
+        found[phase, copy, step].append(WorkloadTime(*values))
+    return {key: tuple(times) for key, times in found.items()}
+
+
+def _copy(row: _Row, reported: _Reported, workloads: _Workloads) -> StoredCopy:
+    *values, last_cpu, placement, why, cpus, mems = row
     values[6] = bool(row[6])
     values[12] = _list(row[12]) or ()
     values[17] = _STATUS[row[17]]
     values[20] = _VALIDITY[row[20]]
-    values.append(reported.get((row[0], row[4], row[5]), ()))
-    values.append(_gate(cpus, mems))
+    key = (row[0], row[4], row[5])
+    values.append(reported.get(key, ()))
+    values += (_gate(cpus, mems), last_cpu, placement, why, workloads.get(key, ()))
     return StoredCopy(*values)
 
 
@@ -215,7 +251,7 @@ def _list(text: str | None) -> tuple[int, ...] | None:
 def _sample(row: _Row) -> Sampled:
     values = list(row)
     values[6], values[7] = _list(row[6]), _list(row[7])
-    values[10], values[12] = _table(row[10]), _table(row[12])
+    values[10], values[12], values[18] = _table(row[10]), _table(row[12]), _table(row[18])
     return Sampled(*values)
 
 

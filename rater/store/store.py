@@ -13,6 +13,7 @@ from rater.errors import InputError
 from rater.record import (
     Event,
     Host,
+    Judged,
     MachinePU,
     PhaseEnded,
     PlacedCopy,
@@ -20,10 +21,19 @@ from rater.record import (
     RunEnded,
     RunHead,
     RunStatus,
+    StoredCopy,
     StoredRun,
 )
 from rater.store import resume
-from rater.store.append import Context, append_event, context_of, insert_imported, insert_run
+from rater.store.append import (
+    Context,
+    append_event,
+    context_of,
+    has_several_rows,
+    insert_imported,
+    insert_run,
+    store_judgements,
+)
 from rater.store.database import connect, translated
 from rater.store.divots import (
     DivotSearch,
@@ -144,6 +154,11 @@ class Store:
                 note=note,
             )
 
+    def judge_placements(self, run_id: int, judged: Iterable[Judged]) -> None:
+        """Store with each copy run whether its placement was as planned."""
+        with self._transaction("judging placements"):
+            store_judgements(self._connection, run_id, judged)
+
     def append(self, run_id: int, *events: Event) -> None:
         """Store events in one transaction, all or none; after an error they may be tried again.
 
@@ -154,26 +169,33 @@ class Store:
             context = self._contexts.get(run_id)
             if context is None:
                 context = self._contexts[run_id] = context_of(self._connection, run_id)
-            if len(events) == 1:
+            alone = len(events) == 1 and not has_several_rows(events[0])
+            if alone:
                 append_event(self._connection, run_id, events[0], context)
         except sqlite3.DatabaseError as error:
             self._fail(error, "storing a result")
-        if len(events) > 1:
+        if events and not alone:
             with self._transaction("storing results"):
                 for event in events:
                     append_event(self._connection, run_id, event, context)
         if any(isinstance(event, PhaseEnded | RunEnded) for event in events):
             self._checkpoint()
 
-    def add(self, stored: StoredRun) -> tuple[int, bool]:
-        """Store an imported run; return its number, and False when its uuid was there already."""
+    def add(
+        self, stored: StoredRun, copies: Iterable[StoredCopy] | None = None
+    ) -> tuple[int, bool]:
+        """Store an imported run; return its number, and False when its uuid was there already.
+
+        `copies` instead of the run's own: of a run too large to hold them all at once.
+        """
         with self._transaction("importing a run"):
             known = self._connection.execute(
                 "SELECT id FROM run WHERE uuid = ?", (stored.head.uuid,)
             ).fetchone()
             if known:
                 return known[0], False
-            return insert_imported(self._connection, stored), True
+            every = stored.copies if copies is None else copies
+            return insert_imported(self._connection, stored, every), True
 
     def keep_divots(self, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]) -> None:
         """Store what was found slow in a run, in the place of what was known before."""

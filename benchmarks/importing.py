@@ -1,0 +1,115 @@
+"""How fast SPEC CPU's result files are read, and whether broken ones break the readers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.bench import _CALL, Bench, median
+from rater.store.store import open_store
+from tests.spec_fuzz import inputs, originals, read
+
+_BYTES = 100_000_000
+_COPIES = 128
+_BENCHMARKS = ("400.perlbench", "401.bzip2", "403.gcc", "429.mcf", "445.gobmk", "456.hmmer")
+_WORKLOADS = 3
+# What a script that only wants the copies' times asks of the file.
+_GREP = ("grep", "-cE", r"^Copy [0-9]+ of .*Total elapsed time: [0-9.]+$")
+
+
+def log_reading(bench: Bench) -> None:
+    """Import 100 MB of log into a new database; beside it, grep's time for the same file."""
+    log = bench.folder / "spec.log"
+    copies = write_log(log)
+    rater_s, grep_s, peaks = [], [], []
+    for place in range(3):
+        database = bench.folder / f"spec{place}.db"
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", _CALL, "import", "spec", str(log), "--json"],
+            env=bench.environment | {"RATER_DB": str(database)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        rater_s.append(time.monotonic() - began)
+        peaks.append(json.loads(done.stderr.splitlines()[-1])["max_rss_bytes"] / 1e6)
+        (run,) = json.loads(done.stdout)["runs"]
+        if run["copy_times"] != copies or run["problem_count"] or run["disagreements"]:
+            raise SystemExit(f"{run['copy_times']} of {copies} copy times read")
+        began = time.monotonic()
+        # Into a pipe: of /dev/null grep knows that the first line is enough.
+        subprocess.run([*_GREP, log], stdout=subprocess.PIPE, check=True)
+        grep_s.append(time.monotonic() - began)
+        database.unlink()
+    size_mb = log.stat().st_size / 1e6
+    log.unlink()
+    print(
+        f"{size_mb:.0f} MB of log, {copies} copy times: imported in {median(rater_s):.1f} s "
+        f"(goal: under 20), {size_mb / median(rater_s):.0f} MB/s, "
+        f"{median(rater_s) / median(grep_s):.0f} times as long as grep needs to count the lines "
+        f"of copies; peak resident memory {max(peaks):.0f} MB (goal: under 300)"
+    )
+
+
+def write_log(path: Path) -> int:
+    """Write a log of homogeneous runs, `_BYTES` long; return how many times of copies it has."""
+    iteration = 0
+    with path.open("w", encoding="ascii") as out:
+        out.write('runspec v6674 started at Fri Jul 14 14:44:55 2017 on "host"\n')
+        while out.tell() < _BYTES:
+            iteration += 1
+            for benchmark in _BENCHMARKS:
+                out.write(_bracket(benchmark, iteration))
+    return iteration * len(_BENCHMARKS) * _COPIES
+
+
+def _bracket(benchmark: str, iteration: int) -> str:
+    folder = f"/opt/cpu2006/benchspec/CPU2006/{benchmark}/run/run_base_ref_gcc"
+    lines = [f"  Running {benchmark} ref base gcc default ({_COPIES} copies)", "Commands to run:"]
+    for copy in range(_COPIES):
+        lines += [f"    -b {copy}", f"    -C {folder}.{copy:04}"]
+    lines.append(f"    -o ref.out -e ref.err numactl -l -C $BIND {folder}.0000/exe (timed)")
+    lines += [
+        f"Workload elapsed time ({copy}:{workload}) = {100 + copy / 8:.6f} seconds"
+        for workload in range(1, _WORKLOADS + 1)
+        for copy in range(_COPIES)
+    ]
+    for copy in range(_COPIES):
+        lines.append(
+            f"Copy {copy} of {benchmark} (base ref) run {iteration} finished at "
+            f"Fri Jul 14 14:52:21 2017.  Total elapsed time: {_WORKLOADS * (100 + copy / 8):.6f}"
+        )
+    lines += [
+        f"comparing files in '{folder}.{copy:04}'\n"
+        "comparing 'ref.out' with abstol=1e-07, binary=, calctol=0, cw=, floatcompare=, obiwan="
+        for copy in range(_COPIES)
+    ]
+    whole_s = _WORKLOADS * (100 + (_COPIES - 1) / 8)
+    lines += [
+        "Benchmark Times:",
+        f"  Start:    Fri Jul 14 14:45:44 2017 ({1500061544 + 400 * iteration})",
+        "  Elapsed:  00:06:00 (360)",
+        f"  Reported: {int(whole_s)} {round(whole_s % 1 * 1e9)} {whole_s:.6f}",
+        f" Success {benchmark} base ref ratio={_COPIES * 9770 / whole_s:.2f}, "
+        f"runtime={whole_s:.6f}, power=0.00w, temp=0.00 deg, humidity=0.00%",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def broken_files(bench: Bench, count: int = 20_000, seed: int = 1) -> None:
+    """Read, store and show `count` broken result files and configurations."""
+    slowest_s = 0.0
+    with (
+        tempfile.TemporaryDirectory(dir=bench.folder) as folder,
+        open_store(Path(folder) / "fuzz.db") as store,
+    ):
+        for data in inputs(seed, count, originals()):
+            began = time.monotonic()
+            read(data, store)
+            slowest_s = max(slowest_s, time.monotonic() - began)
+    print(f"{count} broken files read: no crash, the slowest took {slowest_s:.2f} s; goal: 0, 2 s")

@@ -1,0 +1,126 @@
+-- Result files of SPEC CPU beside what their times come to; ../schema.sql says what all means.
+
+CREATE TABLE spec_file (
+  run_id        INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+  name          TEXT NOT NULL,
+  sha256        TEXT NOT NULL,
+  format        TEXT NOT NULL CHECK (format IN ('rsf', 'log')),
+  suite         TEXT,
+  metric        TEXT,
+  base_mean     REAL,
+  peak_mean     REAL,
+  problems      INTEGER NOT NULL,
+  disagreements INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE spec_result (
+  run_id      INTEGER NOT NULL,
+  phase       INTEGER NOT NULL,
+  copies      INTEGER,
+  reported_s  REAL,
+  reference_s REAL,
+  ratio       REAL,
+  selected    INTEGER CHECK (selected IN (0, 1)),
+  valid       TEXT,
+  errors      TEXT,
+  PRIMARY KEY (run_id, phase),
+  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+DROP VIEW bracket_result;
+
+CREATE VIEW bracket_result AS
+WITH
+flagged AS (
+  SELECT
+    run_id, phase, copy, cpu, node, elapsed_ns,
+    status = 'ok' AND validity <> 'invalid' AS good,
+    validity = 'unchecked' AS unchecked
+  FROM copy
+),
+placed AS (  -- the good copies of a phase have places from 1 to their number
+  SELECT
+    *,
+    row_number() OVER (
+      PARTITION BY run_id, phase ORDER BY good DESC, elapsed_ns, copy DESC
+    ) AS place
+  FROM flagged
+),
+sized AS (
+  SELECT *, sum(good) OVER (PARTITION BY run_id, phase) AS good_copies
+  FROM placed
+),
+listed AS (
+  SELECT *, count(*) OVER (PARTITION BY run_id, phase) AS listed_copies
+  FROM sized
+),
+doubted AS (
+  SELECT *, sum(unchecked) OVER (PARTITION BY run_id, phase) AS unchecked_copies
+  FROM listed
+),
+typical AS (
+  SELECT
+    *,
+    avg(iif(place IN ((good_copies + 1) / 2, (good_copies + 2) / 2), elapsed_ns, NULL))
+      OVER (PARTITION BY run_id, phase) / 1e9 AS median_s,
+    elapsed_ns / 1e9 AS slowest_s
+  FROM doubted
+),
+judged AS (
+  SELECT
+    typical.*, bracket.benchmark, coalesce(bracket.tune, run.tune) AS tune, bracket.iteration,
+    bracket.counted, run.mode, run.stagger_ms,
+    iif(run.source = 'run', run.copies, coalesce(spec_result.copies, listed_copies)) AS copies,
+    CASE run.source
+      WHEN 'run' THEN iif(good_copies = run.copies AND unchecked_copies = 0, 1, NULL)
+      ELSE iif(
+        good_copies = listed_copies
+          AND good_copies >= coalesce(spec_result.copies, listed_copies)
+          AND coalesce(spec_result.valid, 'S') = 'S',
+        1, NULL
+      )
+    END AS valid,
+    coalesce(
+      spec_result.reported_s,
+      (bracket.finish_ns - bracket.start_ns) / 1e9,
+      -- never closed, as rater was killed, but every copy is there
+      (SELECT
+         iif(
+           count(copy.finish_ns - copy.start_ns)
+             >= iif(run.source = 'run', run.copies, listed_copies),
+           (max(copy.finish_ns) - min(copy.start_ns)) / 1e9,
+           NULL
+         )
+       FROM copy
+       WHERE copy.run_id = typical.run_id AND copy.phase = typical.phase),
+      iif(
+        run.source = 'import' AND good_copies = listed_copies
+          AND coalesce(spec_result.valid, 'S') = 'S',
+        slowest_s, NULL
+      )
+    ) AS bracket_s
+  FROM typical
+  JOIN bracket ON bracket.run_id = typical.run_id AND bracket.phase = typical.phase
+  JOIN run ON run.id = typical.run_id
+  LEFT JOIN spec_result
+    ON spec_result.run_id = typical.run_id AND spec_result.phase = typical.phase
+  WHERE bracket.benchmark IS NOT NULL AND NOT bracket.torn AND run.window_s IS NULL
+    AND place = max(good_copies, 1)  -- the row of the slowest good copy
+)
+SELECT
+  judged.run_id, judged.benchmark, tune, iteration, phase, counted, copies, good_copies,
+  bracket_s, benchmark.reference_s,
+  valid * copies * benchmark.reference_s / bracket_s AS ratio,
+  valid * copies * 3600.0 / bracket_s AS copies_per_hour,
+  iif(good_copies > 0, median_s, NULL) AS median_copy_s,
+  iif(good_copies > 0, slowest_s, NULL) AS slowest_copy_s,
+  iif(good_copies > 0, copy, NULL) AS slowest_copy,
+  iif(good_copies > 0, cpu, NULL) AS slowest_cpu,
+  iif(good_copies > 0, node, NULL) AS slowest_node,
+  CASE
+    WHEN mode IN ('rotated', 'heterogeneous', 'steady') THEN NULL
+    WHEN stagger_ms > 0 THEN valid * (1 - median_s / slowest_s)
+    ELSE valid * (1 - median_s / bracket_s)
+  END AS score_lost
+FROM judged
+JOIN benchmark ON benchmark.run_id = judged.run_id AND benchmark.name = judged.benchmark;

@@ -1,0 +1,66 @@
+"""The lines of a file of any size, in pieces of bounded memory, with its SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+LONGEST_LINE = 1 << 20  # bytes; packed configurations have 78, logs wrap at a few hundred
+_PIECE_BYTES = 1 << 20
+
+
+class Lines:
+    """Iterate over (number, line without its end); `digest`, `too_long` and `cut` tell the rest.
+
+    A line longer than `LONGEST_LINE` is left out and its number kept. Line ends are
+    LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.count = 0
+        self.too_long: list[int] = []  # the first hundred of them
+        self.cut = False  # the last line has no end
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was read, of the whole file when the iteration is over."""
+        return self._hash.hexdigest()
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        rest = b""
+        skipping = False
+        number = 0
+        while piece := self._stream.read(_PIECE_BYTES):
+            self._hash.update(piece)
+            pieces = piece.split(b"\n")
+            if skipping:
+                if len(pieces) == 1:
+                    continue
+                pieces[0] = b""
+                skipping = False
+            else:
+                pieces[0] = rest + pieces[0]
+            rest = pieces.pop()
+            for line in pieces:
+                number += 1
+                if len(line) <= LONGEST_LINE:
+                    yield number, line.removesuffix(b"\r")
+                else:
+                    self._leave_out(number)
+            if len(rest) > LONGEST_LINE:
+                self._leave_out(number + 1)
+                rest = b""
+                skipping = True
+            self.count = number
+        self.cut = bool(rest) or skipping
+        if self.cut:
+            self.count = number + 1
+        if rest:
+            yield number + 1, rest.removesuffix(b"\r")
+
+    def _leave_out(self, number: int) -> None:
+        if len(self.too_long) < 100:
+            self.too_long.append(number)
