@@ -309,6 +309,40 @@ CREATE TABLE observed (
   unknown        TEXT NOT NULL      -- what this machine does not show, as a JSON list
 ) STRICT;
 
+-- What each CPU did during a phase: the difference of two readings of /proc/stat, before the first
+-- release and after the last end. The kernel counts in ticks of 10 ms. Rows are there of phases
+-- that ended, without `--proof off`.
+CREATE TABLE cpu_reading (
+  run_id     INTEGER NOT NULL,
+  phase      INTEGER NOT NULL,
+  cpu        INTEGER NOT NULL,
+  user_ns    INTEGER NOT NULL,  -- low priority and guests included
+  system_ns  INTEGER NOT NULL,
+  iowait_ns  INTEGER NOT NULL,
+  irq_ns     INTEGER NOT NULL,  -- interrupts and soft interrupts
+  steal_ns   INTEGER NOT NULL,  -- wanted, but given to others by the hypervisor
+  idle_ns    INTEGER NOT NULL,
+  mean_khz   INTEGER,           -- frequency while copies ran; NULL: not read
+  throttles  INTEGER,           -- times that its core or package was too hot; NULL: not told
+  interrupts INTEGER,           -- that it took; NULL: not read (more than 128 CPUs)
+  filler_ns  INTEGER NOT NULL,  -- CPU time of runs after the window (steady mode), which have no row
+                                -- in copy; of copies not bound: with the first CPU
+  PRIMARY KEY (run_id, phase, cpu),
+  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- What counters of the whole machine came to between the same two readings: elapsed_ns between
+-- them, rater_cpu_ns that rater's own process used, pressure_WHAT_some_ns and _full_ns that some or
+-- all tasks waited (/proc/pressure), others as in /proc/vmstat (allocstall over all zones).
+CREATE TABLE phase_reading (
+  run_id INTEGER NOT NULL,
+  phase  INTEGER NOT NULL,
+  name   TEXT NOT NULL,
+  value  INTEGER NOT NULL,
+  PRIMARY KEY (run_id, phase, name),
+  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 -- The result file of SPEC CPU that an imported run was read from.
 CREATE TABLE spec_file (
   run_id        INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,

@@ -199,6 +199,47 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuReading:
+    """What one CPU did between the two readings around a phase; times by the kernel's ticks."""
+
+    cpu: int
+    user_ns: int  # low priority and guests included
+    system_ns: int
+    iowait_ns: int
+    irq_ns: int  # interrupts and soft interrupts
+    steal_ns: int  # wanted, but given to others by the hypervisor
+    idle_ns: int
+    mean_khz: int | None  # of the readings while copies ran; None: there were none
+    throttles: int | None  # times that core or package was too hot; None: not told
+    interrupts: int | None  # that it took, all kinds; None: not read
+    # Steady mode: CPU time of runs that only kept the load up, of copies placed on this CPU (of
+    # copies that are not bound: with the first CPU). There are no rows of those runs.
+    filler_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReadings:
+    """What the CPUs of the machine did during a phase."""
+
+    phase: int
+    rows: tuple[CpuReading, ...]  # by CPU, those that were online all the time
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReadings:
+    """What the machine's counters came to during a phase, as far as the kernel has them.
+
+    `elapsed_ns` (between the two readings) and `rater_cpu_ns` (CPU time of rater's
+    own process) are always there; `pressure_WHAT_some_ns` and `..._full_ns` are time
+    that some, or all, tasks waited for cpu, memory or io (kernel: accounting/psi.rst);
+    the others are named as in /proc/vmstat, `allocstall` over all zones.
+    """
+
+    phase: int
+    values: tuple[tuple[str, int], ...]  # by name
+
+
+@dataclass(frozen=True, slots=True)
 class CopyStarted:
     """A copy was let through its gate."""
 
@@ -324,6 +365,8 @@ type Event = (
     | CopyEnded
     | Sampled
     | OutputChecked
+    | CpuReadings
+    | MachineReadings
     | PhaseEnded
     | Noted
     | Resting
@@ -564,6 +607,8 @@ class StoredRun:
     samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
     observed: Observed | None = None  # what that came to; None: it was off, or rater was killed
     imported: ImportedFile | None = None  # the result file that it was read from
+    cpu_readings: tuple[CpuReadings, ...] = ()  # by phase; those that ended and were watched
+    machine_readings: tuple[MachineReadings, ...] = ()  # by phase
 
     def without_torn(self) -> StoredRun:
         """Return the run without attempts at phases that were run again: what results are of."""
@@ -575,4 +620,6 @@ class StoredRun:
             brackets=tuple(it for it in self.brackets if it.phase not in torn),
             copies=tuple(it for it in self.copies if it.phase not in torn),
             samples=tuple(it for it in self.samples if it.phase not in torn),
+            cpu_readings=tuple(it for it in self.cpu_readings if it.phase not in torn),
+            machine_readings=tuple(it for it in self.machine_readings if it.phase not in torn),
         )

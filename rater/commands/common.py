@@ -66,24 +66,32 @@ def print_result(
     beside: StoredRun | None = None,
     proof: bool = False,
     copies: CopiesView | None = None,
+    cpus: bool = False,
 ) -> None:
     """Print what a run says, for people or as JSON; `after_run`: with what comes next.
 
     `beside`: what a steady run is compared with (`run_beside` finds it); `proof`: with all
-    that was seen of where copies ran; `copies`: with the times of all copies.
+    that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with
+    what the CPUs did.
     """
     from rater.analysis.beside import stand_beside
     from rater.analysis.document import to_json
+    from rater.analysis.readings import read_back
     from rater.analysis.score import summarise
 
     summary = summarise(run)
     other = summarise(beside) if beside else None
+    readings = read_back(run)
     if args.json:
         from rater.show.proof import proof_document
+        from rater.show.readings import cpus_document, notable_document
 
         document = to_json(summary, stand_beside(summary, other) if other else None)
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         document |= {"placement": proof_document(summary.proof, every=every)}
+        document["notable"] = [*notable_document(readings.notable)]
+        if cpus:
+            document["readings"] = {**cpus_document(readings)}
         if copies is not None:
             from rater.show.copies import copies_document
             from rater.show.copy_runs import copy_runs_document
@@ -97,7 +105,19 @@ def print_result(
     from rater.show.terminal import print_summary
 
     console = Console()
-    print_summary(summary, console, after_run=after_run, beside=other, proof=proof)
+    print_summary(
+        summary,
+        console,
+        after_run=after_run,
+        beside=other,
+        proof=proof,
+        notable=readings.notable,
+    )
+    if cpus:
+        from rater.show.printer import Printer
+        from rater.show.readings import print_cpus
+
+        print_cpus(readings, Printer(console))
     if copies is not None:
         from rater.show.copies import print_copies
         from rater.show.copy_runs import print_copy_runs

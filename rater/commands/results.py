@@ -72,6 +72,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=int,
         help="of --copies: the statistics also without the K slowest copies of each iteration",
     )
+    show.add_argument(
+        "--cpus",
+        dest="with_cpus",
+        action="store_true",
+        help="with what the CPUs did while copies ran: busy, work of others, time the hypervisor "
+        "took, interrupts and frequency by lgroup, and the worst CPUs",
+    )
     show.set_defaults(run=_show)
 
     export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")
@@ -155,8 +162,15 @@ def _show(args: argparse.Namespace) -> int:
         else:
             run, beside = _pair(run, store.load(store.find(args.beside)))
         baseline = None if args.baseline is None else store.load(store.find(args.baseline))
-    view = _copies_view(args, run, baseline) if args.with_copies else None
-    print_result(args, run, after_run=False, beside=beside, proof=args.with_proof, copies=view)
+    print_result(
+        args,
+        run,
+        after_run=False,
+        beside=beside,
+        proof=args.with_proof,
+        copies=_copies_view(args, run, baseline) if args.with_copies else None,
+        cpus=args.with_cpus,
+    )
     return 0
 
 

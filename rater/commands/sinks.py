@@ -14,7 +14,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rater.plan.schedule import Phase
-from rater.record import CopyStarted, Event, Noted, Observed, Resting, RunEnded, Sampled
+from rater.record import (
+    CopyStarted,
+    CpuReadings,
+    Event,
+    MachineReadings,
+    Noted,
+    Observed,
+    Resting,
+    RunEnded,
+    Sampled,
+)
 from rater.run.priority import urgent
 
 if TYPE_CHECKING:
@@ -61,8 +71,8 @@ class Recorder(threading.Thread):
     def put(self, event: Event) -> None:
         """Take an event; returns at once."""
         self._events.append(event)
-        # Its end brings a copy's start along; samples go with what comes next.
-        if not isinstance(event, CopyStarted | Sampled):
+        # Its end brings a copy's start along; samples and readings go with what comes next.
+        if not isinstance(event, CopyStarted | Sampled | CpuReadings | MachineReadings):
             self._wake.set()
 
     def run(self) -> None:
@@ -120,8 +130,8 @@ class Screen(threading.Thread):
         self._lock = threading.Lock()
 
     def put(self, event: Event) -> None:
-        """Take an event; returns at once. What is seen of copies is for later."""
-        if not isinstance(event, Sampled | Observed):
+        """Take an event; returns at once. What is seen of copies and CPUs is for later."""
+        if not isinstance(event, Sampled | Observed | CpuReadings | MachineReadings):
             self._events.append(event)
             self._wake.set()
 

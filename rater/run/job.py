@@ -18,6 +18,7 @@ from rater.run.idle import IdleWatch
 from rater.run.judge_process import Checker
 from rater.run.launch import CopySpec
 from rater.run.observe import Observer
+from rater.run.readings import MachineReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +111,4 @@ class RunState:
     origin_ns: int | None = None  # CLOCK_MONOTONIC of the run's first release
     gates: GateCheck | None = None  # None: where copies run is not looked at
     observer: Observer | None = None
+    reader: MachineReader | None = None

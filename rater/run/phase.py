@@ -35,6 +35,7 @@ from rater.run.look import Watched
 from rater.run.observe import FIRST_S, Observer
 from rater.run.priority import urgent
 from rater.run.procdir import last_cpu
+from rater.run.readings import PhaseReadings
 from rater.run.steady import WindowWatch
 from rater.run.stopping import Stopper
 from rater.run.told import Teller, workload_times
@@ -74,6 +75,11 @@ class PhaseRun:
         self._unfinished = len(phase.queues)
         self._ended: list[Ended] = []
         self._samples = Samples(state.emit, job.placements)
+        self._readings = (
+            PhaseReadings(state.reader, phase.number, lambda copy: job.placements[copy].cpu)
+            if state.reader is not None
+            else None
+        )
         self._starts: dict[int, int] = {}  # first start by copy
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = 0
@@ -101,13 +107,10 @@ class PhaseRun:
             if self._state.stop_flag.is_set():
                 return
             self._state.emit(head)
+            if self._readings is not None:
+                self._readings.begin()
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._stopper.run)
-                self._nursery.start_soon(watch_disk, self._job, self._alive)
-                if self._window is not None:
-                    self._nursery.start_soon(self._window.run, self._close_window)
-                if self._state.observer is not None:
-                    self._nursery.start_soon(self._observe, self._state.observer)
+                self._watch(self._nursery)
                 if self._staggered:
                     token = trio.lowlevel.current_trio_token()
                     self._nursery.start_soon(
@@ -119,6 +122,8 @@ class PhaseRun:
                     shared = None
                 await self._reap_until_done()
                 self._nursery.cancel_scope.cancel()
+            if self._readings is not None:
+                self._readings.end()
         finally:
             if shared is not None:
                 os.close(shared)
@@ -130,6 +135,17 @@ class PhaseRun:
             self._go_file.unlink(missing_ok=True)
         self._samples.close()
         self._emit_end()
+
+    def _watch(self, nursery: trio.Nursery) -> None:
+        """Start what goes on beside the copies until the last one has ended."""
+        nursery.start_soon(self._stopper.run)
+        nursery.start_soon(watch_disk, self._job, self._alive)
+        if self._window is not None:
+            nursery.start_soon(self._window.run, self._close_window)
+        if self._state.observer is not None:
+            nursery.start_soon(self._observe, self._state.observer)
+        if self._readings is not None:
+            nursery.start_soon(self._readings.watch)
 
     def take_ended(self) -> list[Ended]:
         """Return what has ended since the last call."""
@@ -214,6 +230,8 @@ class PhaseRun:
     def _emit_end(self) -> None:
         if not self._starts or not self._finishes:
             return
+        for event in self._readings.events() if self._readings is not None else ():
+            self._state.emit(event)
         window = self._window.bounds_ns(self._origin_ns) if self._window else None
         complete = not self._interrupted and not self._state.stop_flag.is_set()
         self._state.emit(
@@ -359,6 +377,10 @@ class PhaseRun:
         """Nothing that counts runs any more: end what only kept the load up."""
         assert self._window is not None
         self._window.closed = True
+        if self._readings is not None:
+            running = {child.pid: child.copy for child in self._alive.values()}
+            left = {pid: copy for copy, pids in self._orphans().items() for pid in pids}
+            self._readings.end_with_fillers(running | left)
         for child in self._alive.values():
             child.signal_group(signal.SIGKILL)
 
@@ -405,6 +427,8 @@ class PhaseRun:
             return
         self._started(child)
         if child.filler:
+            if self._readings is not None:
+                self._readings.filler_ended(child.copy, reaped.user_ns + reaped.system_ns)
             self._ended.append(Ended(None, child.step, child.spec))
             self._go_on(child, well=reaped.exit_code == 0)
             return

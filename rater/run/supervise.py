@@ -37,6 +37,7 @@ from rater.run.judging import Ended, Judge
 from rater.run.observe import Observer
 from rater.run.phase import PhaseRun
 from rater.run.priority import urgent
+from rater.run.readings import MachineReader
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # 5 ms: another thread is let in after this long.
@@ -64,6 +65,7 @@ class Supervisor:
         if job.proof is not None:
             self._state.gates = GateCheck(job.placements, emit)
             self._state.observer = Observer(job.proof, spread=not job.own_cpus)
+            self._state.reader = MachineReader()
         self._job = job
         self._emit = emit
         self._stopped_by: int | None = None

@@ -9,6 +9,7 @@ from rich.console import Console
 from rater.analysis.beside import can_stand_beside, stand_beside
 from rater.analysis.outcome import FailedCopy
 from rater.analysis.proof import RunProof
+from rater.analysis.readings import Notable
 from rater.analysis.score import BenchmarkScore, Summary
 from rater.analysis.suites import SuiteScore
 from rater.plan.cpuset import format_list
@@ -18,6 +19,7 @@ from rater.show.format import clock, count, decimals, number, percent, what_ran
 from rater.show.metrics import print_metrics
 from rater.show.printer import Printer
 from rater.show.proof import memory_lines, verdict_lines
+from rater.show.readings import notable_text
 from rater.show.rotated import rotated_lines
 from rater.show.rows import NotMet, Rows, iteration_marks, names, not_met_columns
 from rater.show.steady import print_mix, print_verdicts, print_windows
@@ -39,12 +41,14 @@ def print_summary(
     after_run: bool = True,
     beside: Summary | None = None,
     proof: bool = False,
+    notable: Sequence[Notable] = (),
 ) -> None:
     """Print what a run says; `after_run`: with the commands that come next.
 
     `beside` is what to compare a steady run with: one of the same order with a
     barrier (`analysis.beside.comparable` finds it); another run is not looked at.
-    `proof`: with the memory of every benchmark, and every copy not placed as planned.
+    `proof`: with the memory of every benchmark, and every copy not placed as planned;
+    `notable`: what the machine's readings say of it.
     """
     printer = Printer(console)
     head = summary.head
@@ -58,6 +62,9 @@ def print_summary(
     else:
         _print_benchmarks(summary, printer)
     _print_proof(summary.proof, printer, every=proof)
+    beside_copies = notable_text(notable, head.run)
+    if beside_copies is not None:
+        printer.prose(beside_copies, "yellow")
     if summary.metrics:
         printer.line()
         print_metrics(summary.metrics, printer)

@@ -16,11 +16,13 @@ from rater.record import (
     CopyEnded,
     CopyStarted,
     CopyStatus,
+    CpuReadings,
     Event,
     GateFacts,
     Host,
     Judged,
     MachinePU,
+    MachineReadings,
     Noted,
     Observed,
     OutputChecked,
@@ -77,6 +79,10 @@ _SAMPLE_COLUMNS = (
     "phase copy step age_ns processes unread migrations pages_migrated policy rss_bytes peak_bytes "
     "swap_bytes read_ns looks"
 )
+_CPU_READING_COLUMNS = (
+    "cpu user_ns system_ns iowait_ns irq_ns steal_ns idle_ns mean_khz throttles interrupts "
+    "filler_ns"
+)
 _SPEC_FILE_COLUMNS = "name sha256 format suite metric base_mean peak_mean problems disagreements"
 _SPEC_RESULT_COLUMNS = "copies reported_s reference_s ratio selected valid errors"
 
@@ -89,6 +95,7 @@ _bracket_fields = attrgetter(*_BRACKET_COLUMNS.split())
 _copy_fields = attrgetter(*_COPY_COLUMNS.split())
 _workload_fields = attrgetter(*_WORKLOAD_COLUMNS.split())
 _sample_fields = attrgetter(*_SAMPLE_COLUMNS.split())
+_cpu_reading_fields = attrgetter(*_CPU_READING_COLUMNS.split())
 _spec_file_fields = attrgetter(*_SPEC_FILE_COLUMNS.split())
 _spec_result_fields = attrgetter(*_SPEC_RESULT_COLUMNS.split())
 
@@ -124,6 +131,8 @@ _SAMPLE = _insert(
     f"run_id {_SAMPLE_COLUMNS} cpus allowed node_bytes page_bytes astray_bytes",
     replace=True,  # after an error events may be tried again
 )
+_CPU_READING = _insert("cpu_reading", f"run_id phase {_CPU_READING_COLUMNS}", replace=True)
+_PHASE_READING = _insert("phase_reading", "run_id phase name value", replace=True)
 # A resumed run is observed once more: its attempts count together.
 _OBSERVED = """
 INSERT INTO observed
@@ -292,6 +301,15 @@ def append_event(
                 _COPY_METRIC,
                 ((*key, name, value) for name, value in event.metrics),
             )
+        case CpuReadings():
+            connection.executemany(
+                _CPU_READING,
+                ((run_id, event.phase, *_cpu_reading_fields(row)) for row in event.rows),
+            )
+        case MachineReadings():
+            connection.executemany(
+                _PHASE_READING, ((run_id, event.phase, *pair) for pair in event.values)
+            )
         case PhaseStarted():
             what = (event.phase, event.benchmark, None, event.iteration, event.counted)
             connection.execute(_BRACKET, (run_id, *what, *_NOT_YET))
@@ -315,6 +333,8 @@ def store_judgements(connection: sqlite3.Connection, run_id: int, judged: Iterab
 
 def has_several_rows(event: Event) -> bool:
     """Tell whether an event must be all there or not at all."""
+    if isinstance(event, CpuReadings | MachineReadings):
+        return True
     return isinstance(event, CopyEnded) and bool(event.workloads)
 
 

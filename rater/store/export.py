@@ -157,6 +157,12 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
         "copies": [_copy(row) for row in stored.copies],
         "samples": [_sample(row) for row in stored.samples],
         "observed": None if stored.observed is None else _flat(stored.observed),
+        "cpu_readings": [
+            {"phase": it.phase, **_flat(row)} for it in stored.cpu_readings for row in it.rows
+        ],
+        "phase_readings": [
+            {"phase": it.phase, **dict(it.values)} for it in stored.machine_readings
+        ],
         "warnings": list(stored.warnings),
         "notes": list(stored.notes),
     }

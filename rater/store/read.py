@@ -13,10 +13,13 @@ from rater.plan.cpuset import parse_list
 from rater.record import (
     BenchmarkUsed,
     CopyStatus,
+    CpuReading,
+    CpuReadings,
     GateFacts,
     Host,
     ImportedFile,
     MachinePU,
+    MachineReadings,
     MetricUsed,
     Observed,
     PlacedCopy,
@@ -135,6 +138,8 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
                 "run_id",
             )
         ),
+        cpu_readings=_cpu_readings(connection, run_id),
+        machine_readings=_machine_readings(connection, run_id),
     )
 
 
@@ -212,6 +217,22 @@ def _reported(connection: sqlite3.Connection, run_id: int) -> _Reported:
         key = (phase, copy, step)
         found[key] = (*found.get(key, ()), (name, value))
     return found
+
+
+def _cpu_readings(connection: sqlite3.Connection, run_id: int) -> tuple[CpuReadings, ...]:
+    """Return what the CPUs did, a phase each."""
+    found: defaultdict[int, list[CpuReading]] = defaultdict(list)
+    for phase, *values in connection.execute(named("cpu_readings"), {"run": run_id}):
+        found[phase].append(CpuReading(*values))
+    return tuple(CpuReadings(phase, tuple(rows)) for phase, rows in found.items())
+
+
+def _machine_readings(connection: sqlite3.Connection, run_id: int) -> tuple[MachineReadings, ...]:
+    """Return the machine's counters, a phase each."""
+    found: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for phase, name, value in connection.execute(named("phase_readings"), {"run": run_id}):
+        found[phase].append((name, value))
+    return tuple(MachineReadings(phase, tuple(values)) for phase, values in found.items())
 
 
 type _Workloads = dict[tuple[int, int, int], tuple[WorkloadTime, ...]]
