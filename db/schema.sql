@@ -380,6 +380,7 @@ CREATE TABLE divot_search (
   threshold_copy  REAL NOT NULL,
   copy_runs       INTEGER NOT NULL,  -- rows of `copy` then; a resumed run has more
   visible         TEXT NOT NULL,     -- the smallest effects this run could show, as JSON
+  failed          INTEGER NOT NULL,  -- copy runs left out because they did not end well
   searched_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
 
@@ -399,7 +400,7 @@ CREATE TABLE divot (
   package    INTEGER,
   core       INTEGER,
   slowdown   REAL NOT NULL,     -- time over fair time; below 1: fast
-  score_lost REAL NOT NULL,     -- share of the run's score, 0 to 1
+  score_lost REAL,              -- share of the run's score, 0 to 1; NULL: there is none (steady, rotated)
   evidence   TEXT NOT NULL,     -- one line
   finding    TEXT NOT NULL,     -- all of it, as JSON
   PRIMARY KEY (run_id, position)

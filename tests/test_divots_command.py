@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -109,7 +111,7 @@ def test_people_read_the_most_costly_first_within_80_columns(rater: Rater, store
     assert max(map(len, lines)) <= 80
     assert lines[0] == "Run 1: b0, b1, b2, b3, b4, 32 copies, 2 iterations"
     assert lines[1] == "2 divots, the most costly first:"
-    assert lines[2].startswith("  CPU 30: b0 iteration 1: 1 of 32 copies +89")
+    assert lines[2].startswith("  1. CPU 30: b0 iteration 1: 1 of 32 copies +89")
     assert any("lgroup 1: b2 +18" in line for line in lines)
 
 
@@ -117,7 +119,7 @@ def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: 
     store(document(quiet(5, 2, 32)))
     _, out, _ = rater("divots")
     assert "No divots" in out
-    assert "This run can see an lgroup slower by 1." in out
+    assert "This run can see an lgroup slower by 1." in out.replace("\n    ", " ")
 
 
 def test_at_most_ten_lines_are_shown_and_json_has_all(rater: Rater, store: Store) -> None:
@@ -223,6 +225,113 @@ def test_a_staggered_start_is_no_divot(rater: Rater, store: Store) -> None:
         one["start_s"] = 200.0 * one["iteration"] + 0.5 * one["copy"]
     store(made)
     assert json.loads(rater("divots", "--json")[1])["divots"] == []
+
+
+def test_failed_copies_are_left_out_and_that_is_said(rater: Rater, store: Store) -> None:
+    made = document(slow_lgroup())
+    made["observations"][3] |= {"status": "failed"}
+    store(made)
+    assert "1 copy run that failed is left out." in rater("divots")[1]
+    assert json.loads(rater("divots", "--json")[1])["failed_left_out"] == 1
+
+
+@pytest.mark.parametrize("mode", ["steady", "rotated"])
+def test_without_a_barrier_there_is_no_score_to_lose(
+    rater: Rater, store: Store, tmp_path: Path, mode: str
+) -> None:
+    made = document(slow_lgroup(), mode=mode)
+    for number, one in enumerate(made["observations"]):
+        one["start_s"] = 200.0 * number
+    store(made)
+    (one,) = json.loads(rater("divots", "--json")[1])["divots"]
+    assert (one["kind"], one["score_lost"]) == ("slow-lgroup", None)
+    assert one["time_lost"] > 0
+    out = rater("divots")[1].replace("\n    ", " ")
+    assert "of the copies' time" in out and "of the score" not in out
+    with closing(sqlite3.connect(tmp_path / "rater.db")) as connection:
+        assert connection.execute("SELECT score_lost FROM divot").fetchall() == [(None,)]
+
+
+def test_two_cpus_are_judged_by_how_far_their_difference_repeats() -> None:
+    machine = Machine(1, 2)
+    times = quiet(3, 4, 2)
+    assert divots(times, machine) == []
+    times[:, :, 1] *= 1.2
+    (one,) = divots(times, machine)
+    assert (one.kind, one.place, one.cpus) == (Kind.SLOW_CPU, "CPU 1", (1,))
+    assert one.slowdown == pytest.approx(1.2, abs=0.01)
+    once = quiet(3, 4, 2)
+    once[1, 2, 1] *= 1.5  # a single time of twelve is no CPU
+    assert not any(one.kind is Kind.SLOW_CPU for one in divots(once, machine))
+
+
+def test_a_slow_copy_beside_a_good_one_on_its_cpu_is_called_by_its_number() -> None:
+    times = quiet(5, 2, 32)
+    times[3, 1, 4] *= 1.5
+    (one,) = divots(times, Machine(cpu=lambda copy, iteration: copy // 2))
+    assert (one.kind, one.place) == (Kind.OUTLIER_COPY, "copy 4 (CPU 2)")
+
+
+# -- beside the results ---------------------------------------------------------------------------
+
+
+def test_show_has_the_divots_below_the_results(rater: Rater, store: Store) -> None:
+    store(document(slow_lgroup()))
+    _, out, _ = rater("show")
+    assert "1 divot, the most costly first:" in out
+    assert "  1. lgroup 1: b2 +18" in out
+    told = json.loads(rater("show", "--json")[1])["divots"]
+    assert told == json.loads(rater("divots", "--json")[1])["divots"]
+
+
+def test_a_healthy_run_is_shown_as_one(rater: Rater, store: Store) -> None:
+    store(document(quiet(5, 2, 32)))
+    assert "No divots: no copy and no part of the machine" in rater("show")[1]
+    assert json.loads(rater("show", "--json")[1])["divots"] == []
+
+
+def test_a_search_that_fails_is_a_line_and_costs_no_result(
+    rater: Rater, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    store(document(slow_lgroup()))
+    monkeypatch.setattr("rater.analysis.divots.analyse.analyse", broken)
+    status, out, err = rater("show")
+    assert status == 0
+    assert "b2" in out
+    assert "the search for them failed (ZeroDivisionError: planted)" in err
+
+
+_LOADED = """
+import sys
+from rater.cli import main
+status = main(sys.argv[1:])
+print("numpy" in sys.modules, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def loads_numpy(*words: object) -> bool:
+    """Whether a command loads it, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stderr.splitlines()[-1] == "True"
+
+
+def test_a_quiet_run_and_one_too_small_to_search_load_no_numpy(rater: Rater) -> None:
+    small = ("run", "--copies", "1", "--share", "--proof", "off")
+    assert not loads_numpy(*small, "--iterations", "3", "--quiet", "--", "true")
+    assert not loads_numpy(*small, "--", "true")
+    assert "Divots: too few copies and iterations to see any." in rater("show", "last")[1]
+    assert loads_numpy("show", "last~1")  # searched now, and kept
+    assert not loads_numpy("show", "last~1")
 
 
 # -- several runs ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ CREATE TABLE divot_search (
   threshold_copy  REAL NOT NULL,
   copy_runs       INTEGER NOT NULL,
   visible         TEXT NOT NULL,
+  failed          INTEGER NOT NULL,
   searched_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
 
@@ -25,7 +26,7 @@ CREATE TABLE divot (
   package    INTEGER,
   core       INTEGER,
   slowdown   REAL NOT NULL,
-  score_lost REAL NOT NULL,
+  score_lost REAL,
   evidence   TEXT NOT NULL,
   finding    TEXT NOT NULL,
   PRIMARY KEY (run_id, position)

@@ -6,6 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+from rater.record import RunHead
+
+_FEW_COPIES, _FEW_BENCHMARKS = 2, 2
+
 
 class Kind(StrEnum):
     """What a finding is about; the words of the divots document."""
@@ -28,12 +32,16 @@ class Evidence:
     """One thing known about a finding, as a value and as words.
 
     `weight` orders: what differs most from the others first. `name` tells where it
-    comes from: the times themselves here, stored proof and samples beside them.
+    comes from. What `analysis.evidence` measured has numbers: `value` is the median of
+    the finding's copies, `others` that of those they are compared with; what the times
+    themselves say has none.
     """
 
     name: str
     text: str
     weight: float = 0.0
+    value: float | None = None
+    others: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,9 @@ class Finding:
     package: int | None
     core: int | None
     slowdown: float  # typical time over fair time; below 1: fast
-    score_lost: float  # of the whole run's score, 0 to 1
+    # Of the whole run's score, 0 to 1; None where copies do not wait for each other
+    # (rotated order, steady mode): `time_lost` then.
+    score_lost: float | None
     explained: bool
     expectation: str | None  # explained: what the layout predicts, in words
     summary: str  # benchmarks, size and how many of how many, in words
@@ -88,6 +98,12 @@ class Finding:
     cells: tuple[CellEffect, ...] = ()
     details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
     singles: tuple[Single, ...] = field(default=(), repr=False)  # empty for findings of groups
+    time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
+
+    @property
+    def cost(self) -> float:
+        """What findings are ordered by: of the score, or of the copies' time."""
+        return self.score_lost if self.score_lost is not None else self.time_lost or 0.0
 
     @property
     def fast(self) -> bool:
@@ -108,6 +124,32 @@ class Finding:
     def node(self) -> int | None:
         """The lgroup, where it is exactly one."""
         return self.nodes[0] if len(self.nodes) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Smallest effects that count, as shares of a time."""
+
+    group: float = 0.015
+    copy: float = 0.03
+
+
+VERSION = 2  # of what is found: stored findings of another one are made anew
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What was found in a run, and the smallest effects that would have been."""
+
+    findings: tuple[Finding, ...]  # the most costly first, explained ones last
+    visible: dict[str, float]
+    failed: int = 0  # copy runs left out because they did not end well
+
+
+def nothing_to_compare(head: RunHead) -> bool:
+    """Tell whether a run is so small that nothing could stand out, whatever it did."""
+    few = head.copies <= _FEW_COPIES and len(head.benchmarks) <= _FEW_BENCHMARKS
+    return few and head.iterations - head.discard <= 1
 
 
 def to_json(one: Finding) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rater.errors import InputError
 
 if TYPE_CHECKING:
+    from rater.analysis.finding import Analysis
     from rater.record import StoredRun
     from rater.show.copies import CopiesView
     from rater.store.store import Store
@@ -67,12 +68,13 @@ def print_result(
     proof: bool = False,
     copies: CopiesView | None = None,
     cpus: bool = False,
+    divots: Analysis | None = None,
 ) -> None:
     """Print what a run says, for people or as JSON; `after_run`: with what comes next.
 
     `beside`: what a steady run is compared with (`run_beside` finds it); `proof`: with all
     that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with
-    what the CPUs did.
+    what the CPUs did; `divots`: what was found slow, where it was searched for.
     """
     from rater.analysis.beside import stand_beside
     from rater.analysis.document import to_json
@@ -86,7 +88,8 @@ def print_result(
         from rater.show.proof import proof_document
         from rater.show.readings import cpus_document, notable_document
 
-        document = to_json(summary, stand_beside(summary, other) if other else None)
+        pair = stand_beside(summary, other) if other else None
+        document: dict[str, object] = {**to_json(summary, pair)}
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         document |= {"placement": proof_document(summary.proof, every=every)}
         document["notable"] = [*notable_document(readings.notable)]
@@ -98,6 +101,10 @@ def print_result(
 
             document |= copies_document(copies)
             document["copy_runs"] = [*copy_runs_document(run)]
+        if divots is not None:
+            from rater.analysis.divots.document import divot_rows
+
+            document["divots"] = divot_rows(divots.findings, run.head)
         print_json(document)
         return
     from rich.console import Console
@@ -112,6 +119,7 @@ def print_result(
         beside=other,
         proof=proof,
         notable=readings.notable,
+        divots=divots,
     )
     if cpus:
         from rater.show.printer import Printer

@@ -8,20 +8,25 @@ import sys
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, existing_store, print_json
+from rater.commands.request import options_given
 from rater.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rater.analysis.divots.analyse import Analysis
-    from rater.analysis.divots.work import Thresholds
     from rater.analysis.finding import Finding
-    from rater.record import RunHead
-    from rater.store.store import Store
 
 _ANY = "any"
 _GROUP = 1.5  # per cent; rater.analysis.divots.detect has the reasons
 _COPY = 3.0
+_TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "quiet")
+_OF_TRIAL = frozenset(
+    (
+        *_TRIAL_ONLY,
+        *("confirm", "fresh", "json", "db", "run", "subcommand", "command"),
+        *("threshold_group", "threshold_copy"),
+    )
+)
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,7 +41,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "which",
         metavar="RUN",
         nargs="*",
-        default=["last"],
+        default=[],
         help="a number, the start of a uuid, last, last~1, or tag:K=V (default: last)",
     )
     parser.add_argument(
@@ -64,6 +69,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="exit 1 where there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
         f"{_ANY}:5%%); may be given several times",
     )
+    trial = parser.add_argument_group("confirm a divot")
+    trial.add_argument(
+        "--confirm",
+        metavar="RUN",
+        help="run the benchmarks of a divot on its CPUs and on others like them, in turn, and say "
+        "whether it is there again; exits 0 where it is",
+    )
+    trial.add_argument(
+        "--finding", metavar="N", type=int, help="which divot of the run, as numbered; default 1"
+    )
+    trial.add_argument("--pairs", metavar="K", type=int, help="runs of each side; default 5")
+    trial.add_argument("--dry-run", action="store_true", help="show what would run; run nothing")
+    trial.add_argument("--force", action="store_true", help="run though memory or disk may not do")
+    trial.add_argument("--share", action="store_true", help="run beside another rater")
+    trial.add_argument("--quiet", action="store_true", help="no progress")
     add_common(parser)
     parser.set_defaults(run=_divots)
 
@@ -79,14 +99,32 @@ def _per_cent(text: str) -> float:
 
 
 def _divots(args: argparse.Namespace) -> int:
+    if args.confirm is not None:
+        from rater.commands.confirm import confirm
+
+        given = options_given(args, _OF_TRIAL)
+        if given:
+            raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
+        return confirm(args)
+    given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
+    return _search(args)
+
+
+def _search(args: argparse.Namespace) -> int:
     from rater.analysis.divots.between import between_runs
     from rater.analysis.divots.document import document
-    from rater.analysis.divots.work import Thresholds
+    from rater.analysis.finding import Thresholds
+    from rater.commands.search import analysis_of
 
     limits = [_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
     with existing_store(args) as store:
-        numbers = list(dict.fromkeys(n for spec in args.which for n in store.find_all(spec)))
+        numbers = list(
+            dict.fromkeys(n for spec in args.which or ["last"] for n in store.find_all(spec))
+        )
         heads = {head.run: head for head in store.runs()}
         runs = [
             (heads[number], analysis_of(store, heads[number], thresholds, fresh=args.fresh))
@@ -94,7 +132,7 @@ def _divots(args: argparse.Namespace) -> int:
         ]
     between = between_runs([(head.run, analysis.findings) for head, analysis in runs])
     if args.json:
-        print_json(document([(head.run, analysis) for head, analysis in runs], between))
+        print_json(document(runs, between))
     else:
         from rich.console import Console
 
@@ -107,58 +145,6 @@ def _divots(args: argparse.Namespace) -> int:
             print_between(between, len(runs), console)
     found = [one for _, analysis in runs for one in analysis.findings]
     return _status(limits, found)
-
-
-def analysis_of(store: Store, head: RunHead, thresholds: Thresholds, *, fresh: bool) -> Analysis:
-    """Return what is stored of a search with these thresholds, else search and store it."""
-    from rater.analysis.divots.analyse import VERSION, Analysis, analyse
-    from rater.analysis.divots.document import evidence_line
-    from rater.analysis.finding import from_json, to_json
-    from rater.record import RunStatus
-    from rater.store.divots import DivotSearch, StoredDivot
-
-    copy_runs = store.copy_runs(head.run)
-    kept = None if fresh else store.divots(head.run)
-    asked = (VERSION, thresholds.group, thresholds.copy)
-    if kept is not None:
-        search, texts = kept
-        if asked == (search.version, search.threshold_group, search.threshold_copy):
-            return Analysis(tuple(from_json(text) for text in texts), search.visible)
-    times = store.times(head.run)
-    analysis = analyse(
-        times.chunks,
-        times.benchmarks,
-        thresholds,
-        core_pus=times.core_pus,
-        barrier=head.order == "homogeneous" and head.mode != "steady",
-        staggered=head.stagger_ms > 0 or head.mode == "staggered",
-    )
-    if head.status is not RunStatus.RUNNING:
-        store.keep_divots(
-            head.run,
-            DivotSearch(*asked, copy_runs, analysis.visible),
-            [
-                StoredDivot(
-                    kind=one.kind,
-                    explained=one.explained,
-                    place=one.place,
-                    benchmarks=one.benchmarks,
-                    tune=one.tune,
-                    iterations=one.iterations,
-                    copies=one.copies,
-                    cpus=one.cpus,
-                    nodes=one.nodes,
-                    package=one.package,
-                    core=one.core,
-                    slowdown=one.slowdown,
-                    score_lost=one.score_lost,
-                    evidence=evidence_line(one),
-                    finding=to_json(one),
-                )
-                for one in analysis.findings
-            ],
-        )
-    return analysis
 
 
 def _limit(text: str) -> tuple[str, float]:

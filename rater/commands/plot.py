@@ -87,7 +87,7 @@ def _plot(args: argparse.Namespace) -> int:
 def labels_of(store: Store, head: RunHead) -> tuple[Label, ...]:
     """Return the names of the run's slow parts: what `rater divots` has found, or finds now."""
     from rater.analysis.divots.work import Thresholds
-    from rater.commands.divots import analysis_of
+    from rater.commands.search import analysis_of
     from rater.show.plot_words import labels_from
 
     return labels_from(analysis_of(store, head, Thresholds(), fresh=False).findings)

@@ -154,6 +154,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
+    from rater.commands.search import analysis_beside_results
+
     _check_copies_options(args)
     with existing_store(args) as store:
         run = store.load(store.find(args.which))
@@ -162,6 +164,7 @@ def _show(args: argparse.Namespace) -> int:
         else:
             run, beside = _pair(run, store.load(store.find(args.beside)))
         baseline = None if args.baseline is None else store.load(store.find(args.baseline))
+        divots = analysis_beside_results(store, run)
     print_result(
         args,
         run,
@@ -170,6 +173,7 @@ def _show(args: argparse.Namespace) -> int:
         proof=args.with_proof,
         copies=_copies_view(args, run, baseline) if args.with_copies else None,
         cpus=args.with_cpus,
+        divots=divots,
     )
     return 0
 

@@ -213,7 +213,11 @@ class Session:
 
             write_outs(self.resolved, run, outcome.began_ns, self._say)
         if self.args.json or not self.args.quiet:
-            print_result(self.args, run, beside=run_beside(store, run))
+            # Not sooner: numpy must be nowhere near copies that are timed.
+            from rater.commands.search import analysis_beside_results
+
+            divots = analysis_beside_results(store, run)
+            print_result(self.args, run, beside=run_beside(store, run), divots=divots)
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:

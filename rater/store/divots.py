@@ -26,6 +26,7 @@ class DivotSearch:
     threshold_copy: float
     copy_runs: int  # rows that there were then
     visible: dict[str, float]  # smallest effects this run could show
+    failed: int  # rows left out, which did not end well
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class StoredDivot:
     package: int | None
     core: int | None
     slowdown: float
-    score_lost: float
+    score_lost: float | None
     evidence: str
     finding: str  # all of it, as JSON
 
@@ -96,8 +97,8 @@ def keep_search(
     connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
     connection.execute(
         "INSERT INTO divot_search "
-        "(run_id, version, threshold_group, threshold_copy, copy_runs, visible) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
+        "(run_id, version, threshold_group, threshold_copy, copy_runs, visible, failed) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             run_id,
             search.version,
@@ -105,6 +106,7 @@ def keep_search(
             search.threshold_copy,
             search.copy_runs,
             json.dumps(search.visible),
+            search.failed,
         ),
     )
     connection.executemany(
@@ -138,15 +140,15 @@ def kept_search(
 ) -> tuple[DivotSearch, tuple[str, ...]] | None:
     """Return how a run was searched and its findings as JSON; None: it was not."""
     row = connection.execute(
-        "SELECT version, threshold_group, threshold_copy, copy_runs, visible "
+        "SELECT version, threshold_group, threshold_copy, copy_runs, failed, visible "
         "FROM divot_search WHERE run_id = ?",
         (run_id,),
     ).fetchone()
     if row is None:
         return None
-    *values, visible = row
+    version, group, copy, rows, failed, visible = row
     found = connection.execute(
         "SELECT finding FROM divot WHERE run_id = ? ORDER BY position", (run_id,)
     )
-    search = DivotSearch(values[0], values[1], values[2], values[3], json.loads(visible))
+    search = DivotSearch(version, group, copy, rows, json.loads(visible), failed)
     return search, tuple(text for (text,) in found)

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rater.analysis.divots.detect import detect
 from rater.analysis.divots.findings import findings_of
 from rater.analysis.divots.sensitivity import visible
 from rater.analysis.divots.table import Machine, Row, build_table
 from rater.analysis.divots.work import Thresholds
-from rater.analysis.finding import Finding
+from rater.analysis.finding import Analysis
 
-VERSION = 1  # of what is found: stored findings of another one are made anew
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """What was found in a run, and the smallest effects that would have been."""
-
-    findings: tuple[Finding, ...]  # the most costly first, explained ones last
-    visible: dict[str, float]
+__all__ = ["Analysis", "analyse"]
 
 
 def analyse(
@@ -38,9 +29,9 @@ def analyse(
     copies run one benchmark at a time; `staggered`: started one after the other on
     purpose. A run without a copy that ended well has no findings and shows nothing.
     """
-    machine = Machine(tuple(core_pus))
-    table = build_table(chunks, benchmarks, machine=machine, barrier=barrier, staggered=staggered)
+    machine, parts = Machine(tuple(core_pus)), tuple(chunks)
+    table = build_table(parts, benchmarks, machine=machine, barrier=barrier, staggered=staggered)
     if table is None:
-        return Analysis((), {})
+        return Analysis((), {}, sum(len(part) for part in parts))
     found = detect(table, thresholds)
-    return Analysis(tuple(findings_of(found)), visible(found, thresholds))
+    return Analysis(tuple(findings_of(found)), visible(found, thresholds), table.failed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ _AGREE = 0.7
 _AGREE_SHARE = 0.4
 _LEAST_UNITS = 4
 _LEAST_CELLS = 3
+_FEW_SIZE = 0.03  # of two or three CPUs nobody knows how much such CPUs differ by nature
+_FEW_AGREE = 0.8  # of all cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +74,56 @@ def find_cpus(
                 SlowCpu(slots, float(whole[u]), each[:, u], shows, float(whole[u] / spread), False)
             )
     return _by_core(found, core)
+
+
+def find_among_few(
+    residuals: Floats, of_unit: Ints, core: Ints, scales: Scales, left_out: Bools
+) -> list[SlowCpu]:
+    """Return CPUs of two or three that are slower than the other, or the two others.
+
+    Too few for a spread over CPUs: the yardstick is how far the difference repeats over
+    benchmarks and iterations.
+    """
+    place = np.unique(of_unit, return_inverse=True)[1]
+    usable = np.where(left_out[:, :, None], np.nan, residuals)
+    found = []
+    for u, apart, error in _among_few(usable, place):
+        known = ~np.isnan(apart)
+        each = median(apart)
+        size = float(np.nan_to_num(middle(each)))
+        if size < _FEW_SIZE + middle(scales.step):
+            continue
+        z = size / error
+        shows = each > _AGREE_SHARE * size
+        agree = np.mean(apart[known] > _AGREE_SHARE * size)
+        if z >= _Z and agree >= _FEW_AGREE:
+            found.append(SlowCpu(place == u, size, each, shows, z, False))
+    return _by_core(found, core)
+
+
+def visible_among_few(residuals: Floats, of_unit: Ints) -> float | None:
+    """Return the smallest ln slowdown of one of two or three CPUs that can be seen."""
+    errors = [
+        error for _, _, error in _among_few(residuals, np.unique(of_unit, return_inverse=True)[1])
+    ]
+    return max(_FEW_SIZE, _Z * max(errors)) if errors else None
+
+
+def _among_few(usable: Floats, place: Ints) -> Iterator[tuple[int, Floats, float]]:
+    """Yield each CPU of two or three, its distance from the others (B, I) and the error of that."""
+    count = int(place.max()) + 1
+    if not 2 <= count < _LEAST_UNITS:
+        return
+    of_cpu = np.stack([median(usable[:, :, place == u]) for u in range(count)], axis=-1)
+    for u in range(count):
+        apart = of_cpu[:, :, u] - median(np.delete(of_cpu, u, axis=2))
+        known = ~np.isnan(apart)
+        if known.sum() < _LEAST_CELLS:
+            continue
+        several = apart.shape[1] > 1  # iterations; else the benchmarks are the yardstick
+        noise = mad((apart - median(apart)[:, None] if several else apart)[known])
+        error = 1.2533 * float(np.nan_to_num(noise)) / math.sqrt(known.sum())
+        yield u, apart, max(_FLOOR, error)
 
 
 def _by_core(found: list[SlowCpu], core: Ints) -> list[SlowCpu]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rater.analysis.divots.analyse import Analysis
+from rater.analysis.confirm import next_command
 from rater.analysis.divots.between import Between
-from rater.analysis.finding import Finding, Kind, Single
+from rater.analysis.finding import Analysis, Finding, Kind, Single
+from rater.record import RunHead
+
+_MOST_MEASURED = 3
 
 
 def evidence_line(one: Finding) -> str:
-    """Return a finding in one line: place, size, how many, cost, then what differs most."""
+    """Return a finding in one line: place, size, how many, cost, then what differs most.
+
+    Of what was measured beside the times only the three that differ most are told.
+    """
     parts = [one.place + ": " + one.summary if _says_place(one) else one.summary]
     if one.expectation:
         parts.append(one.expectation)
-    parts += [it.text for it in sorted(one.evidence, key=lambda it: -it.weight)]
+    told = sorted(one.evidence, key=lambda it: -it.weight)
+    measured = [it for it in told if it.others is not None][:_MOST_MEASURED]
+    parts += [it.text for it in told if it.others is None or it in measured]
     return "; ".join(parts)
 
 
@@ -31,11 +39,20 @@ def _says_place(one: Finding) -> bool:
     return one.kind not in _WITHOUT_PLACE
 
 
-def divot_rows(findings: Sequence[Finding]) -> list[dict[str, object]]:
-    """Return the elements of `divots`; copies that are judged singly have one each."""
+def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list[dict[str, object]]:
+    """Return the elements of `divots`; copies that are judged singly have one each.
+
+    `finding` numbers what is no element of its own (and not explained) from 1; with
+    the run's head `next` is the command that would confirm it.
+    """
     rows = []
+    number = 0
     for one in findings:
-        row = _row(one)
+        number += not one.explained
+        row = _row(one) | {
+            "finding": None if one.explained else number,
+            "next": None if head is None else next_command(number, one, head),
+        }
         if not one.singles:
             rows.append(row)
             continue
@@ -79,22 +96,36 @@ def _row(one: Finding) -> dict[str, object]:
         "copies": list(one.copies),
         "cpus": list(one.cpus),
         "slowdown": round(one.slowdown, 5),
-        "score_lost": round(one.score_lost, 5),
+        "score_lost": None if one.score_lost is None else round(one.score_lost, 5),
+        "time_lost": None if one.time_lost is None else round(one.time_lost, 5),
         "explained": one.explained,
         "expectation": one.expectation,
         "evidence": evidence_line(one),
+        "measured": [
+            {
+                "name": it.name,
+                "value": it.value,
+                "others": it.others,
+                "text": it.text,
+            }
+            for it in sorted(one.evidence, key=lambda it: -it.weight)
+            if it.others is not None
+        ],
     }
 
 
-def document(runs: Sequence[tuple[int, Analysis]], between: Sequence[Between]) -> dict[str, object]:
+def document(
+    runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[Between]
+) -> dict[str, object]:
     """Return the divots document: of one run, or of several with what they have in common."""
     documents = [
         {
-            "run": number,
-            "divots": divot_rows(analysis.findings),
+            "run": head.run,
+            "divots": divot_rows(analysis.findings, head),
             "visible": {name: round(size, 5) for name, size in analysis.visible.items()},
+            "failed_left_out": analysis.failed,
         }
-        for number, analysis in runs
+        for head, analysis in runs
     ]
     if len(documents) == 1:
         return documents[0]

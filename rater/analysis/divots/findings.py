@@ -20,7 +20,7 @@ _MODES = {
     "late-start": "the last copy started late",
     "ramp": "the later a copy started, the longer it took",
     "convoy": "the copies came through the start one after another",
-    "input-wait": "copies waited while their CPUs were idle",
+    "input-wait": "copies had to wait, and computed less of the time",
 }
 
 
@@ -34,7 +34,7 @@ def findings_of(found: Detected) -> list[Finding]:
 
 
 def _rank(one: Finding) -> tuple[float, float, str, str]:
-    return (-round(one.score_lost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
+    return (-round(one.cost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
 
 
 def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
@@ -52,6 +52,7 @@ def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
     whole_run = every and (draft.benchmark_wide or draft.everywhere or len(benchmarks) > 1)
     kept_all = len(iterations) == table.shape[1] and draft.kind is not Kind.SLOW_ITERATION
     score = score_lost(table, lost)
+    barrier = table.barrier
     return Finding(
         kind=draft.kind,
         place=place.name,
@@ -66,7 +67,8 @@ def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
         package=place.package,
         core=place.core,
         slowdown=math.exp(draft.size),
-        score_lost=score,
+        score_lost=score if barrier else None,
+        time_lost=None if barrier else score,
         explained=False,
         expectation=None,
         summary=_summary(found, draft, benchmarks, iterations, copies),
@@ -81,6 +83,7 @@ def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
     )
 
 
+_TIME = "copies' time"
 _MOST_NAMES = 5
 _MOST_CPUS = 4
 _WHOLE = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)
@@ -126,6 +129,8 @@ def _place(table: Table, draft: Draft, slots: Ints, cpus: list[int], copies: lis
         return _Place(_group_name(table, draft, slots, cpus, copies), nodes, package)
     few = bool(cpus) and len(cpus) <= _MOST_CPUS
     name = words.cpus(cpus) if few else words.copies(copies)
+    if few and np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be
+        name = f"{words.copies(copies)} ({name})"
     return _Place(name, nodes, package, _only(table.core[slots]))
 
 
@@ -259,10 +264,11 @@ def _evidence(table: Table, draft: Draft, lost: Sequence[float], score: float) -
     """Return what the times say; stored proof and samples add their own values."""
     made = []
     if score > 0:
-        text = f"costs {words.cost(score)} of the score"
-        worst = max(lost)
-        if len(lost) > 1 or worst > 1.5 * score:
-            text += f", up to {words.cost(worst)} of a rate"
+        worst, several = max(lost), len(lost) > 1
+        text = f"costs {words.cost(score)} of the {'score' if table.barrier else _TIME}"
+        if several or worst > 1.5 * score:
+            of = "a rate" if table.barrier else "those of a benchmark"
+            text += f", up to {words.cost(worst)} of {of}"
         made.append(Evidence("cost", text, 100.0))
     if "rank_z" in draft.facts:
         tests = table.shape[0] * max(1, len(np.unique(table.node)))
@@ -319,7 +325,7 @@ def _explained(table: Table, one: Predicted) -> Finding:
         package=None,
         core=None,
         slowdown=math.exp(size),
-        score_lost=0.0,
+        score_lost=0.0 if table.barrier else None,
         explained=True,
         expectation=expectation,
         summary=f"{words.per_cent(math.exp(size))} (median of the benchmarks)",

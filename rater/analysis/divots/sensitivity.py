@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from rater.analysis.divots.copies import ALPHA, fit_tail
+from rater.analysis.divots.cpus import units, visible_among_few
 from rater.analysis.divots.detect import Detected
 from rater.analysis.divots.groups import (
     EVERYWHERE_SHARE,
@@ -27,7 +28,8 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
     """Return the smallest visible slowdowns as shares (0.006 is 0.6 %), by what is slow.
 
     `group`: an lgroup (or what else divides the copies) in all benchmarks, with three
-    benchmarks or more; `group-benchmark`: one in a typical benchmark; `copy`: a
+    benchmarks or more; `group-benchmark`: one in a typical benchmark; `cpu`: one of two
+    or three CPUs (or copies, where CPUs are not known) in all of the run; `copy`: a
     single copy in one cell of a typical benchmark. Missing where nothing could be
     seen at all: with too few copies, or without groups.
     """
@@ -51,6 +53,9 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
             error = MEDIAN_ERROR * scale / math.sqrt(size * b * i)
             everywhere = math.expm1(Z * math.hypot(TAU, error))
             seen["group"] = max(EVERYWHERE_SHARE * thresholds.group, everywhere)
+    few = visible_among_few(found.residuals, units(found.table.cpu))
+    if few is not None:
+        seen["cpu"] = math.expm1(few)
     if s >= 3:
         z = found.residuals / found.scales.right[:, None, None]
         tail = fit_tail(z[~np.isnan(z)])

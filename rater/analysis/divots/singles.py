@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from rater.analysis.divots.copies import ALPHA, find_outliers, standing_apart
-from rater.analysis.divots.cpus import find_cpus, units
+from rater.analysis.divots.cpus import find_among_few, find_cpus, units
 from rater.analysis.divots.drafts import Draft, Part
 from rater.analysis.divots.modes import find_modes
 from rater.analysis.divots.persistence import Persistent, find_persistent
@@ -31,7 +31,8 @@ def cpu_drafts(work: Work) -> list[Draft]:
     table, r = work.table, work.r
     of_unit = units(table.cpu)
     drafts = []
-    for one in find_cpus(r, of_unit, table.core, work.scales, work.left_out):
+    asked = (r, of_unit, table.core, work.scales, work.left_out)
+    for one in [*find_cpus(*asked), *find_among_few(*asked)]:
         slots = np.flatnonzero(one.slots)
         parts = []
         for b in np.flatnonzero(~np.isnan(one.each)):

@@ -11,17 +11,12 @@ from rater.analysis.divots.layout import Explained, Predicted, sharing_classes
 from rater.analysis.divots.robust import Bools, Floats, Ints
 from rater.analysis.divots.scales import Scales, clock_steps, scales_of
 from rater.analysis.divots.table import UNKNOWN, Table
+from rater.analysis.finding import Thresholds
+
+__all__ = ["Thresholds", "Work", "begin", "beyond_layout"]
 
 _LEAST_FINE = 6
 _LEAST_COARSE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Smallest effects that count, as shares of a time."""
-
-    group: float = 0.015
-    copy: float = 0.03
 
 
 @dataclass(slots=True, eq=False)
