@@ -305,8 +305,8 @@ def test_the_spread_is_that_of_the_copy_farthest_from_its_benchmark() -> None:
 
 
 def test_what_is_judged_grows_with_the_noise() -> None:
-    assert floor_of(0.001) == 0.03
-    assert floor_of(0.08) == pytest.approx(0.12)
+    assert floor_of(0.001) == 0.05
+    assert floor_of(0.06) == pytest.approx(0.12)
 
 
 def test_the_effect_is_taken_from_the_raw_times() -> None:
@@ -379,7 +379,7 @@ def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
 
 
 def test_too_much_noise_is_a_refusal_with_its_size() -> None:
-    said = refusal(Spread(0.12, "vm", 2, 3), 0.3)
+    said = refusal(Spread(0.12, "vm", 2, 3), 0.3, 0.06)
     assert "copies differ by 12% without anything planted" in said
     assert "others took up to 30% of a CPU" in said
 

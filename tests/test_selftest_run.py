@@ -20,9 +20,10 @@ from rater.cli import main
 from rater.commands import selftest
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
-from rater.plan.planted import Disturbance
+from rater.plan.planted import Disturbance, Plant, Planting
 from rater.record import CopyEnded, CopyStatus, PhaseEnded, PhaseStarted
-from rater.run import competitor
+from rater.run import competitor, machine
+from rater.run.binding import memory_support
 from rater.run.guard import children, guard
 from rater.run.lock import default_lock_path, machine_lock
 from rater.run.planting import Disturbed, Planter, busy_by_cpu
@@ -150,11 +151,13 @@ def moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = "[suite]\nformat = 1\n" + "".join(
         f'[benchmarks.{name}]\ncommand = ["sleep", "0.01"]\n[benchmarks.{name}.sizes.test]\n'
         "reference_s = 0.01\nmemory_mb = 1\n"
+        f"[benchmarks.{name}.sizes.train]\nreference_s = 0.01\nmemory_mb = 1\n"
         for name in ("first", "second")
     )
     (tmp_path / "moments.toml").write_text(suite)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(selftest, "_FEWER_KERNELS", str(tmp_path / "moments.toml"))
+    monkeypatch.setattr(selftest, "_REMOTE_KERNEL", str(tmp_path / "moments.toml"))
     monkeypatch.setattr(selftest, "_REPEATS", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
 
@@ -182,16 +185,38 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
 
 
 @pytest.mark.usefixtures("moments")
+@pytest.mark.skipif(
+    MemoryPolicy.BIND not in memory_support().policies, reason="the kernel refuses to bind memory"
+)
+def test_memory_is_taken_from_the_planted_node_by_the_planted_copies_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    node = machine.discover().nodes[0].os
+    remote = Plant(
+        Planting.REMOTE_MEMORY, "lgroup 0", "", copies=(1,), node=node, remote=((1, node),)
+    )
+    monkeypatch.setattr(planted, "NOISIEST", math.inf)
+    monkeypatch.setattr("rater.plan.planted.choose", lambda *_: ((remote,), ()))
+    assert main(["selftest", "--quick", "--copies", "3", "--keep"]) in (0, 1)
+    with open_store(tmp_path / "rater.db") as store:
+        [number] = store.find_all("tag:selftest=remote-memory")
+        placements = store.load(number).placements
+    bound = [(it.memory_policy, it.memory_nodes) for it in placements]
+    assert bound[1] == ("bind", (node,))
+    assert {policy for policy, _ in (bound[0], bound[2])} == {"local"}
+
+
+@pytest.mark.usefixtures("moments")
 def test_nothing_is_planted_on_a_machine_that_is_too_noisy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(planted, "NOISIEST", 0.0)
+    monkeypatch.setattr(planted, "NOISIEST", 1e-9)
     assert main(["selftest", "--quick", "--copies", "3"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert "too noisy right now: copies differ by" in said.err
-    assert "1 of " in said.err
-    assert "2 of " not in said.err
+    assert "selftest 1 of 4" in said.err or "selftest 1 of 6" in said.err
+    assert "selftest 2 of" not in said.err
     assert list((tmp_path / "tmp").iterdir()) == []
     assert not (tmp_path / "rater.db").exists()
 

@@ -16,10 +16,11 @@ from statistics import median
 from rater.analysis.finding import Finding, Kind
 from rater.plan.planted import Plant, Planting
 
-# Of what is planted: a clean run whose copies differ by more can not tell that from chance.
-NOISIEST = 0.1
-_LEAST_FLOOR = 0.03  # as the detector's own for single copies
-_FLOOR_SHARE = 1.5  # of what copies differ by with nothing planted
+# A clean run whose copies differ by more can not tell what is planted from chance.
+NOISIEST = 0.06
+# What is judged: a machine does twice in an hour what it just did once. At most half of a plant.
+_LEAST_FLOOR = 0.05
+_FLOOR_TIMES = 2.0
 _CAME_TO = 0.5  # of what was aimed at: less and there is nothing to be found
 _FOUND_SIZE = (0.5, 2.0)  # of the size that a plain comparison shows, on a scale of ratios
 _FEW_COPIES = 2
@@ -83,7 +84,7 @@ def spread_of(times: Times) -> Spread | None:
 
 def floor_of(spread: float) -> float:
     """Return the smallest slowdown (as a share) that is judged on a machine this noisy."""
-    return max(_LEAST_FLOOR, _FLOOR_SHARE * spread)
+    return max(_LEAST_FLOOR, _FLOOR_TIMES * spread)
 
 
 def made(plant: Plant, times: Times, clean: Times, iterations: int) -> float | None:

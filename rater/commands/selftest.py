@@ -6,6 +6,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -107,6 +108,7 @@ def selftest(args: argparse.Namespace) -> int:
     with machine_lock(default_lock_path(), holder):
         if args.keep:
             return _Test(args, default_path(args.db)).run()
+        _end_in_order()
         folder = Path(tempfile.mkdtemp(prefix="rater-selftest-"))
         test = _Test(args, folder / "rater.db")
         try:
@@ -116,6 +118,13 @@ def selftest(args: argparse.Namespace) -> int:
                 print(f"rater: its runs are in {folder / 'rater.db'}", file=sys.stderr)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_in_order() -> None:
+    """Let signals that end us between two runs, too, leave nothing behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda it, _: sys.exit(128 + it))
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
@@ -201,8 +210,12 @@ class _Test:
 
         runs = 1 + len(plants)
         copies, iterations = resolved.plan.copies, resolved.plan.iterations
-        clean = self._ran(resolved, CLEAN, runs)
-        spread = spread_of(clean.times)
+        for _ in range(_REPEATS + 1):
+            clean = self._ran(resolved, CLEAN, runs)
+            spread = spread_of(clean.times)
+            if spread is None or spread.size <= NOISIEST:
+                break
+            self._done = 0
         if spread is None:
             raise RunError("no copy of the undisturbed run ended well: see `rater run mini`")
         if spread.size > NOISIEST:
@@ -238,11 +251,12 @@ class _Test:
         return 1 if self.wrong else 0
 
     def _refuse(self, spread: Spread, others: float) -> int:
+        from rater.analysis.planted import NOISIEST
         from rater.show.selftest import refusal, refusal_document
 
         if self._args.json:
-            print_json(refusal_document(spread, others, self._seed))
-        print(f"rater: {refusal(spread, others)}", file=sys.stderr)
+            print_json(refusal_document(spread, others, NOISIEST, self._seed))
+        print(f"rater: {refusal(spread, others, NOISIEST)}", file=sys.stderr)
         return 1
 
     def _command(self) -> str:

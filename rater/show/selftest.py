@@ -8,7 +8,7 @@ from rich.console import Console
 
 from rater.analysis.divots.document import evidence_line
 from rater.analysis.finding import Finding, Kind
-from rater.analysis.planted import NOISIEST, Judgement, Spread, Tally, Verdict
+from rater.analysis.planted import Judgement, Spread, Tally, Verdict
 from rater.plan.cpuset import format_list
 from rater.plan.planted import NotPlanted, Planting
 from rater.show.format import count
@@ -147,22 +147,24 @@ def advice(test: SelfTest) -> str:
     )
 
 
-def refusal(spread: Spread, others: float) -> str:
+def refusal(spread: Spread, others: float, noisiest: float) -> str:
     """Return why nothing is planted on a machine this noisy."""
     who = f"others took up to {others:.0%} of a CPU; " if others > 0.02 else ""
     return (
         f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
         f"anything planted (copy {spread.copy} of {spread.benchmark}, iteration "
-        f"{spread.iteration}; {NOISIEST:.0%} would do). {who}stop what else runs here "
+        f"{spread.iteration}; {noisiest:.0%} would do). {who}stop what else runs here "
         "(`top`), or let it wait for that: `rater selftest --until-idle`"
     )
 
 
-def refusal_document(spread: Spread, others: float, seed: int) -> dict[str, object]:
+def refusal_document(
+    spread: Spread, others: float, noisiest: float, seed: int
+) -> dict[str, object]:
     """Return the same as JSON."""
     return {
         "right": False,
-        "refused": refusal(spread, others),
+        "refused": refusal(spread, others, noisiest),
         "seed": seed,
         "spread": round(spread.size, 5),
         "others": round(others, 5),
