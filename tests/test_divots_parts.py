@@ -185,7 +185,7 @@ def test_a_late_start_is_told_with_its_share() -> None:
     (found,) = started(quiet(3, 2, 32), starts)
     assert (found.kind, dict(found.details)["mode"]) == (Kind.STARTUP, "late-start")
     assert found.slowdown == pytest.approx(1.04, abs=0.002)
-    assert found.score_lost > 0.02
+    assert found.score_lost is not None and found.score_lost > 0.02
 
 
 def test_a_ramp_over_the_launch_order_is_one_finding_on_two_lgroups() -> None:
