@@ -150,7 +150,7 @@ CREATE TABLE metric (
   FOREIGN KEY (run_id, benchmark) REFERENCES benchmark (run_id, name) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- Where each copy was planned to run. Not known of imported runs.
+-- Where each copy was planned to run. Of imported runs known only where the file is rater's own.
 CREATE TABLE placement (
   run_id        INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
   copy          INTEGER NOT NULL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rater.spec.binding import Binding, binding_of, expanded, read_binding
-from rater.spec.config import read_config, split_list
+from rater.spec.config import Ran, read_config, split_list
 from tests.spec_fuzz import CONFIG
 
 
@@ -176,7 +176,6 @@ def test_what_a_binding_says_wrongly_is_told() -> None:
         "numactl --physcpubind=5-3: the range 5-3 in '5-3' runs backwards"
     )
     assert "is no mask" in (read_binding("taskset zz a").problem or "")
-    assert read_binding("numactl --physcpubind=all a").problem is not None
     assert read_binding("numactl --what=1 -C 3 a").problem == "numactl --what=1 is not known"
     assert "no stride" in (read_binding("taskset -c 0-7:x a").problem or "")
     assert read_binding("numactl -N 1 a") == Binding(cpu_nodes=(1,), by="numactl")
@@ -184,3 +183,28 @@ def test_what_a_binding_says_wrongly_is_told() -> None:
 
 def test_a_command_is_expanded_as_its_shell_would() -> None:
     assert expanded("numactl -C $BIND $command", "$SPECCOPYNUM", 4) == "numactl -C 4 $command"
+
+
+@pytest.mark.parametrize(
+    ("label", "machine", "submit"),
+    [
+        ("mylabel", "default", "of mylabel"),
+        ("lab1", "default", "of lab1"),
+        ("third", "default", "of all"),
+        ("third", "boxA", "of boxA"),
+        ("mylabel", "boxA", "of mylabel"),  # the label counts before the machine
+    ],
+)
+def test_sections_of_other_labels_and_machines_do_not_hold(
+    label: str, machine: str, submit: str
+) -> None:
+    config = read_config(
+        "submit = of all\n"
+        "default=default=lab1=default:\nsubmit = of lab1\n"
+        "default=default=mylabel=default:\nsubmit = of mylabel\n"
+        "default=default=otherlab:\nsubmit = of otherlab\n"
+        "default=default=default=boxA:\nsubmit = of boxA\n"
+        "default=default=default=boxB:\nsubmit = of boxB\n"
+    )
+    found = config.submit("500.perlbench_r", "base", Ran(label, machine))
+    assert found is not None and found[0] == submit

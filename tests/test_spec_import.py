@@ -326,7 +326,8 @@ def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"\x1f\x8b\x08rest", "packed with gzip; unpack it first"),
+        (b"\x1f\x8b\x08rest", "cannot be read further (gzip)"),
+        (b"(\xb5/\xfdrest", "packed with zstd; unpack it first"),
         (b"", "no results of SPEC CPU in it"),
         (bytes(range(256)) * 100, "no results of SPEC CPU in it"),
         (b"spec.cpu2006.size: ref\n", "a raw file without a result of any benchmark"),

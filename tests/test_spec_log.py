@@ -200,3 +200,49 @@ def test_lines_of_other_programs_are_passed_over() -> None:
 def test_the_fuzz_starts_from_a_log_that_can_be_read() -> None:
     file = read(LOG)
     assert [one.benchmark for one in file.iterations] == ["400.perlbench", "500.perlbench_r"]
+
+
+def test_what_a_bracket_was_told_is_kept_where_its_end_is_missing() -> None:
+    cut = NEW[: NEW.index("  Run Stop:")] + "  Run Reported: 00:00:30 (30 500000000 30.500000)\n"
+    for text in (cut, cut + OLD, cut + "  Running (#1) 500.perlbench_r refrate (ref) base x\n"):
+        one = read(text).iterations[0]
+        assert one.times_s == {0: 30.5, 1: 0.25}
+        assert one.failures == {1: Failure(127, None)}
+        assert one.folders == {1: "/opt/run/run_peak_refrate_oct12a.0001"}
+        assert one.binds[1] == "numactl -m 1 --physcpubind=5"
+        assert (one.command or "").startswith("a.out")
+        assert (one.reported_s, one.start_s, one.valid) == (30.5, 1554561482.25, None)
+
+
+def test_an_end_that_cannot_be_read_costs_no_placement() -> None:
+    (one,) = read(OLD.replace("ratio=19.54", "ratio=--")).iterations
+    assert (one.binds, one.reported_s, one.copies) == (("0", "8"), 1000.125, 2)
+
+
+def test_a_second_attempt_is_not_mixed_with_the_first() -> None:
+    first = OLD[: OLD.index("Copy 1 of")]
+    for again in (OLD, OLD[OLD.index("  Running") :]):
+        file = read(first + again.replace("999.375", "998").replace("499.125", "497.75"))
+        assert [(one.iteration, one.times_s) for one in file.iterations] == [
+            (1, {0: 999.375}),
+            (2, {0: 998.0, 1: 1000.0}),
+        ]
+
+
+@pytest.mark.parametrize(("end", "line"), [("elapsed time: 10", 15), ("1000 125000000 100", 21)])
+def test_a_number_that_the_log_ends_in_is_not_used(end: str, line: int) -> None:
+    at = OLD.rindex(end) + len(end)
+    (one,) = (file := read(OLD[:at])).iterations
+    assert 10 not in one.times_s.values() and one.reported_s is None
+    assert f"line {line}: the file ends inside this line, its value is not used" in problems(file)
+
+
+def test_a_log_in_utf8_is_one() -> None:
+    text = OLD.replace('"host"', '"h\u00f6st"')
+    assert read_log(io.BytesIO(text.encode()), "x").hostname == "h\u00f6st"
+    assert read(text).hostname == "h\u00f6st"  # Latin-1
+
+
+def test_a_line_of_blanks_does_not_take_long() -> None:
+    line = "  Running 400.perlbench" + " " * 500_000 + "x\n"
+    assert read(line * 3 + OLD).iterations[0].times_s == {0: 999.375, 1: 1000.0}

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from rater.record import CopyStatus
 from rater.spec.packed import pack, unpack
-from rater.spec.recompute import recompute
+from rater.spec.recompute import recompute, recompute_rotated
 from rater.spec.result import Failure, SpecFile
 from rater.spec.rsf import read_rsf
 
@@ -102,7 +103,7 @@ def test_of_two_iterations_the_slower_stands_for_the_benchmark() -> None:
         ),
         (
             HEAD.replace("20.0", "20.1") + bracket(),
-            "line 4: base over 1 benchmarks: geometric mean 20.100000, worked out 20.000000",
+            "line 4: base over 1 benchmark: geometric mean 20.100000, worked out 20.000000",
         ),
         (
             bracket(0, selected=1)
@@ -254,3 +255,170 @@ def test_a_file_is_not_changed_by_working_it_out() -> None:
     before = replace(file.iterations[0])
     recompute(file)
     assert file.iterations[0] == before
+
+
+AT = "spec.cpu2006.results.400_perlbench.base.000"
+
+
+def test_failures_in_the_words_of_our_own_export_are_read() -> None:
+    more = (
+        "errors000: copy 0: output miscompare:\n"
+        "errors001: copy 1: output miscompare: a.out\n"
+        "errors002: copy 2: timeout\n"
+        "errors003: copy 2 non-zero return code (exit code=0, signal=15)\n"
+        "errors004: copy 3 non-zero return code (exit code=0, signal=2)\n"
+        "errors005: copy 3: interrupted\n"
+        "errors006: copy 4: failed"
+    )
+    (one,) = read(bracket(more=more)).iterations
+    assert one.failures == {
+        0: Failure(None, None, ""),
+        1: Failure(None, None, "a.out"),
+        2: Failure(None, 15, None, CopyStatus.TIMEOUT),
+        3: Failure(None, 2, None, CopyStatus.INTERRUPTED),
+        4: Failure(None, None),
+    }
+
+
+def test_a_name_that_the_file_ends_in_is_not_used() -> None:
+    text = bracket() + bracket(benchmark="429_mcf")
+    file = read(text[: text.index("benchmark: 429.mcf") + len("benchmark: 429.m")])
+    assert [one.benchmark for one in file.iterations] == ["400.perlbench"]
+    assert problems(file)[-1].startswith("line 10: the file ends inside this line")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("benchmark: 429.mcf", "a second benchmark of 400.perlbench base, iteration 0; the first"),
+        ("ratio: 99", "line 10: a second ratio of 400.perlbench base, iteration 0; the first is"),
+        ("iteration: 5", "line 10: iteration: 5, but the key says 000: the key holds"),
+        ("reported_sec: 5\nreported_nsec: 0", "reported_time 500.000000, but reported_sec and"),
+    ],
+)
+def test_what_contradicts_itself_is_named(more: str, said: str) -> None:
+    file = read(bracket(more=more))
+    assert any(said in problem for problem in problems(file)), problems(file)
+    (one,) = file.iterations
+    assert (one.benchmark, one.iteration, one.reported_s) == ("400.perlbench", 0, 500)
+    assert one.ratio is not None and one.ratio.value == 20
+
+
+def test_a_benchmark_that_its_key_contradicts_is_not_merged_with_another() -> None:
+    other = bracket(benchmark="429_mcf").replace("benchmark: 429.mcf", "benchmark: 400.perlbench")
+    file = read(bracket() + other)
+    assert [one.benchmark for one in file.iterations] == ["400.perlbench", "429.mcf"]
+    assert problems(file) == [
+        "line 10: benchmark: '400.perlbench', but the key says 429.mcf: the key holds"
+    ]
+
+
+def test_a_bracket_shorter_than_its_slowest_copy_is_a_disagreement() -> None:
+    text = bracket(reported=100, ratio=100)
+    found = [(one.what, one.file, one.own) for one in recompute(read(text)).disagreements]
+    assert found == [("time of the bracket", "100.000000", "500.000000 of copy 1")]
+
+
+def test_without_reference_times_the_brackets_tell_the_selection() -> None:
+    texts = [
+        bracket(n, reported=s, times=(s,), selected=chosen)
+        for n, s, chosen in ((0, 400, 0), (1, 500, 1), (2, 625, 0))
+    ]
+    text = "".join(texts).replace("reference: 5000", "reference: --")
+    text = text.replace("ratio: 20.000000", "ratio: --")
+    result = recompute(read(text))
+    assert (result.disagreements, result.benchmarks[0].selected) == ((), 1)
+    wrong = text.replace("000.selected: 0", "000.selected: 1").replace(
+        "001.selected: 1", "001.x: 1"
+    )
+    assert [(one.file, one.own) for one in recompute(read(wrong)).disagreements] == [("0", "1")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("time_sd", 50.0),  # of 400 and 500, over n
+        ("time_variance", 2500.0),
+        ("time_q1", 425.0),
+        ("time_q1", 400.0),  # the median of the lower half
+        ("time_iqr", 50.0),
+    ],
+)
+def test_the_spread_of_times_is_checked(key: str, value: float) -> None:
+    good = recompute(read(bracket(suite="cpu2026", more=f"{key}: {value:.6f}")))
+    assert good.disagreements == ()
+    wrong = recompute(read(bracket(suite="cpu2026", more=f"{key}: {value * 1.01:.6f}")))
+    assert [one.what for one in wrong.disagreements] == [key]
+
+
+def test_the_mean_of_a_set_that_is_not_whole_is_0_in_the_file() -> None:
+    text = HEAD.replace("20.000000", "0") + bracket()
+    assert recompute(read(text)).disagreements == ()
+    assert recompute(read(HEAD.replace("20.000000", "1") + bracket())).disagreements != ()
+
+
+def test_roll_ups_of_rolling_round_robin_are_checked() -> None:
+    at = "spec.cpu2026.results.706_stockfish_r.base"
+    text = "".join(
+        bracket(
+            n,
+            benchmark="706_stockfish_r",
+            suite="cpu2026",
+            copies="copies",
+            times=(s,),
+            reported=s,
+            more="runmode: rrrate",
+        ).replace("copies: 1", "copies: 2")
+        for n, s in enumerate((10.0, 20.0, 12.0, 24.0))  # copies 0 1 0 1: medians 11 and 22
+    )
+    text += f"{at}.time_avg: 16.500000\n{at}.time_cv: 0.333333\n"
+    result = recompute_rotated(read(text))
+    assert (result.compared, result.disagreements) == (2, ())
+    wrong = recompute_rotated(read(text.replace("16.5", "16.6")))
+    assert [(one.what, one.own) for one in wrong.disagreements] == [("time_avg", "16.500000")]
+
+
+def test_text_may_be_utf8_and_may_begin_with_the_mark_of_editors() -> None:
+    text = "\ufeffspec.cpu2006.hw_vendor: h\u00f6st\n" + bracket()
+    file = read(text.encode())
+    assert (file.facts["hw_vendor"], problems(file)) == ("h\u00f6st", [])
+    assert (
+        unpack(dict(enumerate(pack("bind0 = h\u00f6st \u20ac\n")))) == "bind0 = h\u00f6st \u20ac\n"
+    )
+
+
+def test_a_copy_of_no_time_at_all_is_none() -> None:
+    file = read(bracket(times=(0, 500)))
+    assert file.iterations[0].times_s == {1: 500.0}
+    assert problems(file) == [
+        "line 1: 400.perlbench base, iteration 0: 0 s is no time of a copy: copies 0"
+    ]
+
+
+def test_facts_in_several_lines_are_joined() -> None:
+    text = "spec.cpu2006.hw_model000: Box 5000\nspec.cpu2006.hw_model001: (2.1 GHz)\n" + bracket()
+    assert read(text).facts["hw_model"] == "Box 5000 (2.1 GHz)"
+
+
+def test_nodes_are_those_of_sysinfo() -> None:
+    lines = [
+        "From lscpu:",
+        "NUMA node0 CPU(s):  0,2",
+        "NUMA node1 CPU(s): 1,3",
+        "node 0 cpus: 0",
+        "2",
+        "node 0 size: 5 MB",
+        "4",
+        "node 1 cpus: 1 3",
+    ]
+    text = "".join(
+        f"spec.cpu2006.notes_plat_sysinfo_{n:03}:  {line}\n" for n, line in enumerate(lines)
+    )
+    file = read(text + bracket())
+    assert (file.node_of, file.notes) == ({0: 0, 2: 0, 1: 1, 3: 1}, [])
+    assert read(text.split("spec.cpu2006.notes_plat_sysinfo_003")[0] + bracket()).node_of == {
+        0: 0,
+        2: 0,
+        1: 1,
+        3: 1,
+    }

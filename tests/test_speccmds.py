@@ -64,6 +64,24 @@ def test_every_directive_is_read() -> None:
     )
 
 
+def test_names_that_no_shell_takes_are_variables_too() -> None:
+    text = (
+        "-E BASH_FUNC_which%% () {  ( alias;\n eval ${x} ) | which $@\n}\n"
+        "-E my.var\tx  y\n-E EMPTY\n-E BASH_FUNC_f%% () { :; }\n-E B \udcff\nexe\n"
+    )
+    file = parse_speccmds(text, "f")
+    assert file.environment == (
+        ("BASH_FUNC_which%%", "() {  ( alias;\neval ${x} ) | which $@\n}"),
+        ("my.var", "x  y"),
+        ("EMPTY", ""),
+        ("BASH_FUNC_f%%", "() { :; }"),
+        ("B", "\udcff"),
+    )
+    assert [(it.text, it.line) for it in file.commands] == [("exe", 8)]
+    # Without an end it is what stands in its line.
+    assert parse_speccmds("-E BASH_FUNC_f%% () {\nexe\n", "f").environment[0][1] == "() {"
+
+
 def test_line_ends_of_windows_change_nothing() -> None:
     assert parse_speccmds(EVERY.replace("\n", "\r\n"), "f") == parse_speccmds(EVERY, "f")
 
@@ -94,7 +112,7 @@ def test_fewer_bind_values_than_copies_are_used_in_a_circle() -> None:
         ("-S nan\n", "f:1: -S nan"),
         ("-u 0\n", "f:1: -u 0: expected a number of copies"),
         ("-u ²\n", "f:1: -u ²: expected"),
-        ("-E 1A b\n", "f:1: -E 1A: expected the name"),
+        ("-E A=b c\n", "f:1: -E A=b c: expected the name"),
         ("-N X\n", "f:1: -N X: expected C, N or Z"),
         ("exe\n\0\n", "f:2: a NUL byte"),
         ("-", "f:1: -: expected one of"),

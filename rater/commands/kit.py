@@ -24,17 +24,18 @@ from rater.spec.kit import (
     COMPARE,
     PREFIX,
     KitBenchmark,
+    BindKind,
     KitRun,
+    bind_kind,
     compared_files,
-    cpus_in,
     find_runs,
-    is_command,
     newest_runs,
     problems_of,
     programs_of,
     read_benchmark,
     run_of,
 )
+from rater.spec.binding import UNBOUND, Binding, read_binding
 from rater.spec.speccmds import SpecCommand, expanded, is_simple, uses_bind, words_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
 
 # As SPECrate sets them for every copy; -E of a command file wins.
 _ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
-_BINDERS = ("numactl", "taskset")
+_BINDERS = re.compile(r"\b(?:numactl|taskset|dplace)\b")
 _SHOWN = 60  # characters of a bind value
+_NAMED = 4  # benchmarks in a remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,10 @@ def read_kit(request: Request) -> Kit:
     remarks: list[str] = []
     for selection in request.suites:
         folder = selection.removeprefix(PREFIX)
-        found, notes = newest_runs(find_runs(folder), size, tune, selection)
+        there, closed = find_runs(folder)
+        found, notes = newest_runs(there, size, tune, selection)
         runs += found
-        remarks += notes
+        remarks += [*closed, *notes]
     runs += [run_of(Path(file)) for file in request.speccmds]
     kits = [read_benchmark(run) for run in runs]
     twice = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
@@ -76,8 +79,11 @@ def read_kit(request: Request) -> Kit:
             f"benchmark {twice[0]} is there more than once ({files}): one run needs different "
             "names; run them one after the other"
         )
+    said: dict[str, list[str]] = {}
     for kit in kits:
-        remarks += [*kit.remarks, *_about_binding(kit, from_file=request.bind_from_file)]
+        for remark in (*kit.remarks, *_about_binding(kit, from_file=request.bind_from_file)):
+            said.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
+    remarks += [f"{_several(names)}: {remark}" for remark, names in said.items()]
     if any(kit.reference_s is not None for kit in kits):
         remarks.append("ratios are rater's own estimates, not SPEC metrics")
     names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
@@ -175,28 +181,80 @@ def kit_problems(kits: Sequence[KitBenchmark], copies: int) -> list[str]:
 # -- where copies run ---------------------------------------------------------------------------
 
 
+def _own_binding(kit: KitBenchmark, copy: int, *, from_file: bool) -> Binding:
+    """Return where a copy's commands bind it to CPUs by themselves; unbound: they do not.
+
+    A command that binds to what stands for `$BIND` is none of its own where rater puts a list
+    of CPUs there.
+    """
+    binds = kit.commands.binds
+    kinds = set(map(bind_kind, binds))
+    for command in kit.commands.commands:
+        if not uses_bind(command.text):
+            value = ""
+        elif from_file:
+            value = binds[copy]
+        elif BindKind.WORDS in kinds:
+            value = binds[copy]
+        elif BindKind.COMMAND in kinds:
+            value = ""
+        else:
+            continue
+        text = expanded(command.text, copy, value)
+        if _BINDERS.search(text):
+            found = read_binding(text)
+            if found.cpus or found.cpu_nodes or found.problem:
+                return found
+    return UNBOUND
+
+
+def commands_bind(kits: Sequence[KitBenchmark]) -> str | None:
+    """Return by what the commands of kits bind copies themselves, whatever rater does; None."""
+    for kit in kits:
+        found = _own_binding(kit, 0, from_file=False)
+        if found != UNBOUND:
+            return found.by or "a command"
+    return None
+
+
 def _about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
     """Say what a person should know of who binds copies."""
     binds = kit.commands.binds
-    texts = [command.text for command in kit.commands.commands]
-    asked = any(map(uses_bind, texts))
-    own = [name for name in _BINDERS if any(re.search(rf"\b{name}\b", text) for text in texts)]
-    if from_file and binds and is_command(binds[0]):
+    asked = any(uses_bind(command.text) for command in kit.commands.commands)
+    first = next((it for it in binds if bind_kind(it) is not BindKind.CPUS), None)
+    own = _own_binding(kit, 0, from_file=from_file)
+    if from_file and first is not None:
+        if not asked and own == UNBOUND:
+            return [
+                f"{kit.name}: copies are not bound: the commands have no $BIND for "
+                f"{_cut(first)!r} of the command file to stand in"
+            ]
+        if asked:
+            return [
+                f"{kit.name}: {_cut(first)!r} of the command file binds copies, not rater: the "
+                "placement shown is what it says; the samples tell where copies were"
+            ]
+    if own != UNBOUND and not (from_file and asked):
+        known = (
+            "is not known" if own.problem or own.relative or not own.cpus else "is what they say"
+        )
         return [
-            f"{kit.name}: {_cut(binds[0])!r} of the command file binds copies, not rater: the "
-            "placement shown is what it says; the samples tell where copies were"
+            f"{kit.name}: {own.by} in the commands binds copies, not rater: --layout and --bind "
+            f"have no effect (numactl fails inside another binding), the placement shown {known}; "
+            "the samples tell where copies were"
         ]
-    if not from_file and asked and binds and is_command(binds[0]):
+    if not from_file and asked and first is not None:
         return [
-            f"{kit.name}: {_cut(binds[0])!r} of the command file is left out: rater places copies "
+            f"{kit.name}: {_cut(first)!r} of the command file is left out: rater places copies "
             "itself (--bind-from-file uses it)"
         ]
-    if own and not asked:
-        return [
-            f"{kit.name}: its commands call {own[0]} themselves, which may undo where rater puts "
-            "copies; the samples tell where they were"
-        ]
     return []
+
+
+def _several(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 def _cut(text: str) -> str:
@@ -204,23 +262,35 @@ def _cut(text: str) -> str:
 
 
 def places_of_file(
-    kits: Sequence[KitBenchmark], copies: int, topology: Topology, memory: Memory
+    kits: Sequence[KitBenchmark],
+    copies: int,
+    topology: Topology,
+    memory: Memory,
+    *,
+    from_file: bool = True,
 ) -> Placed:
-    """Return where the -b lines of command files put copies. Raises `InputError`."""
-    first = kits[0]
+    """Return where command files put copies: by -b lines if `from_file`, else by commands alone.
+
+    Raises `InputError`.
+    """
+    by_kit = []
     for kit in kits:
-        if not kit.commands.binds:
+        own = commands_bind([kit])
+        if from_file and not kit.commands.binds and own is None:
             raise InputError(
                 f"--bind-from-file: {kit.run.file} has no -b lines (`bind` in the configuration "
                 "makes them): leave the option out, and rater places copies"
             )
-        if kit.commands.binds[:copies] != first.commands.binds[:copies]:
+        by_kit.append(
+            tuple(_placed(kit, copy, topology, memory, from_file) for copy in range(copies))
+        )
+        if by_kit[0] != by_kit[-1] or (not from_file and own is None):
             raise InputError(
-                f"--bind-from-file: {first.name} and {kit.name} bind their copies differently: "
-                "run them one after the other"
+                f"{'--bind-from-file: ' if from_file else ''}{kits[0].name} and {kit.name} bind "
+                "their copies differently: run them one after the other"
             )
-    placements = tuple(_placed(first, copy, topology, memory) for copy in range(copies))
-    used = Counter(cpu for placement in placements for cpu in placement.cpus or ())
+    placements = by_kit[0]
+    used = Counter(cpu for it in placements for cpu in it.cpus or (it.cpu,) if cpu is not None)
     shared = sorted(cpu for cpu, times in used.items() if times > 1)
     warnings = (
         (f"the command file binds several copies to CPUs {format_list(shared)}",) if shared else ()
@@ -228,26 +298,28 @@ def places_of_file(
     return Placed(placements, warnings, most=copies)
 
 
-def _placed(kit: KitBenchmark, copy: int, topology: Topology, memory: Memory) -> Placement:
-    bind = kit.commands.binds[copy]
-    command = is_command(bind)
-    listed = cpus_in(expanded(bind, copy, "")) if command else bind
+def _placed(
+    kit: KitBenchmark, copy: int, topology: Topology, memory: Memory, from_file: bool
+) -> Placement:
+    own = _own_binding(kit, copy, from_file=from_file)
+    bind = kit.commands.binds[copy] if from_file and kit.commands.binds else ""
+    ours = own == UNBOUND and bind_kind(bind) is BindKind.CPUS
     try:
-        cpus = parse_list(listed or "")
+        cpus = parse_list(bind) if ours else own.cpus or ()
     except InputError as error:
         raise InputError(f"{kit.run.file}: -b of copy {copy}: {error}") from error
     pus = {pu.os: pu for pu in topology.pus if pu.os in cpus}
     missing = sorted(set(cpus) - pus.keys())
-    if missing and not command:
+    if missing and ours:
         raise InputError(
             f"{kit.run.file}: -b {bind} of copy {copy}: {topology.source} has no usable CPU "
             f"{format_list(missing)}; leave out --bind-from-file, and rater places copies"
         )
-    home = pus.get(cpus[0]) if cpus else None
+    home = pus.get(cpus[0]) if cpus and not own.relative else None
     if home is None:
         return Placement(copy, None, None, None, None, None, None, MemoryPolicy.NONE, ())
     place = (home.os, home.core, home.llc, home.node, home.package)
-    if command:
+    if not ours:
         return Placement(copy, None, *place, MemoryPolicy.NONE, ())
     nodes = named_nodes(topology, memory)
     if memory.policy in AT_HOME and not nodes:
@@ -258,9 +330,10 @@ def _placed(kit: KitBenchmark, copy: int, topology: Topology, memory: Memory) ->
 def _bind_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> str:
     """Return what stands for `$BIND` in the commands of a copy."""
     binds = kit.commands.binds
-    if from_file:
+    kinds = set(map(bind_kind, binds))
+    if binds and (from_file or BindKind.WORDS in kinds):
         return binds[placement.copy]
-    if binds and is_command(binds[0]):
+    if BindKind.COMMAND in kinds:
         return ""
     return format_list(placement.cpus or sorted(os.sched_getaffinity(0)))
 
@@ -294,31 +367,38 @@ def kit_program(
 ) -> Program:
     """Return a kit's benchmark, ready to be started."""
     from rater.run.kitcheck import Comparison
-    from rater.run.script import Line, argv_of_texts, folders_of
+    from rater.run.script import Line, argv_of_texts
     from rater.run.workplace import Own, Program
 
     benchmark, _ = kit_benchmark(kit)
     lines = kit_lines(kit)
     streams = [(command.stdout, command.stderr) for command in kit.commands.commands]
-    outputs = tuple(dict.fromkeys(name for pair in streams for name in pair if name))
+    outputs = [[name for name in pair if name] for pair in streams]
+    spec = (("SPEC", str(kit.root)),) if kit.root and "SPEC" not in os.environ else ()
+    compared = compared_files(kit.comparison)
     own = []
     for placement in placements:
+        bind = _bind_of(kit, placement, from_file=request.bind_from_file)
+        comparison = Comparison(
+            tuple(
+                Line(
+                    ("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),
+                    it.stdin,
+                    it.stdout,
+                    it.stderr,
+                )
+                for it in kit.comparison
+            ),
+            compared,
+            spec + kit.comparison_environment,
+        )
         texts = [
             f"exec {text}" if _can_be_executed(text) else text
             for text in texts_of(kit, placement, from_file=request.bind_from_file)
         ]
         argv = argv_of_texts(texts, lines, outputs, wrap)
-        own.append(Own(argv, kit.directories[placement.copy]))
-    comparison = None
-    if kit.comparison:
-        comparison = Comparison(
-            tuple(
-                Line(("/bin/sh", "-c", expanded(it.text, 0, "")), it.stdin, it.stdout, it.stderr)
-                for it in kit.comparison
-            ),
-            compared_files(kit.comparison),
-            (("SPEC", str(kit.root)),) if kit.root and "SPEC" not in os.environ else (),
-        )
+        directory = kit.directories[placement.copy]
+        own.append(Own(argv, directory, comparison if kit.comparison else None))
     return Program(
         name=kit.name,
         argv=(),
@@ -326,9 +406,7 @@ def kit_program(
         expected=(),
         directory=None,
         environment=benchmark.environment,
-        folders=folders_of([Line((), None, name) for name in outputs]),
         own=tuple(own),
-        comparison=comparison,
     )
 
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.kit import check_copies, places_of_file, read_kit, with_file_defaults
+from rater.commands.kit import (
+    check_copies,
+    commands_bind,
+    places_of_file,
+    read_kit,
+    with_file_defaults,
+)
 from rater.commands.request import DEFAULT_COPIES, Request
 from rater.commands.workload import (
     Workload,
@@ -94,11 +100,11 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     )
     if kits:
         check_copies(kits, copies)
-    if request.bind_from_file:
-        placed = places_of_file(kits, copies, topology, memory)
-        if placed.placements[0].policy is MemoryPolicy.NONE and memory.policy is not (
-            MemoryPolicy.NONE
-        ):
+    bound_by = commands_bind(kits)
+    if request.bind_from_file or bound_by:
+        placed = places_of_file(kits, copies, topology, memory, from_file=request.bind_from_file)
+        nowhere = all(it.policy is MemoryPolicy.NONE for it in placed.placements)
+        if nowhere and memory.policy is not MemoryPolicy.NONE:
             if request.memory is not None:
                 raise InputError(
                     f"--mem {request.memory}: the command that binds copies in the command file "
@@ -132,6 +138,8 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     )
     if request.bind_from_file:
         called_so = "-b of the command file"
+    elif bound_by:
+        called_so = f"{bound_by} of the commands"
     if (copies > placed.most or threads > pus) and not request.oversubscribe:
         each = f" of {threads} threads" if threads > 1 else ""
         fewer = f"use --copies {placed.most} or " if pus >= threads else ""

@@ -26,6 +26,10 @@ _LONGEST_SCRIPT = (1 << 17) - 1  # bytes; Linux takes no longer argument (MAX_AR
 _LONGEST_LABEL = 60  # characters
 _TAIL_BYTES = 512  # of stderr: the script's last line is shorter
 _MARK = re.compile(rb"rater: command (\d+) ended with status \d+\n\Z")
+# Of a program that is not there the exit code says enough.
+_SHELL_SAID = re.compile(
+    rb"(?:^|\n)%s: (?:line )?(?:\d+: )?(?![^\n]*not found\n)([^\n]{1,300})\n\Z" % _NAME.encode()
+)
 # The script itself can only be ended from outside; other signals end its last command.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # SIGTERM goes to the whole group. The script waits for its command, which may want to clean up,
@@ -144,26 +148,39 @@ def argv_of(
 
 
 def argv_of_texts(
-    texts: Sequence[str], lines: Sequence[Line], outputs: Sequence[str], wrap: Sequence[str] = ()
+    texts: Sequence[str],
+    lines: Sequence[Line],
+    outputs: Sequence[Sequence[str]],
+    wrap: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return what to execute for commands that are texts for a shell, as specinvoke's are.
 
     Each has a shell of its own, which tells its process before it runs the text; `lines`
-    are their streams. The files `outputs` are emptied first: what an earlier run left in
-    them is no answer of this one.
+    are their streams. The files `outputs` of each are emptied before the first that has them:
+    what an earlier run left in them is no answer of this one.
     """
     steps = []
+    emptied: set[str] = set()
     for n, (text, line) in enumerate(zip(texts, lines, strict=True), 1):
         own = shlex.join([*wrap, _SHELL, "-c", f"{_OWN_SHELL}{text}\n", _SHELL])
-        steps.append(f'{own} "$$" {n}{line.streams}')
-    *before, last = steps
+        # Without `command` a file that can not be made would end the script unheard.
+        empty = "".join(
+            f"command : >{shlex.quote(name)} || rater_failed {n} $?\n"
+            for name in dict.fromkeys(outputs[n - 1])
+            if name not in emptied
+        )
+        emptied.update(outputs[n - 1])
+        steps.append((empty, f'{own} "$$" {n}{line.streams}'))
+    *before, (empty, last) = steps
     return _script(
         [
             _TELL,
             _BEGIN,
-            *(f": >{shlex.quote(name)}\n" for name in outputs),
-            *(f"{it} || rater_failed {n} $?\nrater_told {n} 0\n" for n, it in enumerate(before, 1)),
-            f"exec {last}\n",
+            *(
+                f"{first}{it} || rater_failed {n} $?\nrater_told {n} 0\n"
+                for n, (first, it) in enumerate(before, 1)
+            ),
+            f"{empty}exec {last}\n",
         ],
         lines,
     )
@@ -193,7 +210,7 @@ def folders_of(lines: Sequence[Line]) -> tuple[str, ...]:
     """Return the folders of a run directory that commands are sent to write into."""
     names = [name for line in lines for name in (line.stdout, line.stderr) if name is not None]
     folders = dict.fromkeys(str(PurePosixPath(name).parent) for name in names)
-    return tuple(folder for folder in folders if folder != ".")
+    return tuple(folder for folder in folders if folder != "." and not folder.startswith("/"))
 
 
 def failed_command(
@@ -206,7 +223,7 @@ def failed_command(
     if not _is_script(argv) or (len(argv) == 5 and not workloads_in(argv)):
         return None
     labels = argv[4:]
-    position = _marked(stderr)
+    position, said = _marked(stderr)
     if position is None:
         if number in _FROM_OUTSIDE:
             return None
@@ -214,24 +231,45 @@ def failed_command(
     if not 0 < position <= len(labels):
         return None  # the program wrote such a line itself
     ended = f"exit code {exit_code}" if number is None else f"signal {number}"
+    if said:
+        ended += f": {said}"
     return f"command {position} of {len(labels)} ({labels[position - 1]}): {ended}"
 
 
-def _marked(stderr: str) -> int | None:
-    """Return the command that the script's last line on standard error names."""
+def failed_position(argv: Sequence[str], stderr: str) -> int:
+    """Return which command of a script failed, from 1; the last one where it does not say."""
+    last = len(argv) - 4 if _is_script(argv) else 1
+    position = _marked(stderr)[0]
+    return position if position is not None and 0 < position <= last else last
+
+
+def without_mark(said: bytes) -> bytes:
+    """Return what was written to standard error, without the script's own last line."""
+    return _MARK.sub(b"", said)
+
+
+def _marked(stderr: str) -> tuple[int | None, str]:
+    """Return the command that the script's last line on standard error names.
+
+    With it what the shell itself said last, of a file that could not be opened.
+    """
     try:
         handle = os.open(stderr, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return None
+        return None, ""
     try:
         size = os.fstat(handle).st_size
         said = os.pread(handle, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     except OSError:
-        return None
+        return None, ""
     finally:
         os.close(handle)
     match = _MARK.search(said)
-    return int(match[1]) if match else None
+    shell = _SHELL_SAID.search(_MARK.sub(b"", said))
+    clean = shell[1].decode(errors="replace") if shell else ""
+    return (int(match[1]) if match else None), "".join(
+        it if it.isprintable() else "?" for it in clean
+    )
 
 
 def _label(line: Line) -> str:

@@ -94,7 +94,8 @@ def workload_times(
                 )
             )
             break
-        at_ns = min(max(end.at_ns, start_ns), finish_ns)
+        # The script ends with the one that failed.
+        at_ns = finish_ns if end.value else min(max(end.at_ns, start_ns), finish_ns)
         code, by = _status(end.value)
         times.append(
             WorkloadTime(number, start_ns, at_ns, at_ns - start_ns, code, by, pids.get(number))

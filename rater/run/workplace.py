@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-from rater.errors import RaterError, RunError
+from rater.errors import RaterError
 from rater.plan.cpuset import format_list
 from rater.plan.place import Placement
 from rater.plan.schedule import Phase, Step
@@ -43,6 +44,7 @@ class Own:
 
     argv: tuple[str, ...]
     directory: str
+    comparison: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,11 @@ class Program:
     setup_limits: Limits = NO_LIMITS  # of each run of it
     folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
     own: tuple[Own, ...] = ()  # by copy, of a kit's benchmark
-    comparison: Comparison | None = None  # of a kit's benchmark
+
+    @property
+    def compares(self) -> bool:
+        """Tell whether a kit's own tool looks at outputs."""
+        return bool(self.own) and self.own[0].comparison is not None
 
 
 class RunFolders:
@@ -94,6 +100,7 @@ class RunFolders:
         # files as they were before it.
         self._last: dict[str, str] = {}
         self._before: dict[str, Handed] = {}
+        self._made_s = 0.0  # when those of this phase were made, by the monotonic clock
 
     def specs(
         self, phase: Phase, stop: Callable[[], bool] = lambda: False
@@ -106,6 +113,7 @@ class RunFolders:
         setups = []
         self._last.clear()
         self._before.clear()
+        self._made_s = time.monotonic()
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
@@ -117,7 +125,7 @@ class RunFolders:
                         self._remove(earlier)
                     raise
                 made[queue.copy, position] = spec
-                if self._programs[step.benchmark].comparison and phase.window is None:
+                if self._programs[step.benchmark].compares and phase.window is None:
                     self._expect(queue.copy, step, spec)
                 if self._programs[step.benchmark].setup:
                     setups.append((queue.copy, step, spec))
@@ -152,7 +160,7 @@ class RunFolders:
         """Tell whether a benchmark's copies are judged: output or shared inputs to look at."""
         program = self._programs[benchmark]
         shared = any(not made.private for made in program.inputs)
-        return bool(program.expected or program.metrics or shared or program.comparison)
+        return bool(program.expected or program.metrics or shared or program.compares)
 
     def uses_checker(self, benchmark: str) -> bool:
         """Tell whether `judge` will want the process that checks."""
@@ -161,7 +169,7 @@ class RunFolders:
 
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         """Compare outputs with what is expected, and see that shared inputs are whole."""
-        kinds = [self._programs[step.benchmark].comparison is not None for step, _ in copies]
+        kinds = [self._programs[step.benchmark].compares for step, _ in copies]
         if not any(kinds):
             return self._judge(copies, checker)
         by_kit = iter(self._judge_of_kits(list(compress(copies, kinds)), checker.gives_up))
@@ -194,7 +202,7 @@ class RunFolders:
 
     def _expect(self, copy: int, step: Step, spec: CopySpec) -> None:
         """Take note of what is compared once the phase is over."""
-        comparison = self._programs[step.benchmark].comparison
+        comparison = self._programs[step.benchmark].own[copy].comparison
         assert comparison is not None
         self._last[spec.directory] = spec.output
         if spec.directory not in self._before:
@@ -212,8 +220,13 @@ class RunFolders:
             if self._last.get(spec.directory) == spec.output
         }
         cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
-        found = compare(list(last.values()), len(cpus) or len(os.sched_getaffinity(0)), stop)
+        workers = len(cpus) or len(os.sched_getaffinity(0))
+        found = compare(list(last.values()), workers, stop, time.monotonic() - self._made_s)
         judged = dict(zip(last, found, strict=True))
+        for step, spec in copies:
+            one = judged.get(spec.output)
+            if one is not None and one.validity is Validity.NOT_CHECKED:
+                self._notice(f"outputs of {step.benchmark} were {one.detail}")
         return [judged.get(spec.output, _OVERWRITTEN) for _, spec in copies]
 
     def _damage(self, program: Program) -> str | None:
@@ -259,7 +272,7 @@ class RunFolders:
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
         environment = self._environment(program, copy)
         if program.own:
-            return self._own_spec(program, program.own[copy], name, environment)
+            return self._own_spec(program.own[copy], name, environment)
         if program.directory is not None:
             # No directory for output alone: making one can cost more than all the rest.
             return CopySpec(program.argv, environment, program.directory, f"{self._work}/{name}.")
@@ -282,17 +295,8 @@ class RunFolders:
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
         return CopySpec(program.argv, environment, path, f"{path}/", workloads)
 
-    def _own_spec(
-        self, program: Program, own: Own, name: str, environment: dict[bytes, bytes]
-    ) -> CopySpec:
+    def _own_spec(self, own: Own, name: str, environment: dict[bytes, bytes]) -> CopySpec:
         """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
-        try:
-            for folder in program.folders:
-                os.makedirs(f"{own.directory}/{folder}", exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"{program.name}: {own.directory}/{folder}: cannot be made: {error.strerror}"
-            ) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(own.directory)}
         output, workloads = f"{self._work}/{name}.", workloads_in(own.argv)
         return CopySpec(own.argv, environment, own.directory, output, workloads)
@@ -316,7 +320,7 @@ class RunFolders:
         if made is None:
             # A variable without a name can not be handed on by posix_spawn.
             base = {name: value for name, value in os.environb.items() if name}
-            base.update((n.encode(), os.fsencode(value)) for n, value in program.environment)
+            base.update((os.fsencode(n), os.fsencode(value)) for n, value in program.environment)
             base |= self._added
             base[b"RATER_THREADS"] = b"%d" % program.threads
             made = [base | _whereabouts(placement) for placement in self._placements]

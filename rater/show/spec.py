@@ -57,7 +57,7 @@ def counted(one: SpecImport) -> str:
         f"{count(len(head.benchmarks), 'benchmark')} {tunes}",
         count(head.iterations, "iteration"),
         count(head.copies, "copy", "copies"),
-        f"{len(one.brackets)} brackets" if head.order != "rotated" else "rotated",
+        count(len(one.brackets), "bracket") if head.order != "rotated" else "rotated",
         count(one.copy_runs, "copy time"),
     ]
     bad = sum(not it.good for it in iterations)

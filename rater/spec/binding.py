@@ -1,19 +1,20 @@
 """Which CPUs and whose memory a copy was given, read from `submit` and `bind` lines.
 
 Understood: `numactl`, `taskset`, `dplace`, plain CPU lists, `$BIND`, `$SPECCOPYNUM`, and of
-the shell what such lines use: `NAME=value ;`, `let "N=..."`, `$((...))`, `printf '0x%x'`.
+the shell what such lines use (`rater.spec.shell`).
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rater.plan.cpuset import MAX_NUMBER, numbers_of, parse_list
+from rater.plan.cpuset import numbers_of, parse_list
+from rater.spec.shell import LONGEST, commands_of, executed
+from rater.spec.shell import expanded as expanded  # noqa: PLC0414 - who reads bindings asks here
 
-_LONGEST = 20_000  # characters of a command that are looked at
 _SHORT = {
     "C": "physcpubind",
     "N": "cpunodebind",
@@ -39,11 +40,11 @@ _POLICIES = {
     "localalloc": "local",
 }
 _LIST = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*$", re.ASCII)
-_ASSIGNED = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$", re.DOTALL)
-_LET = re.compile(r"""\s*let\s+["']?([A-Za-z_]\w*)\s*=\s*([^"']*)["']?\s*$""")
-_PRINTED = re.compile(r"""[`(]?\s*printf\s+["']?(0x)?%0?\d*[xX]["']?\s+(\d{1,9})\s*[`)]?""")
-_ARITHMETIC = re.compile(r"\$\(\(([^()$`]{1,80}(?:\([^()]{1,60}\)[^()$`]{0,60}){0,4})\)\)")
-_TOKEN = re.compile(r"\s*(\d{1,9}|<<|>>|[-+*/%()])")
+# Its own word: `./bind.sh $BIND`, not the `node$BIND` of a name.
+_OWN_WORD = re.compile(r"""(?:^|[\s"'=])\$\{?BIND\b\}?(?=$|[\s"';])""")
+_REMOTE = re.compile(r"\s*(?:\S{0,200}/)?(?:ssh|rsh)\s")
+_DEEPEST = 5  # `sh -c "sh -c ..."`
+_PROGRAM = ("$command", "${command}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Binding:
     mem_nodes: tuple[int, ...] = ()  # OS numbers that the policy names
     by: str | None = None  # "numactl", "taskset", "dplace" or "list"
     problem: str | None = None  # why what it was told is not understood
+    relative: bool = False  # numactl's +N: the CPUs count inside those that may be used
+    all_nodes: bool = False  # the policy names all nodes, `mem_nodes` none
 
     @property
     def is_bound(self) -> bool:
@@ -68,136 +71,58 @@ UNBOUND = Binding()
 
 def binding_of(submit: str, bind: str | None, copy: int) -> Binding:
     """Return where a copy goes by its submit command (or any command with `$BIND`)."""
-    uses_bind = bool(re.search(r"\$\{?BIND\b", submit))
-    found = read_binding(expanded(submit, bind, copy))
-    if found.is_bound or found.problem or bind is None or not uses_bind:
+    found = _read(commands_of(submit, bind, copy))
+    if found.is_bound or found.problem or bind is None or _REMOTE.match(submit):
         return found
     # The command is one's own script: a plain list is taken for what it looks like.
-    return _plain(bind)
+    return _plain(bind) if _OWN_WORD.search(submit) else found
 
 
-def read_binding(command: str) -> Binding:
+def read_binding(command: str, _depth: int = 0) -> Binding:
     """Return where a command line, nothing left to be replaced in it, binds what it starts."""
+    return _read(executed(command[:LONGEST], {}), _depth)
+
+
+def _read(commands: Iterable[str], depth: int = 0) -> Binding:
     found = UNBOUND
-    for part in _parts(command[:_LONGEST]):
-        words = _words(part)
-        for place, word in enumerate(words):
-            reader = _TOOLS.get(word.rsplit("/", 1)[-1])
-            if reader is not None:
-                found = _merged(found, reader(words[place + 1 :]))
-            elif " " in word and any(tool in word for tool in _TOOLS) and word != part.strip():
-                found = _merged(found, read_binding(word))
-    if not found.is_bound and not found.problem and _LIST.match(command.strip()):
-        return _plain(command)
+    parts = list(commands)
+    unclear: list[str] = []  # the conditions around
+    for part in parts:
+        if part.startswith(("if ", "case ")):
+            unclear.append(part)
+            continue
+        if part == "fi":
+            del unclear[-1:]
+            continue
+        one = _command(part, depth)
+        if unclear and one.is_bound:
+            said = " ".join(unclear[0].split())[:60]
+            one = Binding(by=one.by, problem=f"a condition of the shell is not understood: {said}")
+        found = _merged(found, one)
+    if not found.is_bound and not found.problem and len(parts) == 1 and _is_list(parts[0]):
+        return _plain(parts[0])
     return found
 
 
-def expanded(submit: str, bind: str | None, copy: int) -> str:
-    """Return a submit command as the shell of one copy sees it, as far as placement needs it."""
-    text = submit[:_LONGEST].replace("\\$", "$").replace("\\`", "`")
-    values = {"SPECCOPYNUM": str(copy), "SPECUSERNUM": str(copy)}
-    if bind is not None:
-        values["BIND"] = bind
-        text = _with(text, {"BIND": bind})
-        text = text.replace("\\$", "$")
-    done = []
-    for part in _parts(text):
-        said = _with(part, values)
-        let = _LET.match(said)
-        if let:
-            value = _evaluate(let[2])
-            if value is not None:
-                values[let[1]] = str(value)
-            continue
-        said = _computed(said)
-        assigned = _ASSIGNED.match(said)
-        if assigned and not re.search(r"\s\S", assigned[2].strip(" `\"'")):
-            values[assigned[1]] = assigned[2].strip(" `\"'")
-            continue
-        done.append(said)
-    return " ; ".join(done)
+def _command(part: str, depth: int) -> Binding:
+    """Return what one command binds."""
+    found = UNBOUND
+    words = _words(part)
+    for place, word in enumerate(words):
+        reader = _TOOLS.get(word.rsplit("/", 1)[-1])
+        if reader is not None:
+            found = _merged(found, reader(words[place + 1 :]))
+        elif depth < _DEEPEST and word != part.strip() and _holds_tool(word):
+            found = _merged(found, read_binding(word, depth + 1))
+    return found
 
 
-# -- the shell ------------------------------------------------------------------------------------
+def _holds_tool(word: str) -> bool:
+    return " " in word and any(tool in word for tool in _TOOLS)
 
 
-def _with(text: str, values: dict[str, str]) -> str:
-    """Return the text with the variables that have a value."""
-    return re.sub(
-        r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))",
-        lambda found: values.get(found[1] or found[2], found[0]),
-        text,
-    )[: 4 * _LONGEST]
-
-
-def _computed(text: str) -> str:
-    def arithmetic(found: re.Match[str]) -> str:
-        value = _evaluate(found[1])
-        return found[0] if value is None else str(value)
-
-    text = _ARITHMETIC.sub(arithmetic, text)
-    text = text.replace("$(printf", "(printf")
-    return _PRINTED.sub(lambda found: f"0x{int(found[2]):x}", text)
-
-
-def _evaluate(text: str) -> int | None:
-    """Return what shell arithmetic of whole numbers comes to, None where it is beyond us."""
-    tokens = _TOKEN.findall(text)
-    if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 60:
-        return None
-    try:
-        value, rest = _expression(tokens, 0)
-    except (ValueError, ZeroDivisionError, IndexError):
-        return None
-    return None if rest else value
-
-
-_LEVELS = (("<<", ">>"), ("+", "-"), ("*", "/", "%"))
-
-
-def _expression(tokens: list[str], level: int) -> tuple[int, list[str]]:
-    if level == len(_LEVELS):
-        if tokens[0] == "(":
-            value, rest = _expression(tokens[1:], 0)
-            if rest[0] != ")":
-                raise ValueError("no )")
-            return value, rest[1:]
-        return int(tokens[0]), tokens[1:]
-    value, rest = _expression(tokens, level + 1)
-    while rest and rest[0] in _LEVELS[level]:
-        sign = rest[0]
-        other, rest = _expression(rest[1:], level + 1)
-        value = _apply(value, sign, other)
-    return value, rest
-
-
-def _apply(value: int, sign: str, other: int) -> int:
-    if sign == "<<":
-        if other > MAX_NUMBER:
-            raise ValueError("beyond any CPU")
-        return value << other
-    if sign == ">>":
-        return value >> other
-    if sign == "+":
-        return value + other
-    if sign == "-":
-        return value - other
-    if sign == "*":
-        return value * other
-    return value // other if sign == "/" else value % other
-
-
-def _parts(text: str) -> list[str]:
-    """Return the commands of a line: what quotes enclose stays together."""
-    parts = [""]
-    for piece in re.findall(
-        r"""\$\(\([^;\n]*?\)\)|"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[;\n]|&&|\|\|?|.""", text
-    ):
-        if piece in (";", "\n", "&&", "|", "||"):
-            parts.append("")
-        else:
-            parts[-1] += piece
-    return [part for part in parts if part.strip()]
+def _is_list(text: str) -> bool:
+    return _LIST.match(text.strip()) is not None
 
 
 def _words(text: str) -> list[str]:
@@ -213,8 +138,19 @@ def _words(text: str) -> list[str]:
 def _numactl(words: Sequence[str]) -> Binding:
     found = UNBOUND
     place = 0
-    while place < len(words) and words[place].startswith("-") and words[place] != "--":
+    while place < len(words) and words[place] != "--":
         word = words[place]
+        if word.startswith(("$", "`")) and word not in _PROGRAM:
+            # A variable that is not known. What options it holds nobody can tell; in their
+            # place it is no program, and behind them it is one.
+            if place and not any(one.startswith("-") for one in words[place + 1 : place + 2]):
+                break
+            problem = f"numactl {word[:40]}: not known what it stands for"
+            found = _merged(found, Binding(by="numactl", problem=problem))
+            place += 1
+            continue
+        if not word.startswith("-"):
+            break
         place += 1
         if word.startswith("--"):
             name, sign, value = word[2:].partition("=")
@@ -246,18 +182,20 @@ def _whole_name(name: str) -> str:
 
 
 def _numactl_option(name: str, value: str) -> Binding:
-    if name not in _POLICIES and name not in ("physcpubind", "cpunodebind"):
+    policy = _POLICIES.get(name)
+    if policy is None and name not in ("physcpubind", "cpunodebind"):
         return UNBOUND
     if name == "localalloc":
         return Binding(policy="local", by="numactl")
+    if value == "all":
+        # All CPUs are no binding; a policy over all nodes is one.
+        return Binding(policy=policy, by="numactl", all_nodes=policy is not None)
     numbers, problem = _numbers(value.removeprefix("+"), f"numactl --{name}={value}")
-    if problem:
-        return Binding(policy=_POLICIES.get(name), by="numactl", problem=problem)
-    if name == "physcpubind":
-        return Binding(cpus=numbers, by="numactl")
+    if problem or policy:
+        return Binding(policy=policy, mem_nodes=numbers, by="numactl", problem=problem)
     if name == "cpunodebind":
         return Binding(cpu_nodes=numbers, by="numactl")
-    return Binding(policy=_POLICIES[name], mem_nodes=numbers, by="numactl")
+    return Binding(cpus=numbers, by="numactl", relative=value.startswith("+"))
 
 
 def _taskset(words: Sequence[str]) -> Binding:
@@ -297,7 +235,7 @@ _TOOLS = {"numactl": _numactl, "taskset": _taskset, "dplace": _dplace}
 
 
 def _plain(text: str) -> Binding:
-    if not _LIST.match(text.strip()):
+    if not _is_list(text):
         return UNBOUND
     numbers, problem = _numbers(text.strip(), text.strip())
     return Binding(cpus=numbers or None, by="list", problem=problem)
@@ -328,4 +266,6 @@ def _merged(one: Binding, other: Binding) -> Binding:
         mem_nodes=other.mem_nodes if other.policy else one.mem_nodes,
         by=other.by if other.is_bound else one.by or other.by,
         problem=one.problem or other.problem,
+        relative=other.relative if other.cpus else one.relative,
+        all_nodes=other.all_nodes if other.policy else one.all_nodes,
     )

@@ -22,7 +22,9 @@ _SECTION = re.compile(
     r"((?:[\w.,+\-]+)(?:=[\w.,+\-]*){0,3}):$",
 )
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*(?:\+?=|<<)\s*(.*)$", re.DOTALL)
-_HEREDOC = re.compile(r"([A-Za-z_][\w.]*)\s*=?\s*<<\s*(\w+)\s*$")
+_HEREDOC = re.compile(r"([A-Za-z_][\w.]*)\s*(?:=\s*)?<<\s*(\w+)\s*$")
+_COMMENT = re.compile(r"\s#")
+_PLACES = re.compile(r"\s*(?:submit|bind)\d{0,9}\s*(?:\+?=|<<)", re.ASCII | re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:submit|bind)\d{1,9}$", re.ASCII)
 _WANTED = re.compile(r"(?:submit|bind)(?:\d{1,9})?$|copies$|threads$", re.ASCII)
 _SETS = {
@@ -44,6 +46,17 @@ type _Rank = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """With what label and on what machine it ran; None: not known, any section may be meant."""
+
+    label: str | None = None
+    machine: str | None = None
+
+
+ANY = Ran()
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """Where settings hold: names as written, `default` where nothing was."""
 
@@ -52,14 +65,18 @@ class Section:
     labels: tuple[str, ...] = ("default",)
     machines: tuple[str, ...] = ("default",)
 
-    def rank(self, benchmark: str, tune: str) -> _Rank | None:
-        """Return how closely this section means a benchmark and tune, None: not at all."""
-        of_benchmark = max((_meant(name, benchmark) for name in self.benchmarks), default=-1)
-        of_tune = 1 if tune in self.tunes else 0 if "default" in self.tunes else -1
-        if min(of_benchmark, of_tune) < 0:
-            return None
-        rest = ("default" not in self.labels) + ("default" not in self.machines)
-        return of_benchmark, of_tune, rest
+    def rank(self, benchmark: str, tune: str, of: Ran = ANY) -> _Rank | None:
+        """Return how closely this section means a benchmark and tune, None: not at all.
+
+        SPEC's order: the benchmark, its set, then tune, label, machine.
+        """
+        rank = (
+            max((_meant(name, benchmark) for name in self.benchmarks), default=-1),
+            1 if tune in self.tunes else 0 if "default" in self.tunes else -1,
+            _named(of.label, self.labels),
+            _named(of.machine, self.machines),
+        )
+        return None if min(rank) < 0 else rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +104,19 @@ class SpecConfig:
 
     settings: list[Setting] = field(default_factory=list)  # submit, bind, copies; in file order
     problems: list[Problem] = field(default_factory=list)
+    # Conditions with submit or bind lines in their branches that are not understood, or that
+    # a macro from outside decides.
+    doubts: list[Problem] = field(default_factory=list)
     lines: int = 0
     # What holds, by how the sections mean a benchmark and tune: it is alike for most of them.
     _held: dict[tuple[_Rank | None, ...], dict[str, Setting]] = field(
         default_factory=dict, repr=False
     )
 
-    def holding(self, benchmark: str, tune: str) -> Mapping[str, Setting]:
+    def holding(self, benchmark: str, tune: str, of: Ran = ANY) -> Mapping[str, Setting]:
         """Return by name the settings that hold: of the closest section, the last of equals."""
         sections = dict.fromkeys(one.section for one in self.settings)
-        ranks = {section: section.rank(benchmark, tune) for section in sections}
+        ranks = {section: section.rank(benchmark, tune, of) for section in sections}
         key = tuple(ranks.values())
         if key not in self._held:
             best: dict[str, tuple[_Rank, Setting]] = {}
@@ -111,9 +131,9 @@ class SpecConfig:
         """Return the setting of that name that holds for a benchmark and tune."""
         return self.holding(benchmark, tune).get(name)
 
-    def submit(self, benchmark: str, tune: str) -> tuple[str, int] | None:
+    def submit(self, benchmark: str, tune: str, of: Ran = ANY) -> tuple[str, int] | None:
         """Return the submit command and its first line; `submit0`, `submit1`, ... are joined."""
-        held = self.holding(benchmark, tune)
+        held = self.holding(benchmark, tune, of)
         numbered = sorted(
             (name for name in held if _NUMBERED.match(name) and name.startswith("submit")),
             key=lambda name: int(name[6:]),
@@ -123,17 +143,26 @@ class SpecConfig:
             return None
         return "\n".join(part.value for part in parts), parts[0].line
 
-    def binds(self, benchmark: str = "default", tune: str = "default") -> tuple[Bind, ...]:
+    def binds(
+        self, benchmark: str = "default", tune: str = "default", of: Ran = ANY
+    ) -> tuple[Bind, ...]:
         """Return the values of `$BIND` by copy: `bindN`, else the list of `bind`.
+
+        Where both are given the closer section's are taken.
 
         More copies than values go round again: copy n has value n modulo their number.
         """
-        held = self.holding(benchmark, tune)
+        held = self.holding(benchmark, tune, of)
         numbered = sorted(
             (name for name in held if _NUMBERED.match(name) and name.startswith("bind")),
             key=lambda name: int(name[4:]),
         )
-        if numbered:
+
+        def rank(name: str) -> _Rank:
+            return held[name].section.rank(benchmark, tune, of) or ()
+
+        by_list = "bind" in held and all(rank("bind") > rank(name) for name in numbered)
+        if numbered and not by_list:
             return tuple(
                 Bind(held[name].line, place, held[name].value)
                 for place, name in enumerate(numbered)
@@ -163,13 +192,17 @@ def read_config(text: str) -> SpecConfig:
     config.lines = len(lines)
     sections: dict[Section, Section] = {}
     for number, line in _logical(lines, config.problems):
+        doubts = preprocessor.doubts
+        if doubts and _PLACES.match(line):
+            config.doubts += [one for one in doubts if one not in config.doubts]
         if not preprocessor.keeps(number, line):
             continue
         said = preprocessor.replaced(line).strip()
         if not said or said.startswith("#"):
             continue
-        bare = re.sub(r"\s+#.*$", "", said)
-        marker = _SECTION.match(bare.replace(" ", ""))
+        comment = _COMMENT.search(said)
+        bare = said[: comment.start()] if comment else said
+        marker = _SECTION.match(bare.replace(" ", "").rstrip())
         if marker and not said.startswith(("submit", "bind")):
             section = _section(marker[1])
             section = sections.setdefault(section, section)
@@ -187,11 +220,16 @@ def read_config(text: str) -> SpecConfig:
 
 def split_list(text: str) -> list[str]:
     """Return the values of a `bind = a, b, c` list; quotes keep commas together."""
-    return [
-        part.strip().strip("\"'")
-        for part in re.findall(r"""\s*((?:"[^"]*"|'[^']*'|[^,"'])+)(?:,|$)""", text)
-        if part.strip()
-    ]
+    values = [""]
+    inside = ""  # the quote that is open
+    for sign in text:
+        if sign == "," and not inside:
+            values.append("")
+            continue
+        if sign in "\"'":
+            inside = sign if not inside else "" if inside == sign else inside
+        values[-1] += sign
+    return [part.strip().strip("\"'") for part in values if part.strip()]
 
 
 def _logical(lines: list[str], problems: list[Problem]) -> Iterable[tuple[int, str]]:
@@ -241,3 +279,12 @@ def _meant(name: str, benchmark: str) -> int:
         fits = kind is None or keys.category(benchmark, suite) == kind
         return 1 if fits and (ending is None or benchmark.endswith(ending)) else -1
     return -1
+
+
+def _named(one: str | None, names: tuple[str, ...]) -> int:
+    """Return 1 where a section names it, 0 where it names none, -1 where another."""
+    if one is not None and one != "default" and one in names:
+        return 1
+    if "default" in names:
+        return 0
+    return 1 if one is None else -1

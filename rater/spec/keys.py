@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Numbers of the floating-point benchmarks; the suites' other benchmarks are integer ones.
 _FP = {
@@ -62,6 +63,19 @@ def category(benchmark: str, suite: str | None, metric: str | None = None) -> st
     if number in NOT_SCORED or not lowered:
         return None
     return "fp" if "fp" in lowered else "int" if "int" in lowered else None
+
+
+def is_whole(benchmarks: Iterable[str]) -> bool:
+    """Tell whether these are all the benchmarks of a suite's metric: int or fp, rate or speed.
+
+    Names that are of no suite are whole as they are.
+    """
+    numbers = {number_of(benchmark) for benchmark in benchmarks}
+    known = [*_FP.values(), *_INT.values()]
+    groups = [{n for n in of if n // 100 == hundred} for of in known for hundred in (5, 6)]
+    groups = [of if not any(n // 100 in (5, 6) for n in of) else set() for of in known] + groups
+    wanted = [of for of in groups if of and of & numbers]
+    return all(of <= numbers for of in wanted)
 
 
 def dotted(key: str) -> str:

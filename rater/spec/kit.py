@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from rater.errors import InputError
@@ -54,6 +55,7 @@ class KitBenchmark:
     directories: tuple[str, ...]  # by copy, absolute
     commands: CommandFile
     comparison: tuple[SpecCommand, ...]  # of the kit's own compare.cmd; empty: there is none
+    comparison_environment: tuple[tuple[str, str], ...]  # its -E
     root: Path | None  # the kit (what shrc calls $SPEC), where the path tells it
     reference_s: float | None
     remarks: tuple[str, ...]  # what a person should know of the above
@@ -64,11 +66,11 @@ class KitBenchmark:
         return self.run.benchmark
 
 
-def find_runs(folder: str) -> tuple[KitRun, ...]:
+def find_runs(folder: str) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
     """Return every command file below a kit, a part of it, or in one run directory.
 
-    The end of `folder` may name benchmarks: `KIT/429.mcf,403.gcc`. Raises
-    `InputError` when there is none.
+    With them come words on folders that may not be looked into. The end of `folder` may name
+    benchmarks: `KIT/429.mcf,403.gcc`. Raises `InputError` when there is none.
     """
     path = Path(folder)
     wanted: tuple[str, ...] = ()
@@ -82,22 +84,58 @@ def find_runs(folder: str) -> tuple[KitRun, ...]:
         )
     if not path.is_dir():
         raise InputError(f"{PREFIX}{folder}: no such folder")
+    ever: list[Path] = []
     for place in _PLACES:
-        found = [run_of(file) for file in sorted(path.glob(f"{place}/{COMMANDS}"))]
+        closed: list[Path] = []
+        parts = [part for part in place.split("/") if part != "."]
+        found = [run_of(file) for file in _below(path, parts, closed)]
         if found:
             break
+        ever += closed
     else:
+        if ever:
+            raise InputError(
+                f"{PREFIX}{folder}: no {COMMANDS} found, and no permission to look into "
+                f"{_listed(map(str, ever))}"
+            )
         if wanted:
             raise InputError(f"{PREFIX}{folder}: no such folder")
         raise InputError(f"{PREFIX}{folder}: no {COMMANDS} in it or below; {_MADE_BY}")
+    notes = ()
+    if closed:
+        notes = (
+            f"left out: no permission to look into {_listed(map(str, closed))}: what is there "
+            "is not run",
+        )
     known = sorted({run.benchmark for run in found})
     for name in wanted:
         if name not in known:
             raise InputError(
                 f"{PREFIX}{folder}: no such folder, and no run directory of {name} in {path}; "
-                f"{did_you_mean(name, known)}"
+                + (notes[0] if notes else did_you_mean(name, known))
             )
-    return tuple(run for run in found if not wanted or run.benchmark in wanted)
+    return tuple(run for run in found if not wanted or run.benchmark in wanted), notes
+
+
+def _below(folder: Path, parts: Sequence[str], closed: list[Path]) -> list[Path]:
+    """Return the command files in folders of these names (`*`: any), in order.
+
+    What may not be looked into is added to `closed`: `Path.glob` would pass over it.
+    """
+    try:
+        if not parts:
+            return [folder / COMMANDS] if (folder / COMMANDS).is_file() else []
+        if parts[0] != "*":
+            inside = [folder / parts[0]] if (folder / parts[0]).is_dir() else []
+        else:
+            with os.scandir(folder) as entries:
+                inside = sorted(Path(entry) for entry in entries if entry.is_dir())
+    except PermissionError:
+        closed.append(folder)
+        return []
+    except OSError:  # gone since, or no folder that can be read at all
+        return []
+    return [file for one in inside for file in _below(one, parts[1:], closed)]
 
 
 def run_of(file: Path) -> KitRun:
@@ -159,6 +197,13 @@ def newest_runs(
                 f"{name}: {newest.file.parent.name} is the newest of {len(several)} run "
                 "directories with a command file, and is the one that is run"
             )
+    if len(notes) > 1:
+        several = [run for run in chosen if len(by_name[run.benchmark]) > 1]
+        names = [f"{run.benchmark}: {run.file.parent.name}" for run in several]
+        notes = [
+            f"{len(notes)} benchmarks have several run directories with a command file: the "
+            f"newest of each is run ({_listed(names)})"
+        ]
     return tuple(chosen), tuple(notes)
 
 
@@ -182,31 +227,42 @@ def read_benchmark(run: KitRun) -> KitBenchmark:
     if run.file.name != COMMANDS and run.tune is None:
         # A copy of a command file lies anywhere: its directories know what it is of.
         run = _named(run.file, first, run.made_ns)
-    elif not first.is_dir() and first.name == own.name:
-        # All of a benchmark's run directories lie side by side; the tree was moved.
-        directories = [own.parent / directory.name for directory in directories]
-        remarks.append(
-            f"{run.benchmark}: its command file names {first.parent}, which is not there; the "
-            f"directories of these names beside it are used ({own.parent})"
-        )
-        first = own
-    twice = sorted(str(one) for one, times in Counter(directories).items() if times > 1)
+    elif first.name == own.name and not _is_same(first, own):
+        # All of a benchmark's run directories lie side by side; the tree was moved or copied.
+        beside = [own.parent / directory.name for directory in directories]
+        named = _root(first) or first.parent
+        if not first.is_dir() or all(map(_is_folder, beside)):
+            there = "is another tree" if first.is_dir() else "is not there"
+            remarks.append(
+                f"{run.benchmark}: its command file names {named}, which {there}; the "
+                "directories of these names beside it are used"
+                + (
+                    ", but commands still name files of that tree"
+                    if any(str(named) in command.text for command in commands.commands)
+                    else ""
+                )
+            )
+            directories, first = beside, own
+        else:
+            remarks.append(
+                f"{run.benchmark}: its command file names {named}, another tree: copies run "
+                "there, not beside the file, where not all of these directories are"
+            )
+    twice = sorted(_same(directories))
     if twice:
         raise InputError(
             f"{run.file}: two copies have the run directory {twice[0]}: each would overwrite "
             "what the other writes; make the run directories again"
         )
-    comparison = _comparison(first / COMPARE)
-    if not comparison:
-        remarks.append(
-            f"{run.benchmark}: outputs are not validated: no {COMPARE} in {first} (the kit's "
-            "own tools write it when they validate a run there)"
-        )
+    comparison, problem = _comparison(first / COMPARE)
+    if problem:
+        remarks.append(f"{run.benchmark}: outputs are not validated: {problem}")
     return KitBenchmark(
         run=run,
         directories=tuple(map(str, directories)),
         commands=commands,
-        comparison=comparison,
+        comparison=comparison.commands if comparison else (),
+        comparison_environment=comparison.environment if comparison else (),
         root=_root(first),
         reference_s=_reference_s(first, run.size),
         remarks=tuple(remarks),
@@ -251,32 +307,78 @@ def compared_files(comparison: Sequence[SpecCommand]) -> tuple[str, ...]:
     return tuple(name for name in last if not name.startswith(("/", "../")))
 
 
-def is_command(bind: str) -> bool:
-    """Tell whether a bind value is more than a list of CPUs: a command that binds by itself."""
-    return re.fullmatch(r"[\d,-]+", bind.strip()) is None
+class BindKind(StrEnum):
+    """What a bind value is."""
+
+    CPUS = "cpus"  # a list of CPUs, which others can stand for
+    WORDS = "words"  # options or a mask: words of a binding command that stands around `$BIND`
+    COMMAND = "command"  # a command that binds by itself
 
 
-def cpus_in(command: str) -> str | None:
-    """Return the list of CPUs that a `numactl` or `taskset` command names; None: it does not."""
-    match = re.search(
-        r"(?:--physcpubind[= ]|numactl\b.*?\s-C\s*|taskset\b.*?(?:\s-c|--cpu-list)[= ]*)"
-        r"(\d[\d,-]*)(?:\s|$)",
-        command,
-    )
-    return match[1] if match else None
+def bind_kind(bind: str) -> BindKind:
+    """Return what a bind value is."""
+    bind = bind.strip()
+    if re.fullmatch(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", bind, re.ASCII):
+        return BindKind.CPUS
+    if re.match(r"[-+!,\d]|all\b|0x", bind):
+        return BindKind.WORDS
+    return BindKind.COMMAND
 
 
-def _comparison(file: Path) -> tuple[SpecCommand, ...]:
+def _comparison(file: Path) -> tuple[CommandFile | None, str | None]:
+    """Return what a kit's compare.cmd says, else why outputs are not validated.
+
+    Neither here nor in the kit does it keep a benchmark from being run.
+    """
     if not is_file(file):
-        return ()
-    return parse_speccmds(_text(file), str(file)).commands
+        return None, (
+            f"no {COMPARE} in the run directory of copy 0 (the kit's own tools write it when they "
+            "validate a run there)"
+        )
+    try:
+        text = _text(file)
+        if not text.strip():
+            return None, f"{COMPARE} in the run directory of copy 0 is empty"
+        return parse_speccmds(text, str(file)), None
+    except InputError as error:
+        return None, str(error)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other
+
+
+def _same(directories: Sequence[Path]) -> set[str]:
+    """Return directories that several copies have, under whatever names."""
+    found: dict[object, Path] = {}
+    twice = set()
+    for directory in directories:
+        key: object = directory
+        with suppress(OSError):
+            stat = directory.stat()
+            key = (stat.st_dev, stat.st_ino)
+        if key in found:
+            twice.add(f"{directory}")
+        found[key] = directory
+    return twice
 
 
 def _text(file: Path) -> str:
     try:
+        # Names and values are bytes: what is no text to us may be one to the benchmark.
         return read_text(file, "a command file")
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 text (byte {error.start})") from error
+        return error.object.decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
 

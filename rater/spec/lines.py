@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Protocol
 
 LONGEST_LINE = 1 << 20  # bytes; packed configurations have 78, logs wrap at a few hundred
 _PIECE_BYTES = 1 << 20
+_MARK = b"\xef\xbb\xbf"  # of byte order, which editors put before UTF-8
+
+
+def as_text(raw: bytes) -> str:
+    """Return a line as text: UTF-8 where it is that, else Latin-1, which everything is."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+class Readable(Protocol):
+    """What lines are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, about as many, none at the end."""
+        ...
 
 
 class Lines:
@@ -17,7 +34,7 @@ class Lines:
     LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: Readable) -> None:
         self._stream = stream
         self._hash = hashlib.sha256()
         self.count = 0
@@ -47,7 +64,8 @@ class Lines:
             for line in pieces:
                 number += 1
                 if len(line) <= LONGEST_LINE:
-                    yield number, line.removesuffix(b"\r")
+                    plain = line if number > 1 else line.removeprefix(_MARK)
+                    yield number, plain.removesuffix(b"\r")
                 else:
                     self._leave_out(number)
             if len(rest) > LONGEST_LINE:
@@ -59,7 +77,7 @@ class Lines:
         if self.cut:
             self.count = number + 1
         if rest:
-            yield number + 1, rest.removesuffix(b"\r")
+            yield number + 1, (rest if number else rest.removeprefix(_MARK)).removesuffix(b"\r")
 
     def _leave_out(self, number: int) -> None:
         if len(self.too_long) < 100:

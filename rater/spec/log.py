@@ -13,11 +13,10 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 from rater.spec import keys
 from rater.spec import log_words as words
-from rater.spec.lines import LONGEST_LINE, Lines
+from rater.spec.lines import LONGEST_LINE, Lines, Readable, as_text
 from rater.spec.references import derive_references
 from rater.spec.result import (
     LONGEST_S,
@@ -33,6 +32,7 @@ _MOST_JOINED = 40  # lines that make one record
 _LONGEST_RECORD = 20_000  # characters; a submit line can be long
 _MOST_WORKLOADS = 250_000  # whose times are kept; 512 copies, three iterations: about 100,000
 _MOST_ERRORS = 50  # of one iteration
+_CUT = "the file ends inside this line"
 type _Line = tuple[int, bytes]
 
 
@@ -61,13 +61,13 @@ class _Bracket:
     parts: list[SpecIteration] = field(default_factory=list)  # iterations it has copies of
 
 
-def read_log(stream: BinaryIO, name: str) -> SpecFile:
+def read_log(stream: Readable, name: str) -> SpecFile:
     """Read a log, whatever state it is in: what cannot be read is a problem with its line."""
     return _Reader(stream, name).read()
 
 
 class _Reader:
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: Readable, name: str) -> None:
         self.lines = Lines(stream)
         self.source: Iterator[_Line] = iter(self.lines)
         self.waiting: list[_Line] = []  # looked at too early, the next one last
@@ -75,7 +75,8 @@ class _Reader:
         self.problems = self.file.problems
         self.found: dict[tuple[str, str, str, int], SpecIteration] = {}
         self.ended: set[tuple[str, str, str, int]] = set()
-        self.latest: dict[tuple[str, str, str], int] = {}  # iterations that ended
+        self.left: set[tuple[str, str, str, int]] = set()  # without an end: another one began
+        self.latest: dict[tuple[str, str, str], int] = {}  # iterations that ended or were left
         self.runs: dict[tuple[str, str, str], int] = {}  # brackets that ended, for the older tools
         self.shift: dict[tuple[str, str, str], int] = {}
         self.now: _Bracket | None = None
@@ -105,10 +106,10 @@ class _Reader:
 
     def _whole(self, number: int, raw: bytes, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Match a record, joined with the lines it was wrapped to; None where it stays torn."""
-        joined = raw.decode("latin-1")
+        joined = as_text(raw[:_LONGEST_RECORD])
         found = pattern.match(joined.rstrip())
         if found is not None:
-            return self._longer(found, joined, pattern)
+            return self._longer(found, joined, pattern, number)
         taken: list[_Line] = []
         for _ in range(_MOST_JOINED):
             following = self._next()
@@ -117,17 +118,17 @@ class _Reader:
             taken.append(following)
             if words.begins(following[1]) or len(joined) > _LONGEST_RECORD:
                 break
-            joined += following[1].decode("latin-1")
+            joined += as_text(following[1][:_LONGEST_RECORD])
             found = pattern.match(joined.rstrip())
             if found is not None:
-                return self._longer(found, joined, pattern)
+                return self._longer(found, joined, pattern, following[0])
         self.waiting.extend(reversed(taken))
         if self.lines.cut and not taken:
-            self.problems.add(number, "the file ends inside this line")
+            self.problems.add(number, _CUT)
         elif (
             pattern is not words.BEGAN
         ):  # when it began is good to have, and other programs say so too
-            said = raw.decode("latin-1").strip()[:70]
+            said = as_text(raw[:_LONGEST_RECORD]).strip()[:70]
             self.problems.add(number, f"not understood: {said!a}")
         return None
 
@@ -137,14 +138,15 @@ class _Reader:
         if following is None:
             return ""
         self.waiting.append(following)
-        return "" if words.begins(following[1]) else following[1][:1000].decode("latin-1").rstrip()
+        return "" if words.begins(following[1]) else as_text(following[1][:1000]).rstrip()
 
     def _longer(
-        self, found: re.Match[str], text: str, pattern: re.Pattern[str]
+        self, found: re.Match[str], text: str, pattern: re.Pattern[str], last: int
     ) -> re.Match[str] | None:
         """Join a record that is whole without it, and yet goes on in the next line.
 
-        A number that was cut, the number of copies, the code of an error.
+        A number that was cut, the number of copies, the code of an error. `last` is the line
+        that it ends in; None where the file ends inside its number.
         """
         if pattern is words.RUNNING and not words.COPIES.search(text):
             wanted = words.COPIES
@@ -159,7 +161,11 @@ class _Reader:
             longer = pattern.match(text + more)
             if longer is not None:
                 self._next()
-                return longer
+                found, last = longer, last + 1
+        at_end = self.lines.cut and last == self.lines.count
+        if at_end and wanted is words.DIGITS and found.string[-1:] in words.NUMERIC:
+            self.problems.add(last, f"{_CUT}, its value is not used")
+            return None
         return found
 
     # -- records --------------------------------------------------------------------------------
@@ -188,7 +194,7 @@ class _Reader:
         if len(self.headers) == 1:
             self.file.facts["tools"] = found[1]
             self.file.hostname = found[3]
-        self.now = None
+        self._leave()
 
     def _running(self, number: int, found: re.Match[str] | None) -> None:
         assert found is not None
@@ -196,6 +202,7 @@ class _Reader:
         if words.FOR_COPY.search(" " + found[3]):
             return  # rolling round-robin rate: the copy's own line, no bracket of all copies
         copies = words.COPIES.search(found[3])
+        self._leave()
         self.now = _Bracket(
             number,
             found[2],
@@ -210,7 +217,7 @@ class _Reader:
         now = self.now
         joined = ""
         while (line := self._next()) is not None:
-            text = line[1].decode("latin-1")
+            text = as_text(line[1][:_LONGEST_RECORD])
             begins = words.DIRECTIVE.match(text)
             if not joined and text.rstrip().endswith(":") and begins is None:
                 continue  # the rest of the heading
@@ -255,6 +262,7 @@ class _Reader:
         now = self.now
         if now is None or now.benchmark != found[2]:
             # The start of its benchmark is not in the file, or is torn.
+            self._told(now)
             now = self.now = _Bracket(number, found[2])
         if copy >= MOST_COPIES or seconds > LONGEST_S:
             self.problems.add(number, f"no copy or no time: copy {copy}, {found[7]} s")
@@ -330,6 +338,7 @@ class _Reader:
         assert found is not None
         now = self.now
         if now is None or now.benchmark != found[2]:
+            self._told(now)
             now = _Bracket(number, found[2])
         tune, size = (found[3], found[4]) if found[3] in words.TUNES else (found[4], found[3])
         if words.SIZE.match(tune):  # a label that is no tune: the order tells
@@ -342,8 +351,6 @@ class _Reader:
         self.runs[one.benchmark, one.tune, one.size or ""] = one.iteration
         if now.reported_s is None and float(found[7]) <= LONGEST_S:
             now.reported_s, now.reported_places = float(found[7]), len(found[8] or "")
-        one.reported_s, one.reported_places = now.reported_s, now.reported_places
-        one.start_s = now.start_s
         ratio = float(found[5])
         one.ratio = Figure(ratio, len(found[6] or ""), number) if ratio > 0 else None
         copies = int(found[9]) if found[9] else now.copies
@@ -353,17 +360,46 @@ class _Reader:
         if found[1] == "Error" and one.valid in (None, "S"):
             crashed = any(failure.detail is None for failure in now.failures.values())
             one.valid = "VE" if now.errors and not crashed else "RE"
-        one.failures |= now.failures
-        one.errors += now.errors
-        one.command = now.command
-        one.binds = self.binds.setdefault(tuple(now.binds), tuple(now.binds))
-        one.folders = {c: now.folders[c] for c in one.failures if c < len(now.folders)}
+        self._told(now)
         if not one.times_s:  # older tools, or a log of little detail: sums of the workloads
             one.times_s.update(now.old_s or now.sums_s)
         of_it = (one.benchmark, one.tune, one.size or "")
         self.ended.add((*of_it, one.iteration))
         self.latest[of_it] = max(one.iteration, self.latest.get(of_it, 0))
         self.now = None
+
+    def _told(self, now: _Bracket | None) -> None:
+        """Hand to its iteration what a bracket was told, whether its end was read or not."""
+        if now is None or not now.parts:
+            return
+        one = now.parts[-1]
+        if now.reported_s is not None:
+            one.reported_s, one.reported_places = now.reported_s, now.reported_places
+        one.start_s = now.start_s if now.start_s is not None else one.start_s
+        one.copies = one.copies or now.copies
+        one.failures |= now.failures
+        one.errors += now.errors
+        one.command = now.command or one.command
+        if now.binds:
+            one.binds = self.binds.setdefault(tuple(now.binds), tuple(now.binds))
+        one.folders |= {c: now.folders[c] for c in one.failures if c < len(now.folders)}
+        now.errors = []
+
+    def _leave(self) -> None:
+        """Leave the bracket that is open: another one begins, and its end is not in the file."""
+        now, self.now = self.now, None
+        if now is None:
+            return
+        if not now.parts and now.old_s and now.tune and now.size:
+            of_it = (now.benchmark, now.tune, now.size)
+            run = now.number or self.runs.get(of_it, 0) - self.shift.get(of_it, 0) + 1
+            one = self._iteration(now, now.tune, now.size, run, now.line)
+            one.times_s.update(now.old_s)
+        self._told(now)
+        for one in now.parts:
+            of_it = (one.benchmark, one.tune, one.size or "")
+            self.left.add((*of_it, one.iteration))
+            self.latest[of_it] = max(one.iteration, self.latest.get(of_it, 0))
 
     def _iteration(
         self, now: _Bracket, tune: str, size: str, run: int, number: int
@@ -378,7 +414,7 @@ class _Reader:
         of_it = (now.benchmark, tune, size)
         run = min(run, MOST_NUMBER)
         key = (*of_it, run + self.shift.get(of_it, 0))
-        if key in self.ended:
+        if key in self.ended or key in self.left:
             self.shift[of_it] = self.latest[of_it] + 1 - run
             key = (*of_it, run + self.shift[of_it])
             self.repeated += 1
@@ -395,6 +431,7 @@ class _Reader:
         file = self.file
         file.sha256 = self.lines.digest
         file.lines = self.lines.count
+        self._leave()
         every = list(self.found.values())
         for one in every:
             key = (one.benchmark, one.tune, one.size or "", one.iteration)

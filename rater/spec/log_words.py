@@ -10,9 +10,7 @@ import re
 
 _SECONDS = r"(\d{1,12}(?:\.(\d{0,12}))?)"
 
-RUNNING = re.compile(
-    r"\s*Running (?:\(#(\d{1,9})\) )?(\d{3}\.\S{1,100}) (.*?)(?: \[(\d[^\]]*)\])?\s*$"
-)
+RUNNING = re.compile(r"\s*Running (?:\(#(\d{1,9})\) )?(\d{3}\.\S{1,100}) (.*)$")
 COPIES = re.compile(r"\((\d{1,6}) cop(?:y|ies)\b")
 FOR_COPY = re.compile(r" for copy (\d{1,6})\b")
 WORKLOAD = re.compile(
@@ -38,7 +36,7 @@ ENDED = re.compile(
     + r", (?:copies=(\d{1,6}), )?(.{0,300})$"
 )
 ERROR_END = re.compile(r"errorcode=[A-Z]{2}$")
-ERROR_CODE = re.compile(r"errorcode=(\w{1,10})")
+ERROR_CODE = re.compile(r"errorcode=([A-Z]{2})\b")
 REPORTED = re.compile(
     r"\s*(?:Run )?Reported:\s+(?:\d+:\d\d:\d\d )?\(?(\d{1,10}) (\d{1,10}) " + _SECONDS + r"\)?$"
 )

@@ -6,13 +6,14 @@ import re
 
 from rater.spec.result import Problem
 
-_DIRECTIVE = re.compile(r"\s*%\s*(\w+)\s*(.*?)\s*$")
+_DIRECTIVE = re.compile(r"\s*%\s*(\w+)(.*)")
 _MACRO = re.compile(r"%\{([A-Za-z_][\w-]*)\}")
 _DEFINED = re.compile(r"(!\s*)?defined\s*\(\s*(?:%\{)?([A-Za-z_][\w-]*)\}?\s*\)$")
 _COMPARED = re.compile(
     r"""(?P<left>"[^"]*"|'[^']*'|[\w.+-]+)\s*(?P<sign>==|!=|<=|>=|<|>|eq|ne|lt|gt|le|ge)"""
     r"""\s*(?P<right>"[^"]*"|'[^']*'|[\w.+-]+)$"""
 )
+_LONGEST_CONDITION = 1000
 _ROUNDS = 20  # of macros inside macros
 _LONGEST = 100_000  # characters that a line may grow to
 _MOST_REPLACED = 30_000_000  # characters in all: a macro that doubles itself has no end
@@ -27,13 +28,20 @@ class Preprocessor:
         # line, whether what is around it holds, holds now, held already
         self._open: list[tuple[int, bool, bool, bool]] = []
         self._left = _MOST_REPLACED
+        self._doubts: list[Problem | None] = []  # of the conditions that are open
+        self._outside = False  # the last condition asks for a macro that is not defined
+
+    @property
+    def doubts(self) -> list[Problem]:
+        """The conditions around this line that are not understood, or depend on the outside."""
+        return [one for one in self._doubts if one is not None]
 
     def keeps(self, number: int, line: str) -> bool:
         """Tell whether a line is a part of the configuration (directives are not)."""
         found = _DIRECTIVE.match(line)
         if found is None or line.lstrip().startswith("%{"):
             return self._holds()
-        self._directive(number, found[1].lower(), found[2])
+        self._directive(number, found[1].lower(), found[2].strip())
         return False
 
     def replaced(self, line: str) -> str:
@@ -61,6 +69,7 @@ class Preprocessor:
     def _directive(self, number: int, name: str, rest: str) -> None:
         if name in ("if", "ifdef", "ifndef"):
             around = self._holds()
+            self._doubts.append(None)
             holds = around and self._condition(number, name, rest)
             self._open.append((number, around, holds, holds))
         elif name in ("elif", "else", "endif"):
@@ -68,6 +77,8 @@ class Preprocessor:
                 self._problems.append(Problem(number, f"%{name} without %if"))
                 return
             line, around, _, held = self._open.pop()
+            if name == "endif":
+                self._doubts.pop()
             if name == "else":
                 self._open.append((line, around, around and not held, True))
             elif name == "elif":
@@ -88,11 +99,23 @@ class Preprocessor:
     def _condition(self, number: int, name: str, rest: str) -> bool:
         if name != "if":
             known = rest.strip().removeprefix("%{").removesuffix("}") in self._macros
-            return known is (name == "ifdef")
-        value = self._value(rest)
+            self._outside = not known
+            value: bool | None = known is (name == "ifdef")
+        else:
+            self._outside = False
+            value = self._value(rest) if len(rest) <= _LONGEST_CONDITION else None
         if value is None:
-            self._problems.append(
-                Problem(number, f"the condition %if {rest[:60]} is not understood: taken as false")
+            doubt = Problem(
+                number, f"the condition %if {rest[:60]} is not understood: taken as false"
+            )
+            self._problems.append(doubt)
+            self._doubts[-1] = self._doubts[-1] or doubt
+        elif self._outside:
+            told = "holds" if value else "does not hold"
+            self._doubts[-1] = self._doubts[-1] or Problem(
+                number,
+                f"the condition %{name} {rest[:60]} asks for a macro that is not defined here: "
+                f"taken as if it {told}",
             )
         return bool(value)
 
@@ -107,9 +130,10 @@ class Preprocessor:
         if defined:
             return (defined[2] in self._macros) is not bool(defined[1])
         text = self.replaced(text)
+        self._outside = self._outside or "%{" in text
         if re.fullmatch(r"!?\s*\d{1,18}", text, re.ASCII):
             return bool(int(text.lstrip("! "))) is not text.startswith("!")
-        compared = _COMPARED.match(text)
+        compared = _COMPARED.match(text) if len(text) <= _LONGEST_CONDITION else None
         if compared is None:
             return None
         left, right = (compared[side].strip("\"'") for side in ("left", "right"))

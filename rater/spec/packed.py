@@ -14,6 +14,8 @@ import textwrap
 import zlib
 from collections.abc import Mapping
 
+from rater.spec.lines import as_text
+
 MOST_BYTES = 16 << 20  # of the text; a real configuration has 20 KB, and a bomb has no end
 _HEADER_BYTES = 5
 _WIDTH = 76
@@ -43,10 +45,10 @@ def unpack(pieces: Mapping[int, str]) -> str:
         raise ValueError(f"longer than {MOST_BYTES >> 20} MiB")
     if kind == "&" and len(text) != int.from_bytes(data[1:_HEADER_BYTES], "big"):
         raise ValueError("shorter than it says: it is cut off")
-    return text.decode("latin-1")
+    return as_text(text)
 
 
 def pack(text: str) -> list[str]:
     """Return the pieces, in order, of a text packed with zlib: what `unpack` takes back."""
-    data = zlib.compress(text.encode("latin-1", "replace"), 9)
+    data = zlib.compress(text.encode("utf-8", "replace"), 9)
     return textwrap.wrap("@" + base64.b64encode(data).decode("ascii"), _WIDTH)

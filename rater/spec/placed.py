@@ -10,11 +10,14 @@ from rater.plan.cpuset import format_list
 from rater.plan.topology import Topology
 from rater.record import MachinePU
 from rater.spec.binding import UNBOUND, Binding, binding_of
+from rater.spec.config import Ran
 from rater.spec.result import SpecFile, SpecIteration
 
 _BY_COPY = re.compile(r"SPEC(?:COPY|USER)NUM")
 _MOST_NOTES = 10  # bindings that are not understood
 _MOST_NAMED = 5
+_MOST_WORK = 20_000_000  # characters of commands that are worked out for copies, in all
+_LONGEST_LIST = 40  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Place:
 
 
 NOWHERE = Place()
+_TOO_MUCH = "so many and so long commands that the rest is left out"
 
 
 @dataclass(slots=True)
@@ -40,7 +44,14 @@ class Places:
     file: SpecFile
     topology: Topology | None
     _known: dict[tuple[str, str | None, int, int], Place] = field(default_factory=dict)
-    _submits: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    _submits: dict[tuple[str, str, Ran], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    # Copies that were bound to one CPU alone, by what their bracket was told: at the same time.
+    _users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = field(default_factory=dict)
+    _work: int = 0  # characters
+    _no_submit: bool = False  # and the file says that there was one
+    _relative: bool = False  # numactl's +N, and no machine to count in
+    _by_file: bool = False  # lgroups are those of the file's sysinfo
+    _against: set[int] = field(default_factory=set)  # CPUs that topology and file have elsewhere
     _unclear: dict[str, int] = field(default_factory=dict)  # problems of bindings: how many copies
     _of_copy: dict[int, set[Place]] = field(default_factory=dict)
     _missing: set[int] = field(default_factory=set)  # CPUs and nodes that the machine lacks
@@ -60,11 +71,18 @@ class Places:
         key = (submit, bind, number, one.threads or 1)
         place = self._known.get(key)
         if place is None:
+            self._work += len(submit) + len(bind or "")
+            if self._work > _MOST_WORK:
+                self._unclear[_TOO_MUCH] = self._unclear.get(_TOO_MUCH, 0) + 1
+                return NOWHERE
             place = self._known[key] = self._place(
                 binding_of(submit, bind, copy), one.threads or 1, copy
             )
         if place is not NOWHERE:
             self._of_copy.setdefault(copy, set()).add(place)
+            if place.cpu is not None and len(place.cpus) == 1:
+                users = self._users.setdefault((submit, binds), {})
+                users.setdefault(place.cpu, set()).add(copy)
             if place.node is not None and place.mem_nodes and place.node not in place.mem_nodes:
                 self._far.add(copy)
         return place
@@ -72,11 +90,12 @@ class Places:
     def pus(self) -> tuple[MachinePU, ...]:
         """Return the machine's CPUs: of the topology, else those that copies are known to be on."""
         if self.topology is not None:
+            known = self.file.node_of
             return tuple(
-                MachinePU(pu.os, pu.core, pu.llc, pu.node, pu.package)
+                MachinePU(pu.os, pu.core, pu.llc, known.get(pu.os, pu.node), pu.package)
                 for pu in sorted(self.topology.machine_pus, key=lambda pu: pu.os)
             )
-        nodes: dict[int, int | None] = {}
+        nodes: dict[int, int | None] = dict(self.file.node_of)
         for places in self._of_copy.values():
             for place in places:
                 for cpu in place.cpus:
@@ -93,15 +112,13 @@ class Places:
             return "where copies ran is not in the file"
         parts = []
         if cpus:
-            parts.append(f"on {'CPU' if len(cpus) == 1 else 'CPUs'} {format_list(cpus)}")
+            parts.append(f"on {_cpus(cpus)}")
         if nodes:
-            parts.append(f"{'lgroup' if len(nodes) == 1 else 'lgroups'} {format_list(nodes)}")
+            parts.append(f"{'lgroup' if len(nodes) == 1 else 'lgroups'} {_list(nodes)}")
         memory = {n for places in self._of_copy.values() for p in places for n in p.mem_nodes}
         if self._policies:
             where = (
-                f" on {'node' if len(memory) == 1 else 'nodes'} {format_list(memory)}"
-                if memory
-                else ""
+                f" on {'node' if len(memory) == 1 else 'nodes'} {_list(memory)}" if memory else ""
             )
             parts.append(f"memory {', '.join(self._policies)}{where}")
         told = f" (by {', '.join(self._by)})" if self._by else ""
@@ -117,19 +134,36 @@ class Places:
             assert self.topology is not None
             notes.append(
                 f"the topology {self.topology.source} does not fit: copies were bound to "
-                f"{'CPU' if len(self._missing) == 1 else 'CPUs'} {format_list(self._missing)}, "
+                f"{_cpus(self._missing)}, "
                 "which it lacks; their lgroup is not known"
             )
         if self._missing_nodes:
             notes.append(
                 "the topology does not fit: copies were bound to "
                 f"{'node' if len(self._missing_nodes) == 1 else 'nodes'} "
-                f"{format_list(self._missing_nodes)}, which it lacks"
+                f"{_list(self._missing_nodes)}, which it lacks"
             )
         if self._far:
             notes.append(
                 f"{_copies(self._far)} had memory bound to another lgroup than that of "
                 f"{'its' if len(self._far) == 1 else 'their'} CPU: {_named(self._far)}"
+            )
+        if self._against:
+            notes.append(
+                f"the topology and the file's sysinfo have {_cpus(self._against)} on different "
+                "nodes: the file holds"
+            )
+        if self._by_file:
+            notes.append("lgroups are the nodes that the file's sysinfo names")
+        if self._no_submit:
+            notes.append(
+                "the configuration inside has no submit line for what ran, and the file says that "
+                "there was one: its bind lines are taken"
+            )
+        if self._relative:
+            notes.append(
+                "numactl counts +N inside the CPUs that it may use: taken for CPU N; "
+                "--topology supplies them"
             )
         if self._from_memory:
             notes.append(
@@ -147,16 +181,15 @@ class Places:
 
     def _shared(self) -> Iterable[str]:
         """Say which CPUs several copies were bound to."""
-        users: dict[int, set[int]] = {}
-        for copy, places in self._of_copy.items():
-            for place in places:
-                if place.cpu is not None and len(place.cpus) == 1:
-                    users.setdefault(place.cpu, set()).add(copy)
-        twice = {cpu: copies for cpu, copies in users.items() if len(copies) > 1}
+        twice: dict[int, set[int]] = {}
+        for users in self._users.values():
+            for cpu, copies in users.items():
+                if len(copies) > 1:
+                    twice.setdefault(cpu, set()).update(copies)
         if not twice:
             return []
         some = "; ".join(
-            f"CPU {cpu} to copies {format_list(twice[cpu])}" for cpu in sorted(twice)[:_MOST_NAMED]
+            f"CPU {cpu} to copies {_list(twice[cpu])}" for cpu in sorted(twice)[:_MOST_NAMED]
         )
         more = f"; and {len(twice) - _MOST_NAMED} more" if len(twice) > _MOST_NAMED else ""
         return [f"several copies were bound to the same CPU: {some}{more}"]
@@ -170,11 +203,16 @@ class Places:
         config = self.file.config
         if config is None or one.submit is False:
             return "", ()
-        key = (one.benchmark, one.tune)
+        key = (one.benchmark, one.tune, Ran(one.label, one.machine))
         if key not in self._submits:
             submit = config.submit(*key)
             binds = tuple(bind.text for bind in config.binds(*key))
-            self._submits[key] = (submit[0] if submit else "", binds)
+            command = submit[0] if submit else ""
+            if not command and binds and one.submit:
+                # The file says that there was one; what it binds by is in its bind lines.
+                command = "$BIND $command"
+                self._no_submit = True
+            self._submits[key] = (command, binds)
         return self._submits[key]
 
     def _place(self, binding: Binding, threads: int, copy: int) -> Place:
@@ -189,20 +227,32 @@ class Places:
         cpus = binding.cpus or ()
         single = cpus[0] if cpus and len(cpus) <= max(1, threads) else None
         if self.topology is None:
+            self._relative = self._relative or binding.relative
             node = binding.cpu_nodes[0] if len(binding.cpu_nodes) == 1 else None
+            told = {self.file.node_of.get(cpu) for cpu in cpus}
+            if cpus and None not in told:
+                self._by_file = True
+                node = told.pop() if len(told) == 1 else None
             near = binding.policy in ("bind", "preferred") and len(binding.mem_nodes) == 1
-            if near and cpus and not binding.cpu_nodes:
+            if near and cpus and not binding.cpu_nodes and not self.file.node_of:
                 node = binding.mem_nodes[0]
                 self._from_memory = True
             place = Place(cpu=single, node=node, cpus=cpus)
         else:
             place = self._on_machine(self.topology, binding, cpus, single)
         mem_nodes = binding.mem_nodes
+        if binding.all_nodes:
+            mem_nodes = self._all_nodes()
         if binding.policy == "local" and place.node is not None:
             mem_nodes = (place.node,)
         return Place(
             place.cpu, place.core, place.llc, place.node, place.package, mem_nodes, place.cpus
         )
+
+    def _all_nodes(self) -> tuple[int, ...]:
+        if self.topology is not None:
+            return tuple(sorted(node.os for node in self.topology.nodes))
+        return tuple(sorted(set(self.file.node_of.values())))
 
     def _on_machine(
         self, topology: Topology, binding: Binding, cpus: tuple[int, ...], single: int | None
@@ -212,12 +262,18 @@ class Places:
         self._missing_nodes |= {
             n for n in (*binding.mem_nodes, *binding.cpu_nodes) if n not in known
         }
+        if binding.relative:
+            usable = sorted(topology.by_cpu)
+            cpus = tuple(usable[n] if n < len(usable) else usable[-1] + 1 + n for n in cpus)
+            single = cpus[0] if single is not None else None
         if not cpus and binding.cpu_nodes:
             cpus = tuple(cpu for cpu, pu in sorted(machine.items()) if pu.node in binding.cpu_nodes)
         self._missing |= {cpu for cpu in cpus if cpu not in machine}
         if not cpus or any(cpu not in machine for cpu in cpus):
             return Place(cpu=single, cpus=cpus)
         pus = [machine[cpu] for cpu in cpus]
+        known_nodes = self.file.node_of
+        self._against |= {pu.os for pu in pus if known_nodes.get(pu.os, pu.node) != pu.node}
 
         def common(values: set[int | None]) -> int | None:
             return values.pop() if len(values) == 1 else None
@@ -226,7 +282,7 @@ class Places:
             cpu=single,
             core=common({pu.core for pu in pus}),
             llc=common({pu.llc for pu in pus}),
-            node=common({pu.node for pu in pus}),
+            node=common({known_nodes.get(pu.os, pu.node) for pu in pus}),
             package=common({pu.package for pu in pus}),
             cpus=cpus,
         )
@@ -242,5 +298,21 @@ def _copies(copies: Iterable[int]) -> str:
 
 
 def _named(copies: set[int]) -> str:
-    text = format_list(copies)
-    return f"copy {text}" if len(copies) == 1 else f"copies {text}"
+    return f"{'copy' if len(copies) == 1 else 'copies'} {_list(copies)}"
+
+
+def _cpus(cpus: set[int]) -> str:
+    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {_list(cpus)}"
+
+
+def _list(numbers: Iterable[int]) -> str:
+    """Return `0-3,8`, `0-1022:2` with equal steps, and of more the first and the last."""
+    known = sorted(set(numbers))
+    text = format_list(known)
+    if len(text) <= _LONGEST_LIST:
+        return text
+    step = known[1] - known[0]
+    if known == list(range(known[0], known[-1] + 1, step)):
+        return f"{known[0]}-{known[-1]}:{step}"
+    first = text[:_LONGEST_LIST].rpartition(",")[0]
+    return f"{first},...,{known[-1]} ({len(known)} in all)"

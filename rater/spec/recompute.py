@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rater.spec import keys
 from rater.spec.result import Figure, SpecFile, SpecIteration
+from rater.spec.rotated import rotated_place
+
+_SLACK, _SLACK_S = 1e-3, 0.01  # of a bracket that is shorter than its slowest copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ def recompute(file: SpecFile) -> Recomputed:
     checks = _Checks()
     groups: dict[tuple[str, str], list[SpecIteration]] = {}
     for one in file.iterations:
-        groups.setdefault((one.tune, one.benchmark), []).append(one)
+        if one.counted:
+            groups.setdefault((one.tune, one.benchmark), []).append(one)
     results = []
     for tune, benchmark in sorted(groups):
         members = sorted(groups[tune, benchmark], key=lambda one: one.iteration)
@@ -81,8 +85,10 @@ def recompute(file: SpecFile) -> Recomputed:
         mean = _mean([result.ratio for result in of_tune])
         means.append((tune, mean))
         said = file.means.get(tune)
-        if said is not None and not (mean is None and said.value == 0):
-            over = f"{tune} over {len(of_tune)} benchmarks"
+        # Of a set that is not whole SPEC's tools write 0.
+        short = mean is None or not keys.is_whole(result.benchmark for result in of_tune)
+        if said is not None and not (short and said.value == 0):
+            over = f"{tune} over {len(of_tune)} benchmark{'' if len(of_tune) == 1 else 's'}"
             checks.number(said, over, "geometric mean", mean, 1e-6 + _loose(file))
     return Recomputed(tuple(results), tuple(means), checks.compared, tuple(checks.found))
 
@@ -126,6 +132,15 @@ def _benchmark(
     chosen = None
     if good and not spoilt:
         chosen = sorted(good)[(len(good) - 1) // 2]
+    elif not spoilt and all(ratio is None for _, ratio in ratios):
+        # Without a reference time the brackets tell it: the longer stands for the lower ratio.
+        timed = [(-one.reported_s, one.iteration) for one in members if one.reported_s]
+        own = sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
+        if any(one.selected for one in members):
+            speeds: dict[int, float | None] = {number: speed for speed, number in timed}
+            told = None if own is None else (speeds[own] or 0.0, own)
+            _check_selected(members, told, speeds, checks)
+        return BenchmarkResult(benchmark, tune, tuple(ratios), own, None)
     _check_selected(members, chosen, dict(ratios), checks)
     return BenchmarkResult(
         benchmark, tune, tuple(ratios), chosen[1] if chosen else None, chosen[0] if chosen else None
@@ -144,9 +159,25 @@ def _check_iteration(
     # The ratio of what failed is `--` in raw files and means nothing in a log.
     if one.ratio is not None and one.good:
         checks.number(one.ratio, one.name, "ratio", ratio, exact)
-    if not one.times_s or not one.stats:
+    if not one.times_s:
         return
     times = list(one.times_s.values())
+    slowest = max(times)
+    if (
+        one.reported_s
+        and slowest > one.reported_s * (1 + _SLACK) + _SLACK_S + 10.0**-one.reported_places
+    ):
+        checks.compared += 1
+        last = max(one.times_s, key=lambda copy: one.times_s[copy])
+        checks.found.append(
+            Disagreement(
+                one.line,
+                one.name,
+                "time of the bracket",
+                f"{one.reported_s:.6f}",
+                f"{slowest:.6f} of copy {last}",
+            )
+        )
     complete = one.copies in (None, len(times))
     for key, said in one.stats.items():
         kind, _, name = key.partition("_")
@@ -155,8 +186,8 @@ def _check_iteration(
             if not one.reference_s or min(times) <= 0:
                 continue
             values = [len(times) * one.reference_s / seconds for seconds in times]
-        own = _statistic(name, values)
-        if own is not None and complete:
+        own = _statistic(name, values, said)
+        if complete:
             # Rounded times to six decimals; of short runs that is much.
             checks.number(said, one.name, key, own, max(exact, 1e-6 / max(min(times), 1e-6)))
 
@@ -171,20 +202,45 @@ def _exactness(one: SpecIteration) -> float:
     return rounded * time_s / reference_s + of_time
 
 
-def _statistic(name: str, values: Sequence[float]) -> float | None:
-    """Return what a key such as `time_avg` stands for; the spread divides by n, as CPU2026 does."""
-    if name in ("avg", "mean"):
-        return statistics.fmean(values)
-    if name == "min":
-        return min(values)
-    if name == "max":
-        return max(values)
-    if name == "median":
-        return statistics.median(values)
-    if name == "cv":
-        mean = statistics.fmean(values)
-        return statistics.pstdev(values, mean) / mean if mean else None
-    return None
+def _statistic(name: str, values: Sequence[float], said: Figure) -> float:
+    """Return what a key such as `time_avg` stands for; the spread divides by n, as CPU2026 does.
+
+    Of quartiles there are several definitions: the one that comes closest to the file's.
+    """
+    if name in ("q1", "q3", "iqr"):
+        return min(_quartiles(name, values), key=lambda own: abs(own - said.value))
+    return _STATISTICS[name](values)
+
+
+def _variation(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    return statistics.pstdev(values, mean) / mean if mean else 0.0
+
+
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    **dict.fromkeys(("avg", "mean"), statistics.fmean),
+    "min": min,
+    "max": max,
+    "median": statistics.median,
+    "cv": _variation,
+    **dict.fromkeys(("sd", "sigma", "stddev"), statistics.pstdev),
+    **dict.fromkeys(("var", "variance"), statistics.pvariance),
+}
+
+
+def _quartiles(name: str, values: Sequence[float]) -> list[float]:
+    """Return a quartile, or their distance, by each of the usual definitions."""
+    if len(values) < 2:
+        return [0.0 if name == "iqr" else values[0]]
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    both = [(statistics.median(ordered[:half]), statistics.median(ordered[-half:]))]
+    whole = half + len(ordered) % 2  # the middle one belongs to both halves
+    both.append((statistics.median(ordered[:whole]), statistics.median(ordered[-whole:])))
+    for kind in ("inclusive", "exclusive"):
+        low, _, high = statistics.quantiles(ordered, n=4, method=kind)
+        both.append((low, high))
+    return [high - low if name == "iqr" else low if name == "q1" else high for low, high in both]
 
 
 def _check_selected(
@@ -201,7 +257,7 @@ def _check_selected(
     names = ", ".join(str(one.iteration) for one in selected) or "none"
     own = "none" if chosen is None else str(chosen[1])
     if chosen is not None and len(selected) == 1:
-        ratio = ratios[selected[0].iteration]
+        ratio = ratios.get(selected[0].iteration)
         # Of iterations with the same ratio any may be selected.
         if ratio is not None and math.isclose(ratio, chosen[0], rel_tol=1e-9):
             return
@@ -212,25 +268,53 @@ def _check_selected(
         )
 
 
+def recompute_rotated(file: SpecFile) -> Recomputed:
+    """Compare the roll-ups of rolling round-robin rate with its own times; it has no ratios."""
+    checks = _Checks()
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for one in file.iterations:
+        seconds = one.reported_s or next(iter(one.times_s.values()), None)
+        if seconds:
+            by_copy = groups.setdefault((one.benchmark, one.tune), {})
+            by_copy.setdefault(rotated_place(one)[1], []).append(seconds)
+    for at, by_copy in sorted(groups.items()):
+        _check_spread(at, by_copy, None, file, checks)
+    return Recomputed((), (), checks.compared, tuple(checks.found))
+
+
 def _check_rollups(
     benchmark: str, tune: str, members: Sequence[SpecIteration], file: SpecFile, checks: _Checks
 ) -> None:
-    """CPU2026: over iterations the median of every copy, over copies the mean."""
-    for key in ("time_avg", "ratio_avg"):
-        said = file.rollups.get((benchmark, tune, key))
-        reference_s = next((one.reference_s for one in members if one.reference_s), None)
-        if said is None or (key == "ratio_avg" and not reference_s):
+    reference_s = next((one.reference_s for one in members if one.reference_s), None)
+    by_copy: dict[int, list[float]] = {}
+    for one in members:
+        for copy, seconds in one.times_s.items():
+            by_copy.setdefault(copy, []).append(seconds)
+    _check_spread((benchmark, tune), by_copy, reference_s, file, checks)
+
+
+def _check_spread(
+    at: tuple[str, str],
+    by_copy: dict[int, list[float]],
+    reference_s: float | None,
+    file: SpecFile,
+    checks: _Checks,
+) -> None:
+    """CPU2026: over iterations the median of every copy, over copies the mean, the spread, ..."""
+    medians = [statistics.median(times) for times in by_copy.values()]
+    if not medians or min(medians) <= 0:
+        return
+    for (of_benchmark, of_tune, key), said in file.rollups.items():
+        kind, _, name = key.partition("_")
+        if (of_benchmark, of_tune) != at or (kind == "ratio" and not reference_s):
             continue
-        by_copy: dict[int, list[float]] = {}
-        for one in members:
-            for copy, seconds in one.times_s.items():
-                by_copy.setdefault(copy, []).append(seconds)
-        medians = [statistics.median(times) for times in by_copy.values()]
-        if not medians or min(medians) <= 0:
-            continue
-        if key == "ratio_avg":
-            medians = [len(by_copy) * (reference_s or 0.0) / seconds for seconds in medians]
-        checks.number(said, f"{benchmark} {tune}", key, statistics.fmean(medians), 1e-6)
+        values = medians
+        if kind == "ratio":
+            values = [len(by_copy) * (reference_s or 0.0) / seconds for seconds in medians]
+        own = _statistic(name, values, said)
+        # The times have six decimals; of a spread that is more than of a mean.
+        loose = 1e-6 if name in ("avg", "mean") else 1e-4
+        checks.number(said, " ".join(at), key, own, loose)
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:

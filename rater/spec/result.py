@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rater.record import CopyStatus
+
 if TYPE_CHECKING:
     from rater.spec.config import SpecConfig
 
@@ -51,6 +53,7 @@ class Failure:
     exit_code: int | None  # None: a signal, or the output was wrong
     signal: int | None
     detail: str | None = None  # of wrong output
+    status: CopyStatus = CopyStatus.FAILED  # TIMEOUT and INTERRUPTED: rater's own exports tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class SpecIteration:
     start_s: float | None = None  # seconds since 1970
     submit: bool | None = None  # whether a submit command was used
     basepeak: bool = False  # peak: the copy of a base result
+    label: str | None = None  # that sections of the configuration name; 2006: the extension
+    machine: str | None = None  # likewise
     rate: bool = True  # False: a speed run
     runmode: str | None = None
     threads: int | None = None
@@ -99,6 +104,7 @@ class SpecIteration:
     binds: tuple[str, ...] = ()  # log: -b by copy
     command: str | None = None  # log: a command, with its $BIND
     folders: dict[int, str] = field(default_factory=dict)  # log: run directory of failed copies
+    counted: bool = True  # False: an iteration that rater measured and discarded
 
     @property
     def name(self) -> str:
@@ -135,6 +141,7 @@ class SpecFile:
     )  # benchmark, tune, key
     iterations: list[SpecIteration] = field(default_factory=list)
     config: SpecConfig | None = None
+    node_of: dict[int, int] = field(default_factory=dict)  # by CPU, as its sysinfo has them
     errors: list[str] = field(default_factory=list)  # of the result as a whole
     notes: list[str] = field(default_factory=list)  # what a reader must know of the import
     problems: Problems = field(default_factory=Problems)

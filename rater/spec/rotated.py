@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rater.record import StoredBracket, StoredCopy
+from rater.spec.own_keys import own_bracket, own_of
 from rater.spec.placed import Places
 from rater.spec.result import MOST_COPIES, SpecIteration
 from rater.spec.rows import copy_row
@@ -12,6 +13,9 @@ from rater.spec.rows import copy_row
 
 def rotated_place(one: SpecIteration) -> tuple[int, int]:
     """Return iteration and copy of a record: its number is iteration x copies + copy."""
+    own = own_of(one)
+    if own is not None and own.copy is not None:
+        return own.iteration, own.copy
     copies = one.copies or MOST_COPIES
     return divmod(one.iteration, copies)
 
@@ -19,10 +23,18 @@ def rotated_place(one: SpecIteration) -> tuple[int, int]:
 def rotated_brackets(
     scored: Sequence[SpecIteration],
 ) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
-    """Return a bracket for each tune, over the queues of all copies."""
+    """Return a bracket for each tune, over the queues of all copies.
+
+    rater's own export tells in which one a record was.
+    """
     found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
-    for phase, tune in enumerate(sorted({one.tune for one in scored})):
-        members = tuple(one for one in scored if one.tune == tune)
+    owns = [own_of(one) for one in scored]
+    groups: dict[tuple[int, str], list[SpecIteration]] = {}
+    for one, own in zip(scored, owns, strict=True):
+        key = (own.phase, "") if own is not None and all(owns) else (0, one.tune)
+        groups.setdefault(key, []).append(one)
+    for phase, (key, members) in enumerate(sorted(groups.items(), key=lambda item: item[0])):
+        tune = key[1] or None
         bracket = StoredBracket(
             phase=phase,
             benchmark=None,
@@ -35,27 +47,41 @@ def rotated_brackets(
             first_finish_ns=None,
             complete=True,
         )
-        found.append((bracket, members))
+        found.append((own_bracket(bracket, members[0]), tuple(members)))
     return found
 
 
 def rotated_copies(
     phase: int, members: Sequence[SpecIteration], places: Places
 ) -> Iterator[StoredCopy]:
-    """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
+    """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers.
+
+    rater's own export tells the step of every record, whatever ring and increment were.
+    """
     ring = sorted({one.benchmark for one in members})
     queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}
     for one in members:
         iteration, copy = rotated_place(one)
         position = (ring.index(one.benchmark) - copy) % len(ring)
+        own = own_of(one)
+        if own is not None:
+            iteration, position = 0, own.step
         queues.setdefault(copy, []).append((iteration, position, one))
     for copy in sorted(queues):
         queue = sorted(queues[copy], key=lambda item: item[:2])
-        for step, (iteration, _, one) in enumerate(queue):
+        for step, (_, _, one) in enumerate(queue):
+            iteration = rotated_place(one)[0]
             seconds = one.reported_s
             if seconds is None:
                 seconds = next(iter(one.times_s.values()), None)
             if seconds is not None:
                 yield copy_row(
-                    phase, one, copy, places, iteration=iteration, step=step, seconds=seconds
+                    phase,
+                    one,
+                    copy,
+                    places,
+                    iteration=iteration,
+                    step=step,
+                    seconds=seconds,
+                    own_phase=True,
                 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rater.record import CopyStatus, StoredCopy, Validity, WorkloadTime
-from rater.spec.placed import Places
+from rater.spec.own_keys import OwnCopy, OwnResult, own_of
+from rater.spec.placed import Place, Places
 from rater.spec.result import Failure, SpecIteration
 
 
@@ -16,19 +19,27 @@ def copy_row(
     iteration: int,
     step: int,
     seconds: float,
+    own_phase: bool = False,
 ) -> StoredCopy:
-    """Return the row of a copy run of an iteration that took `seconds`."""
-    place = places.of(one, copy)
-    failure = one.failures.get(copy)
-    status, validity = _outcome(one, failure)
+    """Return the row of a copy run of an iteration that took `seconds`.
+
+    `own_phase` tells that the phase has what rater's own keys say of it, if there are
+    any: the copy then starts, has a tune and counts as there.
+    """
+    own = own_of(one)
+    place = _place(places.of(one, copy), own, copy, described=places.topology is not None)
+    told = _outcome(one, one.failures.get(copy)) if own is None else own.of(copy)
+    in_phase = own if own_phase else None
+    start_ns = told.start_ns if in_phase else None
+    elapsed_ns = round(seconds * 1e9)
     return StoredCopy(
         phase=phase,
         benchmark=one.benchmark,
-        tune=one.tune,
+        tune=in_phase.tune if in_phase else one.tune,
         iteration=iteration,
         copy=copy,
         step=step,
-        counted=True,
+        counted=in_phase is None or in_phase.counted,
         cpu=place.cpu,
         core=place.core,
         llc=place.llc,
@@ -36,14 +47,14 @@ def copy_row(
         package=place.package,
         mem_nodes=place.mem_nodes,
         planned_start_ns=None,
-        start_ns=None,
-        finish_ns=None,
-        elapsed_ns=round(seconds * 1e9),
-        status=status,
-        exit_code=failure.exit_code if failure else 0 if validity is Validity.VALID else None,
-        signal=failure.signal if failure else None,
-        validity=validity,
-        validity_detail=failure.detail if failure else None,
+        start_ns=start_ns,
+        finish_ns=None if start_ns is None else start_ns + elapsed_ns,
+        elapsed_ns=elapsed_ns,
+        status=told.status,
+        exit_code=told.exit_code,
+        signal=told.signal,
+        validity=told.validity,
+        validity_detail=told.detail,
         cpu_ns=None,
         user_ns=None,
         system_ns=None,
@@ -62,7 +73,7 @@ def copy_row(
                 start_ns=None,
                 finish_ns=None,
                 elapsed_ns=round(took_s * 1e9),
-                exit_code=0 if validity is Validity.VALID else None,
+                exit_code=0 if told.validity is Validity.VALID else None,
                 signal=None,
             )
             for number, took_s in enumerate(one.workloads_s.get(copy, ()), 1)
@@ -70,9 +81,33 @@ def copy_row(
     )
 
 
-def _outcome(one: SpecIteration, failure: Failure | None) -> tuple[CopyStatus, Validity]:
+def _place(seen: Place, own: OwnResult | None, copy: int, *, described: bool) -> Place:
+    """Return where a copy was: what rater's own keys say, completed from a described machine."""
+    if own is None:
+        return seen
+    told = own.place(copy)
+    place = Place(told.cpu, told.core, told.llc, told.node, told.package, told.mem_nodes)
+    if not described or seen.cpu != told.cpu:
+        return place
+    return replace(
+        place,
+        core=seen.core if told.core is None else told.core,
+        llc=seen.llc if told.llc is None else told.llc,
+        node=seen.node if told.node is None else told.node,
+        package=seen.package if told.package is None else told.package,
+    )
+
+
+def _outcome(one: SpecIteration, failure: Failure | None) -> OwnCopy:
+    if failure is None and one.valid == "S":
+        return OwnCopy(exit_code=0, validity=Validity.VALID)
     if failure is None:
-        return CopyStatus.OK, Validity.VALID if one.valid == "S" else Validity.UNCHECKED
-    if failure.detail is not None:
-        return CopyStatus.WRONG_OUTPUT, Validity.INVALID
-    return CopyStatus.FAILED, Validity.UNCHECKED
+        return OwnCopy()
+    wrong = failure.detail is not None
+    return OwnCopy(
+        status=CopyStatus.WRONG_OUTPUT if wrong else failure.status,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        validity=Validity.INVALID if wrong else Validity.UNCHECKED,
+        detail=failure.detail,
+    )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import BinaryIO
+from dataclasses import replace
 
-from rater.spec import keys, packed
-from rater.spec.config import read_config
-from rater.spec.lines import LONGEST_LINE, Lines
+from rater.plan.cpuset import format_list, parse_list
+from rater.record import CopyStatus
+from rater.spec import keys, own_keys, packed
+from rater.spec.config import SpecConfig, read_config
+from rater.spec.lines import LONGEST_LINE, Lines, Readable, as_text
 from rater.spec.result import (
     LONGEST_S,
     MOST_COPIES,
@@ -32,7 +34,16 @@ _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.(\d{0,18}))?(?:[eE][+-]?\d{1,3})?$", re
 _COPY_FAILED = re.compile(
     r"copy (\d{1,6}) non-zero return code \(exit code=(-?\d{1,6}), signal=(\d{1,4})\)"
 )
-_COPY_WRONG = re.compile(r"copy (\d{1,6}): output miscompare: (.*)")  # as rater exports it
+# As rater exports them.
+_COPY_WRONG = re.compile(r"copy (\d{1,6}): output miscompare:\s*(.*)", re.ASCII)
+_COPY_ENDED = re.compile(r"copy (\d{1,6}): (failed|timeout|interrupted)$", re.ASCII)
+# `lscpu` and `numactl --hardware` in the notes of sysinfo; the second may go on in more lines.
+_NODE_LIST = re.compile(r"NUMA node(\d{1,5}) CPU\(s\):\s*([\d,-]{1,5000})$", re.ASCII)
+_NODE_CPUS = re.compile(r"node (\d{1,5}) cpus:([\d ]{0,5000})$", re.ASCII)
+_MORE_CPUS = re.compile(r"[\d ]{1,5000}$", re.ASCII)
+_IN_LINES = frozenset(  # numbered
+    {"errors", "notes_plat_sysinfo_", "hw_cpu_name", "hw_cpu", "hw_model", "hw_vendor"}
+)
 _STAT = re.compile(
     r"(time|ratio)_(avg|mean|min|max|median|cv|sd|sigma|stddev|var|variance|q1|q3|iqr)$"
 )
@@ -42,23 +53,26 @@ _FACTS = frozenset(
     (
         *("hw_cpu_name", "hw_cpu", "hw_model", "hw_vendor", "sw_compiler", "sw_compiler000"),
         *("metric", "size", "time", "test_date", "suitever", "runspecver", "runcpuver"),
-        *("ext", "label", "rate"),
+        *("ext", "label", "mach", "rate"),
     )
 )
 _SHOWN = 60
+_MOST_DOUBTS = 5
 _MOST_ERRORS = 50  # of one iteration
+_LONGEST_CPU = 5  # digits
 _MOST_PIECES = 100_000
+_MOST_SEEN = 500_000  # keys whose repeating is noticed
 
 
-def read_rsf(stream: BinaryIO, name: str) -> SpecFile:
+def read_rsf(stream: Readable, name: str) -> SpecFile:
     """Read a raw file, whatever state it is in: what cannot be read is a problem with its line."""
     return _Reader(stream, name).read()
 
 
 class _Reader:
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: Readable, name: str) -> None:
         self.lines = Lines(stream)
-        self.file = SpecFile(name=name, format="rsf", sha256="")
+        self.file = own_keys.OwnFile(name=name, format="rsf", sha256="")
         self.problems = self.file.problems
         self.found: dict[tuple[str, str, int], SpecIteration] = {}
         self.config: dict[int, str] = {}
@@ -66,13 +80,18 @@ class _Reader:
         self.last: SpecIteration | None = None
         self.last_key = ("", "", "")
         self.suites: dict[str, int] = {}
+        self.seen: dict[tuple[int, str], str] = {}  # by line of a result's first key, and name
+        self.numbers: list[tuple[int, SpecIteration, int]] = []  # line, and what `iteration` says
+        self.by_lscpu: dict[int, int] = {}  # node by CPU
+        self.by_numactl: dict[int, int] = {}
+        self.node: int | None = None  # whose CPUs may go on in the next line
 
     def read(self) -> SpecFile:
         held: tuple[int, str] | None = None
         for number, raw in self.lines:
             if held is not None:
                 self.line(*held, cut=False)
-            held = (number, raw.decode("latin-1"))
+            held = (number, as_text(raw))
         if held is not None:
             self.line(*held, cut=self.lines.cut)
         for number in self.lines.too_long:
@@ -88,7 +107,8 @@ class _Reader:
             self.problems.add(number, f"no `key: value` line: {what}")
             return
         suite, key, value = found[1].lower(), found[2], (found[3] or "").strip()
-        if cut and _NUMBER.match(value):
+        named = key.endswith(".benchmark") and keys.undotted(value) != key.split(".")[1]
+        if cut and (named or _NUMBER.match(value)):
             self.problems.add(
                 number, f"the file ends inside this line, its value is not used: {key}"
             )
@@ -109,23 +129,56 @@ class _Reader:
         indexed = _INDEXED.match(key)
         if indexed and indexed[1] == "rawconfig":
             self.config_line = self.config_line or number
-            if len(self.config) < _MOST_PIECES:
-                self.config.setdefault(int(indexed[2]), value)
+            piece = int(indexed[2])
+            if self.config.get(piece, value) != value:
+                self.problems.add(number, f"{key} again, and another: the first is kept")
+            elif len(self.config) < _MOST_PIECES:
+                self.config[piece] = value
         elif key in _ROLLED:
             figure = self.figure(number, key, value, words=True)
-            if figure:
-                file.means.setdefault(key[:4], figure)
+            if figure and file.means.setdefault(key[:4], figure).value != figure.value:
+                self.problems.add(number, f"{key} again, and another: the first is kept")
         elif key == ESTIMATE_KEY:
             file.estimate = True
-        elif indexed and indexed[1] == "errors":
+        elif key.startswith(own_keys.PREFIX):
+            own_keys.keep(file, number, key, value)
+        elif indexed and indexed[1] in _IN_LINES:
+            self.one_of_several(indexed[1], value)
+        elif key in _FACTS and value and file.facts.setdefault(key, value) != value:
+            self.problems.add(number, f"{key} again, and another: the first is kept")
+
+    def one_of_several(self, name: str, value: str) -> None:
+        """Take a line of what has several, numbered."""
+        file = self.file
+        if name == "errors":
             if value and value != ESTIMATE_TEXT and len(file.errors) < _MOST_ERRORS:
                 file.errors.append(value)
-        elif indexed and indexed[1] == "notes_plat_sysinfo_":
+        elif name == "notes_plat_sysinfo_":
             running = re.match(r"\s*running on (\S+)", value)
             if running and file.hostname is None:
                 file.hostname = running[1]
-        elif key in _FACTS and value:
-            file.facts.setdefault(key, value)
+            self.sysinfo(value)
+        else:
+            known = file.facts.get(name)
+            file.facts[name] = f"{known} {value}"[:500] if known else value
+
+    def sysinfo(self, text: str) -> None:
+        """Take the CPUs of a node from a line of `lscpu` or of `numactl --hardware`."""
+        listed = _NODE_LIST.match(text)
+        if listed:
+            try:
+                self.by_lscpu |= dict.fromkeys(parse_list(listed[2]), int(listed[1]))
+            except ValueError:
+                return  # hand-edited; the other program may tell
+        cpus = _NODE_CPUS.match(text)
+        if cpus:
+            self.node = int(cpus[1])
+        more = cpus[2] if cpus else text
+        if self.node is None or not (cpus or _MORE_CPUS.match(more)):
+            self.node = None
+            return
+        found = (int(word) for word in more.split() if len(word) <= _LONGEST_CPU)
+        self.by_numactl |= dict.fromkeys(found, self.node)
 
     # -- of one benchmark -----------------------------------------------------------------------
 
@@ -145,12 +198,21 @@ class _Reader:
             at = (benchmark, tune, min(int(text), MOST_NUMBER))
             self.last_key = (benchmark, tune, text)
             if at not in self.found:
-                self.found[at] = SpecIteration(keys.dotted(benchmark), tune, at[2], number)
+                self.found[at] = own_keys.OwnIteration(keys.dotted(benchmark), tune, at[2], number)
             self.last = self.found[at]
         one = self.last
         if name.startswith("copytime"):
             self.copy_time(number, one, name[8:], value)
-        else:
+            return
+        if name.startswith(own_keys.PREFIX):
+            own_keys.keep(one, number, name, value)
+            return
+        before = self.seen.get((one.line, name))
+        if before is None and len(self.seen) < _MOST_SEEN:
+            self.seen[one.line, name] = value
+        if before is not None and before != value:
+            self.problems.add(number, f"a second {name} of {one.name}; the first is kept")
+        elif before is None:
             self.value(number, one, name, value)
 
     def copy_time(self, number: int, one: SpecIteration, text: str, value: str) -> None:
@@ -166,25 +228,54 @@ class _Reader:
                 number, f"a second time of copy {copy} of {one.name}; the first is kept"
             )
 
-    def value(self, number: int, one: SpecIteration, name: str, value: str) -> None:  # noqa: PLR0912 - one branch a key
-        if name == "benchmark":
-            if value and len(value) < 200:
-                one.benchmark = value
-        elif name in _COPIES:
-            one.copies = self.whole(number, name, value) or one.copies
-            if one.copies is not None and one.copies > MOST_COPIES:
-                self.problems.add(number, f"{one.copies} copies are more than can be: not used")
-                one.copies = None
+    def value(self, number: int, one: SpecIteration, name: str, value: str) -> None:
+        """Take what was measured."""
+        if name in _COPIES:
+            one.copies = self.copies(number, name, value) or one.copies
         elif name == "reported_time":
-            if one.reported_s is None:
-                one.reported_s = self.seconds(number, name, value)
-                one.reported_places = _places(value)
+            one.reported_s, one.reported_places = (
+                self.seconds(number, name, value),
+                _places(value),
+            )
         elif name == "reference":
             one.reference_s = self.seconds(number, name, value) or None
         elif name == "ratio":
             one.ratio = self.figure(number, name, value)
         elif name == "selected":
             one.selected = value == "1" if value in ("0", "1") else None
+        elif name == "valid":
+            one.valid = value[:20] or None
+        elif name == "dp":
+            one.decimals = self.whole(number, name, value)
+        elif name == "rate_start":
+            one.start_s = self.moment(number, name, value)
+        elif name.startswith("errors"):
+            self.error(one, value)
+        elif _STAT.match(name) or name in ("reported_sec", "reported_nsec"):
+            if figure := self.figure(number, name, value):
+                one.stats[name] = figure
+        else:
+            self.setup(number, one, name, value)
+
+    def copies(self, number: int, name: str, value: str) -> int | None:
+        copies = self.whole(number, name, value)
+        if copies is not None and copies > MOST_COPIES:
+            self.problems.add(number, f"{copies} copies are more than can be: not used")
+            return None
+        return copies
+
+    def benchmark(self, number: int, one: SpecIteration, value: str) -> None:
+        of_key = self.last_key[0]
+        if value and not self.file.estimate and keys.undotted(value) != of_key:
+            said = f"benchmark: {_shown(value)}, but the key says {keys.dotted(of_key)}"
+            self.problems.add(number, f"{said}: the key holds")
+        elif value and len(value) < 200:
+            one.benchmark = value
+
+    def setup(self, number: int, one: SpecIteration, name: str, value: str) -> None:
+        """Take what was asked for."""
+        if name == "benchmark":
+            self.benchmark(number, one, value)
         elif name == "submit":
             one.submit = value == "1" if value in ("0", "1") else None
         elif name == "basepeak":
@@ -194,22 +285,18 @@ class _Reader:
         elif name == "runmode":
             one.runmode = value or None
             one.rate = value != "speed"
-        elif name == "valid":
-            one.valid = value[:20] or None
         elif name == "threads":
             one.threads = self.whole(number, name, value)
-        elif name == "dp":
-            one.decimals = self.whole(number, name, value)
-        elif name == "rate_start":
-            one.start_s = self.moment(number, name, value)
         elif name == "size":
             one.size = value or None
-        elif name.startswith("errors"):
-            self.error(one, value)
-        elif _STAT.match(name) or name in ("reported_sec", "reported_nsec"):
-            figure = self.figure(number, name, value)
-            if figure:
-                one.stats[name] = figure
+        elif name == "iteration":
+            counted = self.whole(number, name, value) if value != "-1" else None  # it never ran
+            if counted is not None:
+                self.numbers.append((number, one, counted))
+        elif name in ("label", "ext"):
+            one.label = value or one.label
+        elif name == "mach":
+            one.machine = value or None
 
     def error(self, one: SpecIteration, text: str) -> None:
         if not text:
@@ -219,10 +306,17 @@ class _Reader:
         for copy, code, signal in _COPY_FAILED.findall(text):
             if int(copy) < MOST_COPIES:
                 killed = int(signal) or None
-                one.failures[int(copy)] = Failure(None if killed else int(code), killed)
+                known = one.failures.get(int(copy), Failure(None, None))
+                one.failures[int(copy)] = replace(
+                    known, exit_code=None if killed else int(code), signal=killed
+                )
         wrong = _COPY_WRONG.match(text)
         if wrong and int(wrong[1]) < MOST_COPIES:
             one.failures[int(wrong[1])] = Failure(None, None, wrong[2][:500])
+        ended = _COPY_ENDED.match(text)
+        if ended and int(ended[1]) < MOST_COPIES:
+            known = one.failures.get(int(ended[1]), Failure(None, None))
+            one.failures[int(ended[1])] = replace(known, status=CopyStatus(ended[2]))
 
     def rollup(self, number: int, parts: list[str], value: str) -> None:
         _, benchmark, tune, name = parts
@@ -278,10 +372,21 @@ class _Reader:
             file.started_s = float(started)
         for one in self.found.values():
             self.complete(one)
+        for number, one, counted in self.numbers:
+            if not is_rotated(one) and counted - one.iteration not in (0, 1):
+                self.problems.add(
+                    number,
+                    f"iteration: {counted}, but the key says {one.iteration:03}: the key holds",
+                )
+        file.node_of = self.by_numactl or self.by_lscpu
+        if any(self.by_lscpu.get(cpu, node) != node for cpu, node in file.node_of.items()):
+            file.notes.append("lscpu and numactl of its sysinfo differ in the CPUs of the nodes")
         file.iterations = list(self.found.values())
+        own_keys.take_own(file)
         if self.config:
             try:
                 file.config = read_config(packed.unpack(self.config))
+                file.notes += _doubts(file.config)
             except ValueError as error:
                 self.problems.add(
                     self.config_line, f"the configuration inside (rawconfig): {error}"
@@ -293,10 +398,30 @@ class _Reader:
             one.stats.pop("reported_sec", None),
             one.stats.pop("reported_nsec", None),
         )
-        if one.reported_s is None and seconds is not None:
-            one.reported_s = seconds.value + (nanoseconds.value / 1e9 if nanoseconds else 0.0)
-            one.reported_places = 9 if nanoseconds else 0
+        if seconds is not None:
+            exact = seconds.value + (nanoseconds.value / 1e9 if nanoseconds else 0.0)
+            places = 9 if nanoseconds else 0
+            if one.reported_s is None:
+                one.reported_s, one.reported_places = exact, places
+            elif abs(one.reported_s - exact) > 1.02 * (
+                10.0**-places + 10.0 ** -min(one.reported_places, 9)
+            ):
+                self.problems.add(
+                    seconds.line,
+                    f"{one.name}: reported_time {one.reported_s:.{min(one.reported_places, 9)}f}, "
+                    f"but reported_sec and reported_nsec are {exact:.{places}f}",
+                )
+        facts = self.file.facts
         one.size = one.size or self.file.size
+        one.label = one.label or facts.get("label") or facts.get("ext")
+        one.machine = one.machine or facts.get("mach") or "default"
+        never = [copy for copy, s in one.times_s.items() if s == 0 and copy not in one.failures]
+        if never and one.valid == "S" and not self.file.estimate:
+            self.problems.add(
+                one.line, f"{one.name}: 0 s is no time of a copy: copies {format_list(never)}"
+            )
+            for copy in never:
+                del one.times_s[copy]
         if self.file.facts.get("rate") == "0":
             one.rate = False
         if one.copies is not None:
@@ -307,6 +432,14 @@ class _Reader:
                 )
         if one.valid is None and (one.times_s or one.reported_s is not None):
             self.problems.add(one.line, f"{one.name}: nothing says whether it is valid")
+
+
+def _doubts(config: SpecConfig) -> list[str]:
+    """Return what of a configuration may have been read otherwise than SPEC's tools did."""
+    found = [*config.doubts, *(it for it in config.problems if "is not understood" not in it.text)]
+    told = [f"the configuration inside, {problem}" for problem in sorted(found)]
+    more = [f"and {len(told) - _MOST_DOUBTS} more such lines"] if len(told) > _MOST_DOUBTS else []
+    return told[:_MOST_DOUBTS] + more
 
 
 def is_rotated(one: SpecIteration) -> bool:

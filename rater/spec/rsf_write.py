@@ -7,17 +7,21 @@ Steady mode has no brackets, and so no such lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
 from rater import __version__
 from rater.errors import InputError
-from rater.record import CopyStatus, StoredBracket, StoredCopy, StoredRun
+from rater.record import BenchmarkUsed, CopyStatus, StoredBracket, StoredCopy, StoredRun
 from rater.spec import keys
+from rater.spec.own_keys import PREFIX
+from rater.spec.own_write import Where, result_keys, run_keys, usual_places
 from rater.spec.packed import pack
 from rater.spec.rsf import ESTIMATE_KEY, ESTIMATE_TEXT, ROTATED_MODE
+from rater.spec.rsf_bind import configuration
 
 _DEFAULT_SUITE = "cpu2017"  # whose keys most readers know
 _TUNES = ("base", "peak")
@@ -41,7 +45,8 @@ def rsf_lines(
 ) -> Iterator[str]:
     """Yield the lines of a raw file; `means` are the suite ratios by tune.
 
-    Raises `InputError` for a run in steady mode.
+    Keys of rater's own (`rater_...`) tell what SPEC's cannot, so that `rater import spec`
+    makes the same run of them. Raises `InputError` for a run in steady mode.
     """
     stored = stored.without_torn()
     head = stored.head
@@ -54,21 +59,30 @@ def rsf_lines(
     suite = head.suite if head.suite in keys.KNOWN_SUITES else _DEFAULT_SUITE
     if rotated:
         suite = "cpu2026"  # the suite that has such a mode
+    factor = keys.RATE_FACTOR.get(suite, 1.0)
+    scores = {key: _times(scored, factor) for key, scored in scores.items()}
     tunes = _tunes(stored)
+    names = _spelt(dict.fromkeys(copy.benchmark for copy in stored.copies), stored)
+    usual = usual_places(stored.copies)
     yield f"# {ESTIMATE_TEXT}"
     yield f"# written by rater {__version__} from its run {head.run}, {head.uuid}"
-    for key, value in _facts(stored, rotated):
+    for key, value in (*_facts(stored, rotated), *run_keys(stored, usual)):
         yield f"spec.{suite}.{key}: {value}"
     for tune, written in tunes.items():
         mean = means.get(tune)
-        yield f"spec.{suite}.{written}mean: {'--' if mean is None else f'{mean:.6f}'}"
-    for number, piece in enumerate(pack(_bindings(stored)) if _is_bound(stored) else ()):
+        yield f"spec.{suite}.{written}mean: {'--' if mean is None else f'{mean * factor:.6f}'}"
+    config = configuration(stored, tunes, ESTIMATE_TEXT)
+    for number, piece in enumerate(pack(config) if config else ()):
         yield f"spec.{suite}.rawconfig{number:03}: {piece}"
-    results = _rotated(stored) if rotated else _results(stored, scores)
+    results = _rotated(stored, usual) if rotated else _results(stored, scores, usual)
     for benchmark, tune, number, values in results:
-        at = f"spec.{suite}.results.{keys.undotted(benchmark)}.{tunes[tune]}.{number:03}"
+        at = f"spec.{suite}.results.{names[benchmark]}.{tunes[tune]}.{number:03}"
         for key, value in sorted(values.items()):
-            yield f"{at}.{key}: {_line(value)}"
+            yield f"{at}.{key}: {value if key.startswith(PREFIX) else _line(value)}"
+
+
+def _times(scored: Scored, factor: float) -> Scored:
+    return scored if scored.ratio is None else replace(scored, ratio=scored.ratio * factor)
 
 
 def _facts(stored: StoredRun, rotated: bool) -> Iterator[tuple[str, str]]:
@@ -100,10 +114,37 @@ def _facts(stored: StoredRun, rotated: bool) -> Iterator[tuple[str, str]]:
 
 def _tunes(stored: StoredRun) -> dict[str | None, str]:
     """Return how tunes are written: base and peak are all that readers know."""
-    tunes = list(dict.fromkeys(bracket.tune for bracket in stored.brackets))
-    if len(tunes) == 1 and tunes[0] not in _TUNES:
-        return {tunes[0]: "base"}
-    return {tune: tune if tune in _TUNES else keys.undotted(tune or "base") for tune in tunes}
+    tunes = dict.fromkeys(
+        [*(it.tune for it in stored.brackets), *(it.tune for it in stored.copies)]
+    )
+    if len(tunes) == 1:
+        (tune,) = tunes
+        return {tune: tune if tune in _TUNES else "base"}
+    found: dict[str | None, str] = {tune: tune for tune in tunes if tune in _TUNES}
+    for tune in tunes:
+        if tune not in found:
+            found[tune] = _unlike(keys.undotted(tune or "base"), found.values())
+    return found
+
+
+def _spelt(benchmarks: Iterable[str], stored: StoredRun) -> dict[str, str]:
+    """Return how benchmarks are written inside keys, no two of them alike."""
+    found: dict[str, str] = {}
+    brackets = (it.benchmark for it in stored.brackets if it.benchmark is not None)
+    for benchmark in (*benchmarks, *brackets):
+        if benchmark not in found:
+            found[benchmark] = _unlike(keys.undotted(benchmark), found.values())
+    return found
+
+
+def _unlike(name: str, others: Iterable[str]) -> str:
+    """Return a name that none of the others has, whoever compares them."""
+    taken = {other.lower() for other in others}
+    numbers = itertools.count(2)
+    found = name
+    while found.lower() in taken:
+        found = f"{name}_{next(numbers)}"
+    return found
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -111,11 +152,14 @@ def _tunes(stored: StoredRun) -> dict[str | None, str]:
 type _Result = tuple[str, str | None, int, dict[str, str]]
 
 
-def _results(stored: StoredRun, scores: Scores) -> Iterator[_Result]:
+def _results(stored: StoredRun, scores: Scores, usual: Mapping[int, Where]) -> Iterator[_Result]:
     by_phase = {phase: tuple(them) for phase, them in groupby(stored.copies, lambda c: c.phase)}
-    references = {used.name: used.reference_s for used in stored.benchmarks}
+    used = {it.name: it for it in stored.benchmarks}
+    started_s = None
+    if stored.head.started_at:
+        started_s = datetime.fromisoformat(stored.head.started_at).timestamp()
     numbers: dict[tuple[str | None, str], int] = {}
-    for bracket in stored.brackets:
+    for phase, bracket in enumerate(stored.brackets):
         if bracket.benchmark is None or bracket.iteration is None:
             continue
         of_it = (bracket.tune, bracket.benchmark)
@@ -123,33 +167,51 @@ def _results(stored: StoredRun, scores: Scores) -> Iterator[_Result]:
         copies = by_phase.get(bracket.phase, ())
         scored = scores.get((*of_it, bracket.iteration))
         planned = scored.copies if scored else stored.head.copies
-        values = _common(bracket.benchmark, number, planned, references[bracket.benchmark])
+        values = _common(used[bracket.benchmark], number, planned)
         values["selected"] = "1" if scored and scored.selected else "0"
         values["ratio"] = _number(scored.ratio if scored else None)
         values["valid"] = _validity(bracket, copies, planned)
         bracket_s = scored.bracket_s if scored else None
         if bracket_s is not None:
             values |= _reported(bracket_s)
-        if not bracket.counted:
-            values["errors000"] = "this iteration is not counted"
+        if started_s is not None and bracket.start_ns is not None:
+            values["rate_start"] = f"{started_s + bracket.start_ns / 1e9:.6f}"
         for copy in copies:
             values[f"copytime{copy.copy:03}"] = f"{copy.elapsed_s:.9f}"
-        values |= _errors(copies, first=0 if bracket.counted else 1)
+        values |= _errors(_told(bracket, copies))
+        values |= result_keys(
+            copies,
+            usual,
+            benchmark=bracket.benchmark,
+            tune=bracket.tune,
+            iteration=bracket.iteration,
+            counted=bracket.counted,
+            phase=phase,
+        )
         yield bracket.benchmark, bracket.tune, number, values
 
 
-def _rotated(stored: StoredRun) -> Iterator[_Result]:
+def _told(bracket: StoredBracket, copies: Sequence[StoredCopy]) -> Iterable[str]:
+    """Return what is wrong with a bracket, each once: of its copies, then as its file said."""
+    not_counted = [] if bracket.counted else ["this iteration is not counted"]
+    said = bracket.reported.errors if bracket.reported is not None else None
+    return dict.fromkeys([*not_counted, *_failures(copies), *(said or "").splitlines()])
+
+
+def _rotated(stored: StoredRun, usual: Mapping[int, Where]) -> Iterator[_Result]:
     """Yield a record for every copy run: its number is iteration x copies + copy."""
-    references = {used.name: used.reference_s for used in stored.benchmarks}
+    used = {it.name: it for it in stored.benchmarks}
     planned = stored.head.copies
     iterations = {n: i for i, n in enumerate(sorted({c.iteration for c in stored.copies}))}
+    phases = {bracket.phase: i for i, bracket in enumerate(stored.brackets)}
     seen: set[tuple[str, str | None, int]] = set()
     for copy in stored.copies:
         number = iterations[copy.iteration] * planned + copy.copy
-        if (copy.benchmark, copy.tune, number) in seen:
-            continue  # an increment that meets a benchmark twice in a round
+        while (copy.benchmark, copy.tune, number) in seen:
+            # An increment that meets a benchmark twice in a round: still the copy's, but later.
+            number += len(iterations) * planned
         seen.add((copy.benchmark, copy.tune, number))
-        values = _common(copy.benchmark, number, planned, references[copy.benchmark])
+        values = _common(used[copy.benchmark], number, planned)
         good = copy.status is CopyStatus.OK
         values |= {
             "runmode": ROTATED_MODE,
@@ -158,20 +220,32 @@ def _rotated(stored: StoredRun) -> Iterator[_Result]:
             "valid": "S" if good else "RE",
             "copytime000": f"{copy.elapsed_s:.9f}",
         }
-        values |= _reported(copy.elapsed_s) | _errors((copy,), first=0)
+        told = [] if copy.counted else ["this round is not counted"]
+        values |= _reported(copy.elapsed_s) | _errors([*told, *_failures((copy,))])
+        values |= result_keys(
+            (copy,),
+            usual,
+            benchmark=copy.benchmark,
+            tune=copy.tune,
+            iteration=copy.iteration,
+            counted=copy.counted,
+            phase=phases[copy.phase],
+            queued=copy,
+        )
         yield copy.benchmark, copy.tune, number, values
 
 
-def _common(benchmark: str, number: int, copies: int, reference_s: float | None) -> dict[str, str]:
+def _common(used: BenchmarkUsed, number: int, copies: int) -> dict[str, str]:
     return {
-        "benchmark": benchmark,
+        "benchmark": used.name,
         "iteration": str(number),
         "copies": str(copies),
         "clcopies": str(copies),  # CPU2006's word
         "dp": "9",
         "rate": "1",
-        "reference": "--" if not reference_s else f"{reference_s:.9g}",
+        "reference": "--" if not used.reference_s else f"{used.reference_s:.9g}",
         "submit": "1",
+        "threads": str(used.threads),
     }
 
 
@@ -195,51 +269,26 @@ def _validity(bracket: StoredBracket, copies: Sequence[StoredCopy], planned: int
     return "S" if statuses == {CopyStatus.OK} and len(copies) >= planned else "NR"
 
 
-def _errors(copies: Sequence[StoredCopy], first: int) -> dict[str, str]:
-    """Return the failures of copies in the words that SPEC's tools have for them."""
+def _failures(copies: Sequence[StoredCopy]) -> list[str]:
+    """Return the failures of copies, in the words that SPEC's tools have for them if any."""
     told = []
     for copy in copies:
         if copy.status is CopyStatus.OK:
             continue
         if copy.status is CopyStatus.WRONG_OUTPUT:
-            told.append(f"copy {copy.copy}: output miscompare: {copy.validity_detail or ''}")
-        elif copy.exit_code is not None or copy.signal is not None:
+            told.append(f"copy {copy.copy}: output miscompare: {_line(copy.validity_detail or '')}")
+        elif copy.status is CopyStatus.FAILED and (copy.exit_code or copy.signal):
             told.append(
                 f"copy {copy.copy} non-zero return code "
                 f"(exit code={copy.exit_code or 0}, signal={copy.signal or 0})"
             )
         else:
             told.append(f"copy {copy.copy}: {copy.status.value}")
-    return {f"errors{number:03}": text for number, text in enumerate(told, first)}
+    return told
 
 
-# -- placement ------------------------------------------------------------------------------------
-
-
-def _is_bound(stored: StoredRun) -> bool:
-    return any(copy.cpu is not None for copy in stored.copies)
-
-
-def _bindings(stored: StoredRun) -> str:
-    """Return a configuration that says where every copy was, as the reader takes it back."""
-    places: dict[int, StoredCopy] = {}
-    for one in stored.copies:
-        places.setdefault(one.copy, one)
-    lines = [f"# {ESTIMATE_TEXT}", "submit = $BIND $command"]
-    for number in range(max(places, default=-1) + 1):
-        copy = places.get(number)
-        words = ["numactl"]
-        if copy is not None and copy.cpu is not None:
-            words.append(f"--physcpubind={copy.cpu}")
-        nodes = () if copy is None else copy.mem_nodes or _home(copy)
-        if nodes:
-            words.append(f"--membind={','.join(map(str, nodes))}")
-        lines.append(f"bind{number} = {' '.join(words) if len(words) > 1 else ''}")
-    return "\n".join(lines) + "\n"
-
-
-def _home(copy: StoredCopy) -> tuple[int, ...]:
-    return () if copy.node is None else (copy.node,)
+def _errors(told: Iterable[str]) -> dict[str, str]:
+    return {f"errors{number:03}": text for number, text in enumerate(told)}
 
 
 def _number(value: float | None) -> str:

@@ -17,7 +17,11 @@ from rater.errors import InputError
 
 KNOWN = "-C -b -i -o -e -E -N -r -S -u"
 _VARIABLE = re.compile(r"\$(BIND|SPECCOPYNUM)(?![A-Za-z0-9_])")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Whatever an environment can hold: shells export functions as `BASH_FUNC_which%%`.
+_VALUED = re.compile(r"([^\s=]+)(?:\s+(.*))?", re.DOTALL)
+_FUNCTION = re.compile(
+    r"-E\s+BASH_FUNC_\S+\s+\(\)\s*\{(?!.*\}$)"
+)  # and its end is not in this line
 _QUOTED = re.compile(r"""(?:"([^"]*)"|'([^']*)'|(\S+))\s*""")
 _MOST_COPIES = 99_999
 _LONGEST_STAGGER_MS = 86_400_000.0  # a day, as --stagger
@@ -131,11 +135,17 @@ class _Reader:
         if "\0" in text:
             at = text[: text.index("\0")].count("\n") + 1
             raise InputError(f"{self._where}:{at}: a NUL byte; expected the text of specinvoke")
-        for number, line in enumerate(text.split("\n"), 1):
+        lines = [line.strip() for line in text.split("\n")]
+        after = 0
+        for number, line in enumerate(lines, 1):
+            if number <= after:
+                continue
             self._line = number
-            stripped = line.strip()
-            if stripped and not stripped.startswith("#"):
-                self._take(stripped)
+            if _FUNCTION.match(line) and "}" in lines[number:]:
+                after = lines.index("}", number) + 1
+                line = "\n".join(lines[number - 1 : after])  # noqa: PLW2901 - one variable of many lines
+            if line and not line.startswith("#"):
+                self._take(line)
         if not self._commands:
             raise InputError(
                 f"{self._where}: no command in it; expected a line such as "
@@ -215,10 +225,12 @@ class _Reader:
         return value, rest[match.end() :]
 
     def _variable(self, rest: str) -> None:
-        name, _, value = rest.partition(" ")
-        if not _NAME.fullmatch(name):
-            self._wrong(f"-E {name}: expected the name of an environment variable and its value")
-        self._environment[name] = _unquoted(value.strip())
+        found = _VALUED.fullmatch(rest)
+        if not found:
+            self._wrong(
+                f"-E {rest[:60]}: expected the name of an environment variable and its value"
+            )
+        self._environment[found[1]] = _unquoted((found[2] or "").strip())
 
     def _milliseconds(self, rest: str) -> tuple[float, str]:
         word, rest = self._word("S", rest)

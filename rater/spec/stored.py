@@ -22,14 +22,16 @@ from rater.record import (
     StoredRun,
 )
 from rater.spec import keys
+from rater.spec.own_keys import in_own_order, own_bracket, own_of, restored
 from rater.spec.placed import Places
-from rater.spec.recompute import Recomputed, recompute
+from rater.spec.recompute import Recomputed, recompute, recompute_rotated
 from rater.spec.result import LONGEST_S, SpecFile, SpecIteration
 from rater.spec.rotated import rotated_brackets, rotated_copies, rotated_place
 from rater.spec.rows import copy_row
 from rater.spec.rsf import is_rotated
 
 _MOST_NOTES = 20  # problems, and disagreements, that are stored with the run
+_MOST_NAMED = 4  # benchmarks
 _MOST_ERRORS = 3  # of the result as a whole
 _SETTINGS = ("metric", "suitever", "runspecver", "runcpuver", "tools", "label", "ext", "test_date")
 _LATEST_S = 4e9  # of a start: the year 2096
@@ -73,9 +75,9 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         raise InputError(f"{file.name}: no benchmark that counts; nothing to import")
     file.iterations = scored
     rotated = all(is_rotated(one) for one in scored)
-    recomputed = Recomputed((), (), 0, ()) if rotated else recompute(file)
+    recomputed = recompute_rotated(file) if rotated else recompute(file)
     places = Places(file, topology)
-    brackets = rotated_brackets(scored) if rotated else _brackets(scored)
+    brackets = rotated_brackets(scored) if rotated else _brackets(in_own_order(scored))
     for one in scored:  # before anything is said about places
         for copy in one.times_s:
             places.of(one, rotated_place(one)[1] if rotated else copy)
@@ -119,6 +121,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         ),
     )
     runs = sum(1 if rotated else len(one.times_s) for one in scored)
+    stored = restored(stored, scored, with_machine=topology is None)
     return SpecImport(file, recomputed, stored, places, remarks, tuple(brackets), runs)
 
 
@@ -236,6 +239,11 @@ def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterato
     yield from (f"the file says: {text}" for text in file.errors[:_MOST_ERRORS])
     if len(file.errors) > _MOST_ERRORS:
         yield f"and {len(file.errors) - _MOST_ERRORS} more errors that the file names"
+    copied = sorted(
+        {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
+    )
+    if copied:
+        yield f"the peak of {_some(copied)} is its base again (basepeak): measured once, not twice"
     if any(one.reference_derived for one in file.iterations):
         yield "a log has no reference times: they are worked out from its ratios"
     if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
@@ -252,6 +260,11 @@ def _findings(file: SpecFile, recomputed: Recomputed) -> Iterator[str]:
     yield from (f"not read: {problem}" for problem in file.problems.kept[:_MOST_NOTES])
     if file.problems.count > _MOST_NOTES:
         yield f"and {file.problems.count - _MOST_NOTES} more problems in the file"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _missing(file: SpecFile) -> Iterator[str]:
@@ -285,7 +298,9 @@ def _brackets(
     known = [start for start in starts if start is not None]
     first_s = min(known, default=None) if len(known) == len(starts) else None
     ordered = sorted(scored, key=lambda one: (one.tune, one.iteration, one.line))
-    if first_s is not None:
+    if all(own_of(one) for one in scored):  # rater's own export tells the order
+        ordered = list(scored)
+    elif first_s is not None:
         ordered.sort(key=lambda one: math.inf if one.start_s is None else one.start_s)
     found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
     for phase, one in enumerate(ordered):
@@ -321,10 +336,17 @@ def _brackets(
                 (one,),
             )
         )
-    return found
+    return [(own_bracket(bracket, them[0]), them) for bracket, them in found]
 
 
 def _copy(bracket: StoredBracket, one: SpecIteration, copy: int, places: Places) -> StoredCopy:
     return copy_row(
-        bracket.phase, one, copy, places, iteration=one.iteration, step=0, seconds=one.times_s[copy]
+        bracket.phase,
+        one,
+        copy,
+        places,
+        iteration=one.iteration,
+        step=0,
+        seconds=one.times_s[copy],
+        own_phase=True,
     )

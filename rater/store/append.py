@@ -217,7 +217,7 @@ def insert_imported(
     number = _insert_head(connection, stored.host, (*first, *made_by, *_request_fields(head)))
     _pairs(connection, number, "setting", stored.settings)
     _benchmarks(connection, number, stored.benchmarks)
-    _pus(connection, number, stored.pus)
+    place_copies(connection, number, stored.placements, stored.pus)
     connection.executemany(_BRACKET, ((number, *_bracket_fields(it)) for it in stored.brackets))
     for some in batched(copies, _COPIES_AT_ONCE):
         connection.executemany(_COPY, (_copy_row(number, it) for it in some))

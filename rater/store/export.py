@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any, TextIO
 
 from rater.plan.cpuset import format_list
-from rater.record import MachinePU, RunHead, Sampled, StoredCopy, StoredRun, Validity
+from rater.record import CopyStatus, MachinePU, RunHead, Sampled, StoredCopy, StoredRun, Validity
 from rater.store.observations import SHARED_BY_PU, VERSION
 
 
@@ -72,8 +72,9 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
         values["mem_nodes"] = list(copy.mem_nodes)
     if copy.cpu_s is not None:
         values["cpu_s"] = copy.cpu_s
-    # Imported and `unchecked`: the document did not say how the copy ended.
-    if source == "run" or copy.validity is not Validity.UNCHECKED:
+    # Imported, `ok` and `unchecked`: nothing said how the copy ended.
+    told = copy.status is not CopyStatus.OK or copy.validity is not Validity.UNCHECKED
+    if source == "run" or told:
         values["status"] = str(copy.status)
     if copy.placement is not None:
         values["placement"] = copy.placement
