@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import importing, kill9, planning, repeating, resume, starting, supervising
+from benchmarks import (
+    importing,
+    kill9,
+    planning,
+    repeating,
+    resume,
+    selftesting,
+    starting,
+    supervising,
+)
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -18,6 +27,7 @@ FIGURES = {
     "kill9": kill9.campaign,
     "resume": resume.campaign,
     "steady": repeating.steady,
+    "selftest": selftesting.campaign,
     "import": importing.log_reading,
     "fuzz": importing.broken_files,
 }

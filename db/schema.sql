@@ -372,6 +372,40 @@ CREATE TABLE spec_result (
   FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+-- When a run was searched for divots, and how: a healthy run has this row and none in `divot`.
+CREATE TABLE divot_search (
+  run_id          INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+  version         INTEGER NOT NULL,  -- of the detector; another one searches again
+  threshold_group REAL NOT NULL,     -- smallest effects looked for: 0.015 is 1.5 % of a time
+  threshold_copy  REAL NOT NULL,
+  copy_runs       INTEGER NOT NULL,  -- rows of `copy` then; a resumed run has more
+  visible         TEXT NOT NULL,     -- the smallest effects this run could show, as JSON
+  failed          INTEGER NOT NULL,  -- copy runs left out because they did not end well
+  searched_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+) STRICT;
+
+-- What was found: the most costly first, what the layout explains last.
+CREATE TABLE divot (
+  run_id     INTEGER NOT NULL REFERENCES divot_search (run_id) ON DELETE CASCADE,
+  position   INTEGER NOT NULL,  -- from 0
+  kind       TEXT NOT NULL,     -- outlier-copy, slow-lgroup, slow-group, slow-cpu, ...
+  explained  INTEGER NOT NULL CHECK (explained IN (0, 1)),  -- by the layout: no divot
+  place      TEXT NOT NULL,     -- the smallest part that explains it: 'lgroup 3', 'CPUs 8-15'
+  benchmarks TEXT NOT NULL,     -- a JSON list; empty: all of the run
+  tune       TEXT,
+  iterations TEXT NOT NULL,     -- 1-3; empty: all of the run
+  copies     TEXT NOT NULL,     -- all that it covers, 0-7
+  cpus       TEXT NOT NULL,
+  nodes      TEXT NOT NULL,
+  package    INTEGER,
+  core       INTEGER,
+  slowdown   REAL NOT NULL,     -- time over fair time; below 1: fast
+  score_lost REAL,              -- share of the run's score, 0 to 1; NULL: there is none (steady, rotated)
+  evidence   TEXT NOT NULL,     -- one line
+  finding    TEXT NOT NULL,     -- all of it, as JSON
+  PRIMARY KEY (run_id, position)
+) STRICT, WITHOUT ROWID;
+
 -- Every copy run with its time in seconds and its place; torn attempts left out.
 CREATE VIEW copy_time AS
 SELECT

@@ -15,7 +15,10 @@ from rater import __version__
 from rater.errors import RaterError
 
 # A new command is a new file here; each declares its arguments in `register`.
-FAMILIES = ("run", "plan", "rerun", "results", "suites", "layouts", "topo", "lint_bind")
+FAMILIES = (
+    *("run", "plan", "rerun", "results", "divots", "plot", "selftest"),
+    *("suites", "layouts", "topo", "lint_bind"),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

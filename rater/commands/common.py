@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from rater.errors import InputError
 
 if TYPE_CHECKING:
+    from rater.analysis.finding import Analysis
     from rater.record import StoredRun
+    from rater.show.copies import CopiesView
     from rater.store.store import Store
 
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
@@ -64,14 +66,15 @@ def print_result(
     after_run: bool = True,
     beside: StoredRun | None = None,
     proof: bool = False,
-    copies: bool = False,
+    copies: CopiesView | None = None,
     cpus: bool = False,
+    divots: Analysis | None = None,
 ) -> None:
     """Print what a run says, for people or as JSON; `after_run`: with what comes next.
 
     `beside`: what a steady run is compared with (`run_beside` finds it); `proof`: with all
-    that was seen of where copies ran; `copies`: with every copy run; `cpus`: with what the
-    CPUs did.
+    that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with
+    what the CPUs did; `divots`: what was found slow, where it was searched for.
     """
     from rater.analysis.beside import stand_beside
     from rater.analysis.document import to_json
@@ -85,40 +88,52 @@ def print_result(
         from rater.show.proof import proof_document
         from rater.show.readings import cpus_document, notable_document
 
-        document = to_json(summary, stand_beside(summary, other) if other else None)
+        pair = stand_beside(summary, other) if other else None
+        document: dict[str, object] = {**to_json(summary, pair)}
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
-        told: dict[str, object] = {"placement": proof_document(summary.proof, every=every)}
-        told["notable"] = notable_document(readings.notable)
+        document |= {"placement": proof_document(summary.proof, every=every)}
+        document["notable"] = [*notable_document(readings.notable)]
         if cpus:
-            told["readings"] = cpus_document(readings)
-        if copies:
+            document["readings"] = {**cpus_document(readings)}
+        if copies is not None:
             from rater.show.copies import copies_document
+            from rater.show.copy_runs import copy_runs_document
 
-            told["copy_runs"] = copies_document(run)
-        print_json(document | told)
+            document |= copies_document(copies)
+            document["copy_runs"] = [*copy_runs_document(run)]
+        if divots is not None:
+            from rater.analysis.divots.document import divot_rows
+
+            document["divots"] = divot_rows(divots.findings, run.head)
+        print_json(document)
         return
     from rich.console import Console
 
     from rater.show.terminal import print_summary
 
+    console = Console()
     print_summary(
         summary,
-        Console(),
+        console,
         after_run=after_run,
         beside=other,
         proof=proof,
         notable=readings.notable,
+        divots=divots,
     )
     if cpus:
         from rater.show.printer import Printer
         from rater.show.readings import print_cpus
 
-        print_cpus(readings, Printer(Console()))
-    if copies:
+        print_cpus(readings, Printer(console))
+    if copies is not None:
         from rater.show.copies import print_copies
+        from rater.show.copy_runs import print_copy_runs
         from rater.show.printer import Printer
 
-        print_copies(run, Printer(Console()))
+        print_copies(copies, Printer(console))
+        if any(copy.workloads for copy in run.copies):
+            print_copy_runs(run, Printer(console))
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:

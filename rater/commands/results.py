@@ -12,6 +12,7 @@ from rater.commands.common import add_common, existing_store, print_json, print_
 
 if TYPE_CHECKING:
     from rater.record import StoredRun
+    from rater.show.copies import CopiesView
 
 _RUN_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (where one run has that tag)"
 _RUNS_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (all runs with that tag)"
@@ -49,7 +50,27 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--copies",
         dest="with_copies",
         action="store_true",
-        help="with every copy run: its time, and of several commands (SPEC: workloads) each one's",
+        help="with the times of the copies over the median copy: median, mean, standard "
+        "deviation and maximum of each benchmark and iteration, the slowest copies, and of several "
+        "commands (SPEC: workloads) each one's time",
+    )
+    show.add_argument(
+        "--baseline",
+        metavar="RUN",
+        help="of --copies: the run whose median copies are 1, and whose ratios stand beside "
+        "this one's (default: the run itself)",
+    )
+    show.add_argument(
+        "--baseline-iteration",
+        metavar="N",
+        type=int,
+        help="of --copies: the median copies of this iteration alone (default: of all that count)",
+    )
+    show.add_argument(
+        "--drop",
+        metavar="K",
+        type=int,
+        help="of --copies: the statistics also without the K slowest copies of each iteration",
     )
     show.add_argument(
         "--cpus",
@@ -133,22 +154,68 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
+    from rater.commands.search import analysis_beside_results
+
+    _check_copies_options(args)
     with existing_store(args) as store:
         run = store.load(store.find(args.which))
         if args.beside is None:
             beside = run_beside(store, run)
         else:
             run, beside = _pair(run, store.load(store.find(args.beside)))
+        baseline = None if args.baseline is None else store.load(store.find(args.baseline))
+        divots = analysis_beside_results(store, run)
     print_result(
         args,
         run,
         after_run=False,
         beside=beside,
         proof=args.with_proof,
-        copies=args.with_copies,
+        copies=_copies_view(args, run, baseline) if args.with_copies else None,
         cpus=args.with_cpus,
+        divots=divots,
     )
     return 0
+
+
+def _check_copies_options(args: argparse.Namespace) -> None:
+    from rater.errors import InputError
+
+    if args.drop is not None and args.drop < 0:
+        raise InputError(f"--drop {args.drop}: expected a number of copies, 0 or more")
+    for option in ("baseline", "baseline_iteration", "drop"):
+        if getattr(args, option) is not None and not args.with_copies:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"{name} belongs to --copies: `rater show {args.which} --copies ...`")
+
+
+def _copies_view(
+    args: argparse.Namespace, run: StoredRun, baseline: StoredRun | None
+) -> CopiesView:
+    from rater.analysis.copies import cells_of, normalise, ratio_pairs, yardsticks
+    from rater.analysis.score import summarise
+    from rater.errors import InputError
+    from rater.show.copies import CopiesView
+
+    cells = cells_of(run)
+    theirs = cells if baseline is None else cells_of(baseline)
+    head = run.head if baseline is None else baseline.head
+    there = sorted({cell.iteration for cell in theirs})
+    if args.baseline_iteration is not None and args.baseline_iteration not in there:
+        known = ", ".join(map(str, there)) or "none"
+        raise InputError(
+            f"--baseline-iteration {args.baseline_iteration}: run {head.run} has not this "
+            f"iteration; expected one of its own: {known}"
+        )
+    drop = args.drop or 0
+    return CopiesView(
+        head=run.head,
+        baseline=head,
+        baseline_iteration=args.baseline_iteration,
+        drop=drop,
+        times=normalise(cells, yardsticks(theirs, args.baseline_iteration), drop),
+        pairs=ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
+    )
 
 
 def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:

@@ -32,6 +32,7 @@ from rater.commands.common import (
 )
 from rater.commands.head import now_utc
 from rater.commands.request import Request, options_given
+from rater.commands.search import analysis_beside_results
 from rater.commands.session import Session
 from rater.errors import InputError
 from rater.plan.schedule import Plan
@@ -224,11 +225,13 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
             run = store.load(head.run)
             judge_placements(store, run)
         beside = run_beside(store, run)
+        shown = args.json or not args.quiet
+        divots = analysis_beside_results(store, run) if shown else None
     phases = count(len(left.phases), "phase")
     if not args.quiet:
         print(f"rater: run {head.run}: nothing is missing of {phases}", file=sys.stderr)
-    if args.json or not args.quiet:
-        print_result(args, run, beside=beside)
+    if shown:
+        print_result(args, run, beside=beside, divots=divots)
     return 0 if run.head.status is RunStatus.COMPLETE else 1
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +25,7 @@ from rater.record import Event, Run, RunStatus
 
 if TYPE_CHECKING:
     from rater.commands.ready import Ready
-    from rater.commands.sinks import Recorder
+    from rater.commands.sinks import Recorder, Sink
     from rater.commands.surroundings import Surroundings
     from rater.plan.schedule import Phase
     from rater.run.guard import Guard
@@ -45,6 +45,8 @@ class Session:
     resolved: Resolved
     cache: Path
     attempt: Attempt = field(default_factory=Attempt)
+    # What else hears the run's events; made when its guard is there, for processes of its own.
+    listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
     _run: Run = field(init=False)
 
     def run(self) -> int:
@@ -159,7 +161,8 @@ class Session:
             supervisor.fail(reason)
 
         recorder = Recorder(partial(store.append, entered.number), fail)
-        sinks = (recorder, screen) if screen else (recorder,)
+        sinks: tuple[Sink, ...] = (recorder, *((screen,) if screen else ()))
+        sinks += tuple(self.listeners(keeper))
 
         def emit(event: Event) -> None:
             for sink in sinks:
@@ -210,7 +213,11 @@ class Session:
 
             write_outs(self.resolved, run, outcome.began_ns, self._say)
         if self.args.json or not self.args.quiet:
-            print_result(self.args, run, beside=run_beside(store, run))
+            # Not sooner: numpy must be nowhere near copies that are timed.
+            from rater.commands.search import analysis_beside_results
+
+            divots = analysis_beside_results(store, run)
+            print_result(self.args, run, beside=run_beside(store, run), divots=divots)
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:

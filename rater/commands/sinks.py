@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rater.plan.schedule import Phase
 from rater.record import (
@@ -33,6 +33,22 @@ if TYPE_CHECKING:
 _CLOSE_PATIENCE_S = 60.0
 _GATHER_S = 0.01
 _DRAW_GAP_S = 0.25  # at most four times a second
+
+
+class Sink(Protocol):
+    """Where events go: `put` is called by the supervisor and must return at once."""
+
+    def start(self) -> None:
+        """Begin, before the first event."""
+        ...
+
+    def put(self, event: Event) -> None:
+        """Take an event."""
+        ...
+
+    def close(self) -> None:
+        """Finish with what was taken, after the last event."""
+        ...
 
 
 class Recorder(threading.Thread):

@@ -1,110 +1,222 @@
-"""Every copy run of a run, with the times of its workloads where it had several."""
+"""`rater show --copies`: how the copies of each benchmark lie beside each other."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from rater.record import CopyStatus, StoredCopy, StoredRun, Validity, WorkloadTime
-from rater.show.format import number
+from rater.analysis.copies import CellTimes, RatioPair, Shape, slowest_points
+from rater.record import RunHead
+from rater.show.format import decimals, number, percent
 from rater.show.printer import Printer
 from rater.show.table import Column, seconds_columns
 
-_CHECKED = {
-    Validity.VALID: "valid",
-    Validity.INVALID: "wrong",
-    Validity.NOT_CHECKED: "not validated",
-    Validity.UNCHECKED: "not looked at",
-}
+if TYPE_CHECKING:
+    from rater.analysis.document import Json
+
+_LEAST_WORST = 10  # slowest copies that are listed whatever is dropped
+_MOST_WORST = 40
+_PLACES = 4  # decimals of normalised times, as in the paper
 
 
-def print_copies(run: StoredRun, printer: Printer) -> None:
-    """Print a line for every copy run; torn attempts left out."""
-    copies = run.without_torn().copies
-    if not copies:
-        return
-    starts = [None if it.start_ns is None else it.start_ns / 1e9 for it in copies]
-    [times] = seconds_columns([it.elapsed_s for it in copies])
+@dataclass(frozen=True, slots=True)
+class CopiesView:
+    """What `--copies` shows of a run."""
+
+    head: RunHead
+    baseline: RunHead  # whose medians are 1; the run's own head where none was named
+    baseline_iteration: int | None  # None: over all its counted iterations
+    drop: int
+    times: tuple[CellTimes, ...]
+    pairs: tuple[RatioPair, ...]  # empty without a baseline
+
+    @property
+    def worst_shown(self) -> int:
+        """How many of the slowest copies are listed."""
+        return min(max(_LEAST_WORST, self.drop), _MOST_WORST)
+
+
+def print_copies(view: CopiesView, printer: Printer) -> None:
+    """Print the ratios beside the baseline's, the copies' statistics, and the slowest copies."""
+    if view.pairs:
+        printer.line()
+        _print_pairs(view, printer)
     printer.line()
-    printer.table(
-        [
-            Column(("benchmark", ""), [it.benchmark for it in copies], False, True),
-            Column(("iter", ""), [str(it.iteration) for it in copies]),
-            Column(("copy", ""), [str(it.copy) for it in copies]),
-            Column(("CPU", ""), [_or_dash(it.cpu) for it in copies]),
-            Column(("lgroup", ""), [_or_dash(it.node) for it in copies], optional=90),
-            Column(("start", "s"), [number(it, 3) for it in starts], optional=99),
-            Column(("time", "s"), times),
-            *_workload_columns(copies),
-            Column(("ended", ""), [_ended(it) for it in copies], False),
-            Column(("output", ""), [_output(it) for it in copies], False, optional=98),
-        ],
-        ["" if it.status is CopyStatus.OK else "red" for it in copies],
-    )
-    if any(len(it.workloads) > 1 for it in copies):
-        printer.prose("w1, w2, ...: the copy's workloads, one after the other; !: it failed")
+    printer.prose(f"times of the copies over {_yardstick(view)}:", "bold")
+    if not view.times:
+        printer.line("no copy has ended")
+        return
+    printer.table(_shape_columns(view), ["" if t.cell.counted else "dim" for t in view.times])
+    printer.prose("s.d.: of the sample (n - 1)" + (_dropped_words(view) if view.drop else ""))
+    missing = list(dict.fromkeys(t.cell.benchmark for t in view.times if t.yardstick_s is None))
+    if missing:
+        alone = view.baseline_iteration is not None
+        where = f"iteration {view.baseline_iteration} of " if alone else ""
+        printer.prose(f"not in {where}run {view.baseline.run}: {', '.join(missing)}", "yellow")
+    _print_worst(view, printer)
 
 
-def copies_document(run: StoredRun) -> list[dict[str, Any]]:
-    """Return the same as JSON values; seconds are floats."""
-    return [_copy(copy) for copy in run.without_torn().copies]
-
-
-def _copy(copy: StoredCopy) -> dict[str, Any]:
+def copies_document(view: CopiesView) -> dict[str, Json]:
+    """Return what `--copies` adds to the JSON of `rater show`: the key `copy_times`."""
+    worst = slowest_points(view.times, view.worst_shown)
     return {
-        "benchmark": copy.benchmark,
-        "iteration": copy.iteration,
-        "copy": copy.copy,
-        "step": copy.step,
-        "cpu": copy.cpu,
-        "node": copy.node,
-        "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
-        "elapsed_s": copy.elapsed_s,
-        "status": copy.status.value,
-        "validity": copy.validity.value,
-        "validity_detail": copy.validity_detail,
-        "workloads": [
-            {
-                "workload": it.workload,
-                "start_s": None if it.start_ns is None else it.start_ns / 1e9,
-                "elapsed_s": it.elapsed_ns / 1e9,
-                "exit_code": it.exit_code,
-                "signal": it.signal,
-                "pid": it.pid,
-            }
-            for it in copy.workloads
-        ],
+        "copy_times": {
+            "baseline": view.baseline.run,
+            "baseline_iteration": view.baseline_iteration,
+            "drop": view.drop,
+            "cells": [_cell_document(one) for one in view.times],
+            "slowest": [
+                {
+                    "benchmark": one.cell.benchmark,
+                    "tune": one.cell.tune,
+                    "iteration": one.cell.iteration,
+                    **asdict(point),
+                    "normalised": normalised,
+                }
+                for one, point, normalised in worst
+            ],
+            "ratios": [{**asdict(pair), "change": pair.change} for pair in view.pairs],
+        }
     }
 
 
-def _workload_columns(copies: tuple[StoredCopy, ...]) -> list[Column]:
-    most = max(len(it.workloads) for it in copies)
-    if most < 2:
-        return []
-    columns = []
-    for place in range(most):
-        cells = [it.workloads[place] if place < len(it.workloads) else None for it in copies]
-        [times] = seconds_columns([None if it is None else it.elapsed_ns / 1e9 for it in cells])
-        marked = [
-            f"{time}!" if _failed(it) else time for time, it in zip(times, cells, strict=True)
-        ]
-        columns.append(Column((f"w{place + 1}", "s"), marked, optional=1 + place))
+def _cell_document(one: CellTimes) -> Json:
+    return {
+        "benchmark": one.cell.benchmark,
+        "tune": one.cell.tune,
+        "iteration": one.cell.iteration,
+        "counted": one.cell.counted,
+        "baseline_median_s": one.yardstick_s,
+        "all": asdict(one.every) if one.every else None,
+        "kept": asdict(one.kept) if one.kept else None,
+        "dropped": [
+            {**asdict(point), "normalised": one.normalised(point)} for point in one.dropped
+        ],
+        "failed_copies": len({failed.copy for failed in one.cell.failed}),
+    }
+
+
+def _yardstick(view: CopiesView) -> str:
+    own = view.baseline.run == view.head.run
+    whose = "of this run" if own else f"of run {view.baseline.run}"
+    if view.baseline_iteration is not None:
+        whose = f"of iteration {view.baseline_iteration} {whose}"
+    return f"the median copy {whose} (benchmark by benchmark)"
+
+
+def _dropped_words(view: CopiesView) -> str:
+    which = "slowest copy" if view.drop == 1 else f"{view.drop} slowest copies"
+    return f"; last columns: without the {which}"
+
+
+def _print_pairs(view: CopiesView, printer: Printer) -> None:
+    pairs = view.pairs
+    several = len({pair.tune for pair in pairs if pair.tune}) > 1
+    names = [f"{p.name} {p.tune}" if several and p.tune else p.name for p in pairs]
+    values = [value for pair in pairs for value in (pair.baseline, pair.value)]
+    places = decimals(values, significant=4)
+    alike = len({pair.unit for pair in pairs}) == 1
+    unit = {"ratio": "ratio", "copies/hour": "copies/h"}[pairs[0].unit] if alike else ""
+    units = [] if alike else [Column(("unit", ""), [pair.unit for pair in pairs], right=False)]
+    printer.table(
+        [
+            Column(("benchmark", ""), names, right=False, flexible=True),
+            *units,
+            Column((f"run {view.baseline.run}", unit), [number(p.baseline, places) for p in pairs]),
+            Column((f"run {view.head.run}", unit), [number(p.value, places) for p in pairs]),
+            Column(("change", "%"), [_signed(p.change) for p in pairs]),
+        ],
+        ["bold" if pair.name.startswith("suite") else "" for pair in pairs],
+    )
+    if view.head.copies != view.baseline.copies:
+        printer.prose(
+            f"note: run {view.baseline.run} has {view.baseline.copies} copies, "
+            f"run {view.head.run} has {view.head.copies}",
+            "yellow",
+        )
+
+
+def _shape_columns(view: CopiesView) -> list[Column]:
+    times = view.times
+    several = len({one.cell.tune for one in times}) > 1
+    labels = [
+        f"{one.cell.benchmark} {one.cell.tune or ''}" if several else one.cell.benchmark
+        for one in times
+    ]
+    first = [i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))]
+    (medians_s,) = seconds_columns([one.yardstick_s for one in times])
+    columns = [
+        Column(
+            ("benchmark", ""),
+            [label if new else "" for label, new in zip(labels, first, strict=True)],
+            right=False,
+            flexible=True,
+        ),
+        Column(("iter", ""), [_iteration(one) for one in times]),
+        Column(("copies", ""), [str(len(one.cell.points)) for one in times], optional=2),
+        Column(
+            ("1 =", "s"),
+            [text if new else "" for text, new in zip(medians_s, first, strict=True)],
+            optional=1,
+        ),
+        *_shape_parts([one.every for one in times], "all"),
+    ]
+    if view.drop:
+        columns += _shape_parts([one.kept for one in times], f"-{view.drop}")
     return columns
 
 
-def _failed(it: WorkloadTime | None) -> bool:
-    return it is not None and (it.signal is not None or bool(it.exit_code))
+def _shape_parts(shapes: Sequence[Shape | None], label: str) -> list[Column]:
+    values = {
+        "median": [shape.median if shape else None for shape in shapes],
+        "mean": [shape.mean if shape else None for shape in shapes],
+        "s.d.": [shape.sd if shape else None for shape in shapes],
+        "max": [shape.maximum if shape else None for shape in shapes],
+    }
+    return [
+        Column((label, name), [number(value, _PLACES) for value in column])
+        for name, column in values.items()
+    ]
 
 
-def _ended(copy: StoredCopy) -> str:
-    if copy.status is not CopyStatus.FAILED:
-        return copy.status.value
-    return f"signal {copy.signal}" if copy.signal is not None else f"exit code {copy.exit_code}"
+def _iteration(one: CellTimes) -> str:
+    return str(one.cell.iteration) if one.cell.counted else f"({one.cell.iteration})"
 
 
-def _output(copy: StoredCopy) -> str:
-    bad = copy.status not in (CopyStatus.OK, CopyStatus.WRONG_OUTPUT)
-    return "-" if bad and copy.validity is Validity.UNCHECKED else _CHECKED[copy.validity]
+def _print_worst(view: CopiesView, printer: Printer) -> None:
+    worst = slowest_points(view.times, view.worst_shown)
+    if not worst:
+        return
+    printer.line()
+    printer.prose(f"the slowest of {sum(len(t.cell.points) for t in view.times)}:", "bold")
+    (seconds,) = seconds_columns([point.elapsed_s for _, point, _ in worst])
+    several = len({one.cell.tune for one in view.times}) > 1
+
+    def place(values: Sequence[int | None]) -> list[str]:
+        return ["-" if value is None else str(value) for value in values]
+
+    printer.table(
+        [
+            Column(
+                ("benchmark", ""),
+                [
+                    f"{one.cell.benchmark} {one.cell.tune or ''}" if several else one.cell.benchmark
+                    for one, _, _ in worst
+                ],
+                right=False,
+                flexible=True,
+            ),
+            Column(("iter", ""), [_iteration(one) for one, _, _ in worst]),
+            Column(("copy", ""), [str(point.copy) for _, point, _ in worst]),
+            Column(("CPU", ""), place([point.cpu for _, point, _ in worst])),
+            Column(("core", ""), place([point.core for _, point, _ in worst])),
+            Column(("lgroup", ""), place([point.node for _, point, _ in worst])),
+            Column(("time", "s"), seconds),
+            Column(("over the", "median"), [number(value, _PLACES) for _, _, value in worst]),
+        ]
+    )
 
 
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def _signed(change: float | None) -> str:
+    return "-" if change is None else f"{'+' if change >= 0 else ''}{percent(change)}"

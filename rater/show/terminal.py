@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rater.analysis.beside import can_stand_beside, stand_beside
+from rater.analysis.finding import Analysis
 from rater.analysis.outcome import FailedCopy
 from rater.analysis.proof import RunProof
 from rater.analysis.readings import Notable
@@ -15,6 +16,7 @@ from rater.analysis.suites import SuiteScore
 from rater.plan.cpuset import format_list
 from rater.record import RunHead, RunStatus
 from rater.show.beside import print_beside
+from rater.show.divots import print_findings
 from rater.show.format import clock, count, decimals, number, percent, what_ran
 from rater.show.metrics import print_metrics
 from rater.show.printer import Printer
@@ -42,13 +44,14 @@ def print_summary(
     beside: Summary | None = None,
     proof: bool = False,
     notable: Sequence[Notable] = (),
+    divots: Analysis | None = None,
 ) -> None:
     """Print what a run says; `after_run`: with the commands that come next.
 
     `beside` is what to compare a steady run with: one of the same order with a
     barrier (`analysis.beside.comparable` finds it); another run is not looked at.
     `proof`: with the memory of every benchmark, and every copy not placed as planned;
-    `notable`: what the machine's readings say of it.
+    `notable`: what the machine's readings say of it; `divots`: what was found slow.
     """
     printer = Printer(console)
     head = summary.head
@@ -80,6 +83,9 @@ def print_summary(
     if summary.remarks:
         printer.line()
         printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
+    if divots is not None:
+        printer.line()
+        print_findings(head, divots, printer)
     if after_run:
         printer.line()
         printer.line(f"This was run {head.run}. What comes next:")

@@ -35,6 +35,15 @@ from rater.store.append import (
     store_judgements,
 )
 from rater.store.database import connect, translated
+from rater.store.divots import (
+    DivotSearch,
+    RunTimes,
+    StoredDivot,
+    copy_runs,
+    keep_search,
+    kept_search,
+    run_times,
+)
 from rater.store.find import find_all, find_one
 from rater.store.owner import Owner, this_process
 from rater.store.read import load_run, owner_of, run_heads
@@ -188,6 +197,11 @@ class Store:
             every = stored.copies if copies is None else copies
             return insert_imported(self._connection, stored, every), True
 
+    def keep_divots(self, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]) -> None:
+        """Store what was found slow in a run, in the place of what was known before."""
+        with self._transaction("storing divots"):
+            keep_search(self._connection, run_id, search, divots)
+
     def remove(self, *run_ids: int) -> None:
         """Remove runs with everything that hangs on them, all or none.
 
@@ -231,6 +245,27 @@ class Store:
         """Return the same where several runs are allowed: `tag:K=V` means all that have the tag."""
         with self._reading():
             return find_all(self._connection, self.path, spec)
+
+    def times(self, run_id: int) -> RunTimes:
+        """Return the copy times of a run as narrow rows: all that the search for divots reads."""
+        with self._reading():
+            return run_times(self._connection, run_id)
+
+    def divots(self, run_id: int) -> tuple[DivotSearch, tuple[str, ...]] | None:
+        """Return how a run was searched for divots and what was found; None: not yet, or older.
+
+        None as well where copy runs were added since (a resumed run).
+        """
+        with self._reading():
+            kept = kept_search(self._connection, run_id)
+            if kept is None or kept[0].copy_runs != copy_runs(self._connection, run_id):
+                return None
+            return kept
+
+    def copy_runs(self, run_id: int) -> int:
+        """Return how many copy runs of a run are stored."""
+        with self._reading():
+            return copy_runs(self._connection, run_id)
 
     # -- inside ---------------------------------------------------------------------------------
 

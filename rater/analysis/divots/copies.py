@@ -1,0 +1,150 @@
+"""Single copies far out on the slow or the fast side; pure.
+
+An exponential tail is fitted to the run's own residuals, and several copies of a
+cell are tested together: the m-th largest against how many so large there would be
+by chance (Poisson). The note's section 3, step 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rater.analysis.divots.robust import Bools, Floats, Ints, median
+
+ALPHA = 0.0003
+_LEAST_Z_TOGETHER = 4.5
+_MOST_SHARE = 0.12
+_LEAST_FOR_TWO = 8
+# More values reach further into the tail: (below this many values, quantile, usual beta).
+_TAILS = ((500, 0.80, 0.64), (2000, 0.90, 0.53), (8000, 0.95, 0.43), (math.inf, 0.975, 0.38))
+_SHRINK = 15  # so many excesses weigh as much as the usual tail
+_LEAST_BETA = 0.9
+_ROUNDS = 3
+_APART = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Beyond `start` standard deviations, exponential with `beta`; `share` of values lie there."""
+
+    start: float
+    beta: float
+    share: float
+
+
+def fit_tail(z: Floats) -> Tail:
+    """Return the tail of standardised residuals on their upper side."""
+    values = z[~np.isnan(z)]
+    share, usual = next((q, beta) for below, q, beta in _TAILS if len(values) < below)
+    start = float(np.quantile(values, share)) if len(values) else 1.0
+    # As many as lie beyond the quantile, ties with it included: where most times are equal, one
+    # that is off is no tail.
+    beyond = math.ceil((1 - share) * len(values))
+    excess = np.sort(values)[len(values) - beyond :] - start
+    own = max(0.0, float(np.median(excess))) / math.log(2) if len(excess) else usual
+    beta = (len(excess) * own + _SHRINK * usual) / (len(excess) + _SHRINK)
+    return Tail(start, max(beta, _LEAST_BETA * usual), 1 - share)
+
+
+def find_outliers(
+    usable: Floats, scale: Floats, least: Floats, alpha: float = ALPHA
+) -> tuple[Bools, Floats]:
+    """Return which copies (B, I, S) are far above the others, and by chance how often per cell.
+
+    `usable` are residuals, turned around for the fast side, cells that are not judged
+    without values; `scale` and `least` (B,) are the spread on that side and the
+    smallest effect that counts.
+    """
+    b, i, _ = usable.shape
+    flagged = np.zeros(usable.shape, dtype=bool)
+    chance = np.ones((b, i))
+    for _ in range(_ROUNDS):
+        values = np.where(flagged, np.nan, usable)
+        centre = median(values.reshape(b, -1))
+        z = (usable - centre[:, None, None]) / scale[:, None, None]
+        tail = fit_tail(np.where(flagged, np.nan, z).ravel())
+        z[flagged] = np.nan
+        fresh, odds = _together(z, usable, least, tail, np.sum(flagged, axis=2), alpha=alpha)
+        chance = np.minimum(chance, odds)
+        if not fresh.any():
+            break
+        flagged |= fresh
+        scale = _without(usable, flagged, scale)
+    return flagged, chance
+
+
+def standing_apart(values: Floats, flagged: Bools) -> Bools:
+    """Return which of the flagged copies of each cell lie far beyond all that are not.
+
+    For fast copies: many benchmarks have a fast minority with a long tail, the end of
+    which is no divot (Table 4 of the SPECrate2006 paper, run 2: one copy in six).
+    """
+    kept = np.zeros_like(flagged)
+    for b, i in np.argwhere(flagged.any(axis=2)):
+        order = np.argsort(np.where(np.isnan(values[b, i]), -np.inf, values[b, i]))[::-1]
+        sizes = values[b, i, order]
+        for m in range(int(flagged[b, i].sum()), 0, -1):
+            beyond = sizes[m] if m < len(sizes) and not np.isnan(sizes[m]) else 0.0
+            if sizes[m - 1] >= _APART * max(0.0, float(beyond)):
+                kept[b, i, order[:m]] = True
+                break
+    return kept & flagged
+
+
+def _without(residuals: Floats, flagged: Bools, scale: Floats) -> Floats:
+    """Return the spread with what was flagged left out, never more than it was."""
+    values = np.where(flagged, np.nan, residuals).reshape(len(residuals), -1)
+    centre = median(values)[:, None]
+    upper = np.where(values > centre, values - centre, np.nan)
+    touched = flagged.any(axis=(1, 2))
+    return np.where(touched, np.fmin(scale, np.fmax(1.4826 * median(upper), 0.7 * scale)), scale)
+
+
+def _together(
+    z: Floats, usable: Floats, least: Floats, tail: Tail, already: Ints, *, alpha: float
+) -> tuple[Bools, Floats]:
+    b, i, _ = z.shape
+    flagged = np.zeros(z.shape, dtype=bool)
+    odds = np.ones((b, i))
+    cells = int(np.sum(~np.isnan(usable).all(axis=2)))
+    large = (z >= min(_LEAST_Z_TOGETHER, tail.start)) & (usable >= least[:, None, None])
+    for bench, k in np.argwhere(large.any(axis=2)):
+        row = z[bench, k]
+        known = ~np.isnan(row)
+        n = int(known.sum()) + int(already[bench, k])
+        most = max(2 if n >= _LEAST_FOR_TWO else 1, math.floor(_MOST_SHARE * n))
+        most -= int(already[bench, k])
+        if most < 1:
+            continue
+        order = np.argsort(np.where(large[bench, k], -row, np.inf), kind="stable")
+        candidates = order[: min(most, int(large[bench, k].sum()))]
+        if large[bench, k].sum() > most:
+            # More than a few: no longer single copies, unless the first ones stand far apart.
+            candidates = order[:most]
+        best = 0
+        for m in range(1, len(candidates) + 1):
+            z_m = float(row[candidates[m - 1]])
+            if m > 1 and z_m < _LEAST_Z_TOGETHER:
+                break
+            expected = (
+                n * tail.share * math.exp(min(50.0, -(z_m / (1 + 2 / n) - tail.start) / tail.beta))
+            )
+            p = poisson_tail(expected, m) * cells * (2 if m == 1 else 2 * most)
+            if p <= alpha:
+                best = m
+                odds[bench, k] = min(odds[bench, k], p)
+        flagged[bench, k, candidates[:best]] = True
+    return flagged, odds
+
+
+def poisson_tail(mean: float, least: int) -> float:
+    """Return how often a Poisson variable is `least` or more."""
+    if mean <= 0:
+        return 0.0
+    if mean < 1e-3 * least:  # the first term, where 1 - sum would cancel
+        return math.exp(least * math.log(mean) - math.lgamma(least + 1) - mean)
+    below = sum(math.exp(j * math.log(mean) - math.lgamma(j + 1) - mean) for j in range(least))
+    return max(0.0, 1 - below)

@@ -1,0 +1,46 @@
+"""The detector: coarse to fine, each step taking out what it found; pure.
+
+Layout, start-up, groups, iterations, CPUs, two modes, single copies: otherwise one
+slow lgroup would be told again as eight slow CPUs and as eight slow copies of every
+benchmark. Formulas and thresholds are those of the note `divots.md` (section 3) of
+rater's designers; where real servers taught otherwise (section 9) the modules say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rater.analysis.divots.drafts import Draft, total_effect
+from rater.analysis.divots.grouping import group_drafts
+from rater.analysis.divots.groups import Level
+from rater.analysis.divots.layout import Predicted, explain
+from rater.analysis.divots.overtime import iteration_drafts, startup_drafts
+from rater.analysis.divots.robust import Floats
+from rater.analysis.divots.scales import Scales
+from rater.analysis.divots.singles import copy_drafts, cpu_drafts, mode_drafts
+from rater.analysis.divots.table import Table
+from rater.analysis.divots.work import Thresholds, begin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detected:
+    """All that was found in a run, with what the words are made from."""
+
+    table: Table
+    drafts: list[Draft]
+    predicted: list[Predicted]
+    residuals: Floats  # what nothing explains
+    scales: Scales
+    levels: tuple[Level, ...]
+
+
+def detect(table: Table, thresholds: Thresholds) -> Detected:
+    """Find what is slow, or fast, in a run."""
+    work = begin(table, explain(table), thresholds)
+    drafts = startup_drafts(work)
+    drafts += group_drafts(work)
+    drafts += iteration_drafts(work, table.log_s - total_effect(table, drafts))
+    drafts += cpu_drafts(work)
+    drafts += mode_drafts(work)
+    drafts += copy_drafts(work)
+    return Detected(table, drafts, work.predicted, work.r, work.scales, work.levels)

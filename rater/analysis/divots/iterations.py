@@ -1,0 +1,134 @@
+"""Whole iterations that are slow, for all benchmarks or one, and drift over them; pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rater.analysis.divots.robust import Bools, Floats, mad, median
+from rater.analysis.divots.scales import Scales
+
+_ALL = 0.015
+_ALL_AGREE = 0.7
+_ALL_SHARE = 0.4
+_ONE = 0.02
+_ONE_Z = 5.0
+_TAU = 0.0025
+_DRIFT = 0.014
+_DRIFT_FIT = 0.8
+_STEP_BACK = 0.1
+_STEP_ON = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class SlowIteration:
+    """One iteration; `benchmark` None: nearly all benchmarks alike. `size` is ln slowdown."""
+
+    iteration: int  # index
+    benchmark: int | None
+    size: float
+    agreeing: int  # benchmarks that show it, of
+    of: int
+    z: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A steady rise, or fall, of all times over the iterations; `size` is ln of it, in all."""
+
+    size: float
+    fit: float  # R squared
+
+
+def find_iterations(
+    medians: Floats, scales: Scales, copies: Floats, left_out: Bools
+) -> tuple[list[SlowIteration], Drift | None]:
+    """Return slow iterations and drift of cell medians of ln time (B, I).
+
+    `copies` (B, I) is how many copies each median stands for; cells of `left_out`
+    are not judged.
+    """
+    b, i = medians.shape
+    if i < 2:
+        return [], None
+    usable = np.where(left_out, np.nan, medians)
+    change = _against_others(usable)
+    common = median(change.T)  # (I,)
+    drift = _drift(usable) if i >= 3 and b >= 2 else None
+    if drift is not None:
+        line = drift.size / (i - 1) * (np.arange(i) - (i - 1) / 2)
+        rest = _against_others(usable - line)
+        return _of_one(rest, median(rest.T), scales, copies), drift
+    found = []
+    slow = np.zeros(i)
+    for k in range(i):
+        known = ~np.isnan(change[:, k])
+        if b < 2 or not known.any() or common[k] < _ALL:
+            continue
+        agreeing = int(np.sum(change[known, k] > _ALL_SHARE * common[k]))
+        if agreeing >= _ALL_AGREE * known.sum():
+            found.append(
+                SlowIteration(k, None, float(common[k]), agreeing, int(known.sum()), math.inf)
+            )
+            slow[k] = common[k]
+    if i == 2 and len(found) == 2:  # of two, only one can be the slower
+        found = [max(found, key=lambda one: one.size)]
+    return found + _of_one(change, np.where(b < 2, 0.0, common), scales, copies), None
+
+
+def _against_others(medians: Floats) -> Floats:
+    change = np.empty_like(medians)
+    for k in range(medians.shape[1]):
+        change[:, k] = medians[:, k] - median(np.delete(medians, k, axis=1))
+    return change
+
+
+def _of_one(change: Floats, common: Floats, scales: Scales, copies: Floats) -> list[SlowIteration]:
+    """Return iterations in which one benchmark was slower than the iteration was for all."""
+    excess = change - np.nan_to_num(common)
+    usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
+    error = 1.2533 * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    z = excess / np.hypot(max(_TAU, usual), error)
+    flagged = (excess >= _ONE + scales.step[:, None]) & (z >= _ONE_Z)
+    found = []
+    for b, k in np.argwhere(flagged):
+        found.append(SlowIteration(int(k), int(b), float(excess[b, k]), 1, 1, float(z[b, k])))
+    return found
+
+
+def _drift(medians: Floats) -> Drift | None:
+    level = median((medians - np.nanmean(medians, axis=1, keepdims=True)).T)
+    if np.isnan(level).any():
+        return None
+    n = len(level)
+    x = np.arange(n) - (n - 1) / 2
+    slope = float(x @ level) / float(x @ x)
+    rise = slope * (n - 1)
+    line = slope * x + level.mean()
+    total = float(np.sum((level - level.mean()) ** 2))
+    if abs(rise) < _DRIFT or total == 0:
+        return None
+    fit = 1 - float(np.sum((level - line) ** 2)) / total
+    steps = np.sign(rise) * np.diff(level)
+    whole = abs(rise)
+    if fit < _DRIFT_FIT or steps.min() < -_STEP_BACK * whole or steps.max() > _STEP_ON * whole:
+        return None
+    return Drift(rise, fit)
+
+
+def keepers(own: Floats, size: float, spread: float) -> Bools:
+    """Return which copies did not take part in a slow iteration.
+
+    `own` (S,) is each copy's ln time in it over its own median of the other
+    iterations; `size` how much slower the iteration was.
+    """
+    return own < min(0.25 * size, size - 4 * spread)
+
+
+def typical_change(log_s: Floats, b: int, k: int) -> Floats:
+    """Return (S,) how a copy's time in iteration k compares with its other iterations'."""
+    others = median(np.delete(log_s[b], k, axis=0).T)
+    change: Floats = log_s[b, k] - others
+    return change

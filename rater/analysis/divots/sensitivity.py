@@ -1,0 +1,66 @@
+"""The smallest effects that a run could have shown, from its own noise; pure."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rater.analysis.divots.copies import ALPHA, fit_tail
+from rater.analysis.divots.cpus import units, visible_among_few
+from rater.analysis.divots.detect import Detected
+from rater.analysis.divots.groups import (
+    EVERYWHERE_SHARE,
+    MEDIAN_ERROR,
+    OWN_NOISE,
+    STEADY_LEAST,
+    TAU,
+    TAU_ALONE,
+    Z_STEADY,
+    Z,
+    measure,
+)
+from rater.analysis.divots.robust import middle
+from rater.analysis.divots.work import Thresholds
+
+
+def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
+    """Return the smallest visible slowdowns as shares (0.006 is 0.6 %), by what is slow.
+
+    `group`: an lgroup (or what else divides the copies) in all benchmarks, with three
+    benchmarks or more; `group-benchmark`: one in a typical benchmark; `cpu`: one of two
+    or three CPUs (or copies, where CPUs are not known) in all of the run; `copy`: a
+    single copy in one cell of a typical benchmark. Missing where nothing could be
+    seen at all: with too few copies, or without groups.
+    """
+    b, i, s = found.table.shape
+    scale = middle(found.scales.both)
+    seen: dict[str, float] = {}
+    for level in found.levels[:1]:
+        effects = measure(found.residuals, level)
+        if effects is None:
+            continue
+        size = float(np.median(effects.sizes))
+        floor = TAU if i > 1 or len(effects.names) >= 5 else TAU_ALONE
+        tau = max(floor, middle(effects.tau))
+        own = max(MEDIAN_ERROR * scale / math.sqrt(size), middle(effects.jitter)) / math.sqrt(i)
+        least, far = thresholds.group, Z * math.hypot(tau, own)
+        if i > 1:  # in every iteration alike
+            least *= STEADY_LEAST
+            far = max(Z_STEADY * math.hypot(tau, own), OWN_NOISE * own)
+        seen["group-benchmark"] = max(least, math.expm1(far))
+        if b >= 3:
+            error = MEDIAN_ERROR * scale / math.sqrt(size * b * i)
+            everywhere = math.expm1(Z * math.hypot(TAU, error))
+            seen["group"] = max(EVERYWHERE_SHARE * thresholds.group, everywhere)
+    few = visible_among_few(found.residuals, units(found.table.cpu))
+    if few is not None:
+        seen["cpu"] = math.expm1(few)
+    if s >= 3:
+        z = found.residuals / found.scales.right[:, None, None]
+        tail = fit_tail(z[~np.isnan(z)])
+        expected = ALPHA / (2 * b * i)
+        needed = (tail.start + tail.beta * math.log(s * tail.share / expected)) * (1 + 2 / s)
+        right = middle(found.scales.right)
+        seen["copy"] = max(thresholds.copy, math.expm1(needed * right))
+    return seen

@@ -1,0 +1,139 @@
+"""`rater plot`: the times of a run's copies as a picture, in the terminal or in a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.commands.common import add_common, existing_store, print_json_rows
+from rater.errors import InputError
+
+if TYPE_CHECKING:
+    from rater.analysis.copies import Cell
+    from rater.record import RunHead
+    from rater.show.plot import Label
+    from rater.store.store import Store
+
+_FORMATS = ("svg", "png", "pdf")
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater plot`."""
+    parser = subparsers.add_parser(
+        "plot",
+        help="the time of every copy as a picture, in the terminal or in a file",
+        description="Draw the time of every copy, lgroup beside lgroup: one benchmark, or a small "
+        "panel for each benchmark of the run. Slow parts have their names beside them.",
+    )
+    parser.add_argument(
+        "which",
+        metavar="RUN",
+        nargs="?",
+        default="last",
+        help="a number, the start of a uuid, last, last~1, or tag:K=V (default: last)",
+    )
+    parser.add_argument("--benchmark", metavar="B", help="only this one (or the part of a name)")
+    parser.add_argument(
+        "--iteration", metavar="I", type=int, help="only this one (default: all that count)"
+    )
+    parser.add_argument(
+        "-o",
+        dest="file",
+        metavar="FILE",
+        help="draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)",
+    )
+    add_common(parser)
+    parser.set_defaults(run=_plot)
+
+
+def _plot(args: argparse.Namespace) -> int:
+    from rater.analysis.copies import cells_of
+    from rater.show.plot import picture_document, picture_of
+
+    file = None if args.file is None else _checked_file(args.file)
+    with existing_store(args) as store:
+        run = store.load(store.find(args.which))
+        labels = labels_of(store, run.head)
+    cells = cells_of(run)
+    benchmark = _chosen(args.benchmark, args.iteration, cells, run.head)
+    picture = picture_of(
+        run.head,
+        cells,
+        labels,
+        benchmark=benchmark,
+        iteration=args.iteration,
+        ranges=args.json or file is not None,
+    )
+    if file is not None:
+        from rater.show.plot_file import draw
+
+        draw(picture, file)
+    if args.json:
+        print_json_rows(picture_document(picture, run.head, args.file))
+    elif file is not None:
+        print(f"{args.file}: {_what(picture.title, len(picture.panels))}")
+    else:
+        from rich.console import Console
+
+        from rater.show.plot_text import print_picture
+        from rater.show.printer import Printer
+
+        print_picture(picture, Printer(Console()))
+    return 0
+
+
+def labels_of(store: Store, head: RunHead) -> tuple[Label, ...]:
+    """Return the names of the run's slow parts: what `rater divots` has found, or finds now."""
+    from rater.analysis.divots.work import Thresholds
+    from rater.commands.search import analysis_of
+    from rater.show.plot_words import labels_from
+
+    return labels_from(analysis_of(store, head, Thresholds(), fresh=False).findings)
+
+
+def _what(title: str, panels: int) -> str:
+    return title if panels == 1 else f"{title}, {panels} benchmarks"
+
+
+def _checked_file(name: str) -> Path:
+    """Return where to draw; raises `InputError` for a name of no known format."""
+    path = Path(name)
+    if path.suffix.lower().removeprefix(".") not in _FORMATS:
+        raise InputError(f"-o {name}: expected a name that ends in .svg, .png or .pdf")
+    if path.is_dir():
+        raise InputError(f"-o {name}: is a directory; expected a file in it")
+    if not path.parent.is_dir():
+        raise InputError(f"-o {name}: there is no directory {path.parent}")
+    return path
+
+
+def _chosen(
+    wanted: str | None, iteration: int | None, cells: Sequence[Cell], head: RunHead
+) -> str | None:
+    """Return the whole name of the benchmark that was asked for, None for all.
+
+    Raises `InputError` where nothing, or not one alone, answers to the name or the number.
+    """
+    names = list(dict.fromkeys(cell.benchmark for cell in cells))
+    if not names:
+        raise InputError(f"run {head.run} has no copy that ended: there is nothing to draw")
+    chosen = None
+    if wanted is not None:
+        found = [name for name in names if name == wanted]
+        found = found or [name for name in names if wanted in name]
+        if len(found) != 1:
+            why = "is in the names of several" if found else "is no benchmark of it"
+            raise InputError(
+                f"--benchmark {wanted}: {why} (run {head.run}); expected one of "
+                f"{', '.join(found or names)}"
+            )
+        (chosen,) = found
+    there = sorted({cell.iteration for cell in cells if chosen in (None, cell.benchmark)})
+    if iteration is not None and iteration not in there:
+        raise InputError(
+            f"--iteration {iteration}: run {head.run} has not this iteration; expected one of "
+            f"{', '.join(map(str, there))}"
+        )
+    return chosen

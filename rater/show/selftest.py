@@ -1,0 +1,222 @@
+"""What was planted beside what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from rater.analysis.divots.document import evidence_line
+from rater.analysis.finding import Finding, Kind
+from rater.analysis.planted import Judgement, Spread, Tally, Verdict
+from rater.plan.cpuset import format_list
+from rater.plan.planted import NotPlanted, Planting
+from rater.show.format import count
+from rater.show.printer import Printer
+from rater.show.table import Column
+
+_MOST_WRONG = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A self-test that came to its end."""
+
+    copies: int
+    cpus: tuple[int, ...]
+    lgroups: int
+    benchmarks: tuple[str, ...]
+    iterations: int
+    seed: int
+    spread: float  # by how much copies differ with nothing planted, as a share
+    floor: float  # smaller slowdowns are not judged
+    judged: tuple[Judgement, ...]  # the clean run first
+    missing: tuple[NotPlanted, ...]
+    tally: Tally
+    command: str  # plants the same again
+
+
+def print_selftest(test: SelfTest, console: Console) -> None:
+    """Print what was planted and what was found, side by side."""
+    printer = Printer(console)
+    printer.prose(
+        f"Self-test: {count(test.copies, 'copy', 'copies')} on CPUs {format_list(test.cpus)} "
+        f"({count(test.lgroups, 'lgroup')}), {' '.join(test.benchmarks)}, "
+        f"{count(test.iterations, 'iteration')} of each, seed {test.seed}",
+        "bold",
+    )
+    printer.prose(
+        f"With nothing planted copies differ by {test.spread:.1%}: what is below "
+        f"{test.floor:.1%} is not judged."
+    )
+    printer.line()
+    rows = [_row(one) for one in test.judged]
+    printer.table(
+        [
+            Column(("planted", ""), [row[0] for row in rows], right=False),
+            Column(("where", ""), [row[1] for row in rows], right=False, flexible=True),
+            Column(("slowed", "by"), [row[2] for row in rows]),
+            Column(("found", ""), [row[3] for row in rows], right=False, flexible=True),
+            Column(("", ""), [str(one.verdict) for one in test.judged], right=False),
+        ],
+        ["" if one.verdict is Verdict.RIGHT else "red" for one in test.judged],
+    )
+    for one in test.judged:
+        _print_wrong(one, printer)
+    if test.missing:
+        printer.line()
+        printer.line("Not planted here:")
+        for missing in test.missing:
+            printer.prose(f"  {missing.kind}: {missing.why}")
+    printer.line()
+    printer.line(summary(test.tally), "green" if test.tally.right else "red")
+    if not test.tally.right:
+        printer.prose(advice(test))
+
+
+def _print_wrong(one: Judgement, printer: Printer) -> None:
+    """Print what is wrong with one of them, in full."""
+    if one.verdict is Verdict.RIGHT:
+        return
+    printer.line()
+    printer.prose(f"{one.plant.kind}, {one.plant.place}: {one.plant.how}.", "bold")
+    if one.others is not None:
+        printer.prose(f"  Others took {one.others:.0%} of a CPU, however often it was tried.")
+    if one.failed and one.made is not None:
+        printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
+    elif one.plant.kind is not Planting.NOTHING and not one.named:
+        printer.prose("  Not named.")
+    for label, findings in (("false", one.false), ("also true", one.secondary)):
+        for finding in findings[:_MOST_WRONG]:
+            printer.prose(f"  {label}: {finding.kind}, {evidence_line(finding)}")
+        if len(findings) > _MOST_WRONG:
+            printer.line(f"  {label}: {len(findings) - _MOST_WRONG} more (--json has them all)")
+
+
+def _row(one: Judgement) -> tuple[str, str, str, str]:
+    kind = one.plant.kind
+    by = "" if one.made is None else f"{(one.made - 1) * 100:+.0f} %"
+    found = [_found(it) for it in (one.named or one.secondary)[:1]]
+    found += [f"{len(one.false)} false"] if one.false else []
+    words = ", ".join(found) or "nothing"
+    where = one.plant.place
+    if kind is Planting.OUTLIER_COPY:
+        where = f"copy {one.plant.copies[0]}, {one.plant.benchmark} iteration {one.plant.iteration}"
+    return kind, "" if kind is Planting.NOTHING else where, by, words
+
+
+def _found(one: Finding) -> str:
+    """Return a finding in a few words: its place and its size."""
+    place = one.place
+    if one.kind is Kind.SLOW_ITERATION:
+        place = f"iteration {one.iteration}"
+    elif one.kind in (Kind.DRIFT, Kind.STARTUP, Kind.BIMODAL):
+        place = str(one.kind)
+    elif one.kind is Kind.OUTLIER_COPY:
+        place = f"copies {format_list(one.copies)}" if len(one.copies) > 1 else ""
+        place = place or f"copy {one.copies[0]}"
+    if one.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and one.benchmark:
+        place += f", {one.benchmark}"
+        if one.kind is Kind.OUTLIER_COPY and one.iteration is not None:
+            place += f" iteration {one.iteration}"
+    return f"{place} {(one.slowdown - 1) * 100:+.0f} %"
+
+
+def summary(tally: Tally) -> str:
+    """Return what a self-test came to in one line."""
+    divots = "divot" if tally.planted == 1 else "divots"
+    failed = f", {tally.failed} without effect" if tally.failed else ""
+    failed += f", {tally.unjudged} not judged" if tally.unjudged else ""
+    return (
+        f"selftest: {tally.named} of {tally.planted} planted {divots} named, "
+        f"{tally.false} false{failed}"
+    )
+
+
+def advice(test: SelfTest) -> str:
+    """Return what to do about a self-test that was not all right."""
+    if test.tally.unjudged:
+        return (
+            "Other processes took more than a tenth of a CPU, and went on when it was tried "
+            "again: this machine is not quiet. Stop them (`top`), or let it wait for them: "
+            f"`{test.command} --until-idle`."
+        )
+    return (
+        f"`{test.command}` plants the same again. If that is right, something else ran beside "
+        "it this time; if not, rater is: please report it with the output of `--json`."
+    )
+
+
+def refusal(spread: Spread, others: float, noisiest: float) -> str:
+    """Return why nothing is planted on a machine this noisy."""
+    who = f"others took up to {others:.0%} of a CPU; " if others > 0.02 else ""
+    return (
+        f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
+        f"anything planted (copy {spread.copy} of {spread.benchmark}, iteration "
+        f"{spread.iteration}; {noisiest:.0%} would do). {who}stop what else runs here "
+        "(`top`), or let it wait for that: `rater selftest --until-idle`"
+    )
+
+
+def refusal_document(
+    spread: Spread, others: float, noisiest: float, seed: int
+) -> dict[str, object]:
+    """Return the same as JSON."""
+    return {
+        "right": False,
+        "refused": refusal(spread, others, noisiest),
+        "seed": seed,
+        "spread": round(spread.size, 5),
+        "others": round(others, 5),
+    }
+
+
+def selftest_document(test: SelfTest) -> dict[str, object]:
+    """Return a self-test as JSON."""
+    return {
+        "right": test.tally.right,
+        "summary": summary(test.tally),
+        "planted": test.tally.planted,
+        "named": test.tally.named,
+        "false": test.tally.false,
+        "copies": test.copies,
+        "cpus": list(test.cpus),
+        "benchmarks": list(test.benchmarks),
+        "iterations": test.iterations,
+        "seed": test.seed,
+        "spread": round(test.spread, 5),
+        "floor": round(test.floor, 5),
+        "not_judged": test.tally.unjudged,
+        "plants": [
+            {
+                "kind": one.plant.kind,
+                "place": one.plant.place,
+                "how": one.plant.how,
+                "copies": list(one.plant.copies),
+                "cpus": list(one.plant.cpus),
+                "node": one.plant.node,
+                "benchmark": one.plant.benchmark,
+                "iteration": one.plant.iteration,
+                "aimed": one.plant.aimed,
+                "slowdown": None if one.made is None else round(one.made, 5),
+                "verdict": one.verdict,
+                "others": None if one.others is None else round(one.others, 5),
+                "named": [_finding(it) for it in one.named],
+                "also_true": [_finding(it) for it in one.secondary],
+                "false": [_finding(it) for it in one.false],
+                "too_small": [_finding(it) for it in one.small],
+            }
+            for one in test.judged
+        ],
+        "not_planted": [{"kind": it.kind, "why": it.why} for it in test.missing],
+    }
+
+
+def _finding(one: Finding) -> dict[str, object]:
+    return {
+        "kind": one.kind,
+        "place": one.place,
+        "slowdown": round(one.slowdown, 5),
+        "copies": list(one.copies),
+        "evidence": evidence_line(one),
+    }
