@@ -217,7 +217,7 @@ def test_a_copy_of_known_size_is_seen_with_its_node_and_page_size() -> None:
     assert total <= sample.rss_bytes <= 120 * MB
     assert 80 * MB <= sample.peak_bytes <= 120 * MB
     assert sample.policy is not None
-    assert sample.migrations in (None, 0, 1)  # bound after its fork
+    assert sample.migrations is None or sample.migrations >= 0  # bound only after its fork
 
 
 @needs_numa_maps
