@@ -12,7 +12,7 @@ from rater.analysis.divots.table import Machine, Row, build_table
 from rater.analysis.divots.work import Thresholds
 from rater.analysis.finding import Finding
 
-VERSION = 1  # of what is found: stored findings of another one are made anew
+VERSION = 2  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)

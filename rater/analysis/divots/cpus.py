@@ -18,7 +18,10 @@ _FEW = 16
 _AGREE = 0.7
 _AGREE_SHARE = 0.4
 _LEAST_UNITS = 4
-_LEAST_CELLS = 3
+_LEAST_BENCHMARKS = 3  # what shows in fewer is the copies' or their modes
+LEAST_CELLS = 3
+FEWEST = 2
+FEW_Z = 5.0  # times 1 + 4 / cells: a spread of few values is easily too small
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +50,7 @@ def find_cpus(
     b, i, _ = residuals.shape
     names, place = np.unique(of_unit, return_inverse=True)
     cells = int(np.sum(~left_out))
-    if cells < _LEAST_CELLS or len(names) < _LEAST_UNITS:
+    if b < _LEAST_BENCHMARKS or cells < LEAST_CELLS or len(names) < _LEAST_UNITS:
         return []
     usable = np.where(left_out[:, :, None], np.nan, residuals)
     over_time = median(np.swapaxes(usable, 1, 2))  # (B, S)
@@ -71,6 +74,44 @@ def find_cpus(
                 SlowCpu(slots, float(whole[u]), each[:, u], shows, float(whole[u] / spread), False)
             )
     return _by_core(found, core)
+
+
+def find_among_few(
+    residuals: Floats, of_unit: Ints, threshold: float, steps: Floats, left_out: Bools
+) -> SlowCpu | None:
+    """Return the slow one of two or three CPUs, from what they differ by in every cell.
+
+    Where there are so few, a spread over CPUs is the effect itself: a CPU is slow when it
+    is slower than each of the others in every cell, by `threshold` (ln) or more
+    typically, and more than those differences vary over the cells.
+    """
+    names, place = np.unique(of_unit, return_inverse=True)
+    usable = np.where(left_out[:, :, None], np.nan, residuals)
+    if not FEWEST <= len(names) < _LEAST_UNITS:
+        return None
+    times = np.stack([median(usable[:, :, place == u]) for u in range(len(names))], axis=-1)
+    known = ~np.isnan(times).any(axis=2)
+    cells = int(known.sum())
+    if cells < LEAST_CELLS:
+        return None
+    for u in range(len(names)):
+        over = times[..., u] - np.max(np.delete(times, u, axis=2), axis=2)  # (B, I)
+        size = middle(over[known])
+        error = few_error(np.stack((np.zeros_like(over), over), axis=-1))
+        least = threshold + middle(steps)
+        if size < least or np.min(over[known]) < 0 or size < FEW_Z * (1 + 4 / cells) * error:
+            continue
+        each = median(np.where(known, over, np.nan))
+        slots = place == u
+        return SlowCpu(slots, size, each, each > _AGREE_SHARE * size, size / error, False)
+    return None
+
+
+def few_error(times: Floats) -> float:
+    """Return the standard error of what two copies (B, I, 2) differ by, over the cells."""
+    change = times[..., 1] - times[..., 0]
+    change = change[~np.isnan(change)]
+    return math.hypot(_FLOOR, float(np.std(change, ddof=1)) / math.sqrt(len(change)))
 
 
 def _by_core(found: list[SlowCpu], core: Ints) -> list[SlowCpu]:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from rater.analysis.divots.copies import ALPHA, fit_tail
+from rater.analysis.divots.cpus import FEW_Z, FEWEST, LEAST_CELLS, few_error
 from rater.analysis.divots.detect import Detected
 from rater.analysis.divots.groups import (
     EVERYWHERE_SHARE,
@@ -21,6 +22,8 @@ from rater.analysis.divots.groups import (
 )
 from rater.analysis.divots.robust import middle
 from rater.analysis.divots.work import Thresholds
+
+_MOST_SEEN = 1.0
 
 
 def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
@@ -57,5 +60,10 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         expected = ALPHA / (2 * b * i)
         needed = (tail.start + tail.beta * math.log(s * tail.share / expected)) * (1 + 2 / s)
         right = middle(found.scales.right)
-        seen["copy"] = max(thresholds.copy, math.expm1(needed * right))
+        least = max(thresholds.copy, math.expm1(needed * right))
+        # More than that is no promise: no outlier was told from the noise.
+        if least <= _MOST_SEEN:
+            seen["copy"] = least
+    elif s == FEWEST and b * i >= LEAST_CELLS:
+        seen["copy"] = max(thresholds.copy, FEW_Z * (1 + 4 / (b * i)) * few_error(found.residuals))
     return seen
