@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rater.analysis.divots.between import between_runs
-from rater.analysis.finding import Kind
+from rater.analysis.finding import Finding, Kind
 from rater.cli import main
 from tests.divot_runs import Machine, Times, divots, quiet
 
@@ -187,6 +187,29 @@ def test_fail_on_decides_the_exit_status(
     assert ("lgroup 1" in err) == (status == 1)
 
 
+@pytest.mark.parametrize(
+    ("limit", "status"), [("slow-lgroup:30%", 1), ("slow-lgroup:50%", 0), ("any:30%", 1)]
+)
+def test_fail_on_takes_the_worst_benchmark_not_the_typical(
+    rater: Rater, store: Store, limit: str, status: int
+) -> None:
+    times = quiet(5, 3, 32)
+    times[2, :, 8:16] *= 1.4
+    times[[0, 1, 3], :, 8:16] *= 1.03
+    store(document(times))
+    found, _, err = rater("divots", "--fail-on", limit)
+    assert found == status
+    assert ("+40" in err) == (status == 1)
+
+
+def test_fail_on_recurring_fails_on_what_recurs(rater: Rater, store: Store) -> None:
+    for seed in (1, 2):
+        store(document(slow_lgroup(seed=seed), uuid=f"u{seed}"))
+    assert rater("divots", "1", "2", "--fail-on", "recurring:10%")[0] == 1
+    assert rater("divots", "1", "2", "--fail-on", "recurring:30%")[0] == 0
+    assert rater("divots", "1", "--fail-on", "recurring")[0] == 0
+
+
 @pytest.mark.parametrize("limit", ["slow-lgrop:2%", "slow-lgroup:x", "slow-lgroup:-1", ":3"])
 def test_a_limit_that_means_nothing_is_the_users_mistake(
     rater: Rater, store: Store, limit: str
@@ -355,6 +378,27 @@ def test_what_moves_about_wanders() -> None:
     (one,) = between_runs(runs)
     assert (one.kind, one.of, one.benchmarks) == (Kind.WANDERING, Kind.SLOW_LGROUP, ("b2",))
     assert [place for _, place in one.places] == ["lgroup 0", "lgroup 2", "lgroup 3"]
+
+
+def slow_in(lgroup: int, *benchmarks: int) -> list[Finding]:
+    times = quiet(6, 2, 32, seed=lgroup + 1)
+    for b in benchmarks:
+        times[b, :, 8 * lgroup : 8 * lgroup + 8] *= 1.2
+    return divots(times, Machine(4, 8))
+
+
+def test_the_same_lgroup_in_other_benchmarks_is_not_slow_in_all() -> None:
+    (one,) = between_runs([(1, slow_in(1, 0)), (2, slow_in(1, 3))])
+    assert (one.kind, one.benchmarks) == (Kind.RECURRING, ("b0", "b3"))
+    (one,) = between_runs([(1, slow_in(1, *range(6))), (2, slow_in(1, 3))])
+    assert one.benchmarks == ("b3",)
+
+
+def test_a_place_seen_twice_is_not_each_time_elsewhere() -> None:
+    places = (1, 1, 2, 3, 0)
+    (one,) = between_runs([(n, slow_in(lgroup, 2)) for n, lgroup in enumerate(places)])
+    assert one.kind is Kind.WANDERING
+    assert "in changing places: lgroup 1 (run 0), lgroup 1 (run 1)" in one.summary
 
 
 def test_healthy_runs_have_nothing_in_common() -> None:

@@ -8,6 +8,7 @@ from rater.analysis.finding import Finding, Kind, from_json, to_json
 from tests.divot_runs import Machine, analysed, divots, quiet
 
 FOUR = Machine(4, 8)
+FOUR_LARGE = Machine(4, 24)
 
 
 def one(found: list[Finding]) -> Finding:
@@ -95,6 +96,30 @@ def test_a_run_of_cpus_that_no_description_knows_is_found_in_the_times(places: b
     assert found.benchmarks == ("b1", "b2", "b3")
 
 
+@pytest.mark.parametrize("lgroup", range(5))
+def test_a_fast_lgroup_does_not_make_the_others_slow(lgroup: int) -> None:
+    times = quiet(4, 2, 40)
+    fast = slice(8 * lgroup, 8 * lgroup + 8)
+    times[:, :, fast] *= 0.8
+    found = one(divots(times, Machine(5, 8)))
+    assert (found.kind, found.place, found.copies) == (
+        Kind.SLOW_GROUP,
+        f"lgroup {lgroup}",
+        tuple(range(40)[fast]),
+    )
+    assert found.slowdown == pytest.approx(0.8, abs=0.01)
+
+
+def test_no_finding_costs_more_of_the_score_than_of_its_worst_rate() -> None:
+    times = quiet(4, 2, 40)
+    times[:, :, 8:16] *= 1.2
+    times[1, :, 24:] *= 1.3
+    found = divots(times, Machine(5, 8))
+    assert len(found) >= 2
+    assert all((it.score_lost or 0) <= max(cell.rate_lost for cell in it.cells) for it in found)
+    assert all(len({(c.benchmark, c.iteration) for c in it.cells}) == len(it.cells) for it in found)
+
+
 def test_one_half_of_every_lgroup_is_one_pattern() -> None:
     machine = Machine(4, 16)
     times = quiet(8, 3, 64, noise=0.0015)
@@ -177,6 +202,29 @@ def test_a_few_slow_copies_of_one_cell_are_one_finding() -> None:
     assert [(it.copy, it.cpu, it.iteration) for it in found.singles] == [(3, 3, 2), (17, 17, 2)]
 
 
+@pytest.mark.parametrize("share", [0.005, 0.02, 0.04])
+def test_many_scattered_slow_copies_do_not_hide_each_other(share: float) -> None:
+    times = quiet(16, 3, 96)
+    slow = np.random.default_rng(3).random(times.shape) < share
+    times[slow] *= 1.2
+    analysis = analysed(times, FOUR_LARGE)
+    told = {
+        (it.benchmark, it.iteration, it.copy) for found in analysis.findings for it in found.singles
+    }
+    assert told == {(f"b{b}", i + 1, c) for b, i, c in np.argwhere(slow)}
+    assert analysis.visible["copy"] < 0.05
+
+
+@pytest.mark.parametrize("slow", [9, 14, 24])
+def test_a_minority_slow_in_one_iteration_is_told_whole(slow: int) -> None:
+    times = quiet(4, 3, 64)
+    copies = np.sort(np.random.default_rng(5).choice(64, slow, replace=False))
+    times[0, 1, copies] *= 1.2
+    found = one(divots(times, Machine(4, 16)))
+    assert (found.benchmark, found.iteration) == ("b0", 2)
+    assert found.copies == tuple(copies)
+
+
 def test_a_fast_copy_is_a_divot_too() -> None:
     machine = Machine(1, 10, places=False)
     times = quiet(12, 1, 10)
@@ -194,6 +242,22 @@ def test_a_copy_that_is_off_every_time_is_found_below_the_spread_of_all_copies()
     times[1, :, 11] = times[1].mean() * 1.09 * times[0, :, 11] / 100
     found = [it for it in divots(times, FOUR) if it.benchmark == "b1"]
     assert 11 in {copy for it in found if it.slowdown > 1 for copy in it.copies}
+
+
+def test_copies_that_are_fast_now_and_then_are_not_always_so() -> None:
+    told = 0
+    for seed in range(4, 10):
+        random = np.random.default_rng(seed)
+        times = quiet(8, 2, 64)
+        times *= np.where(random.random(times.shape) < 0.16, 0.95, 1.0)
+        told += len(divots(times, Machine(2, 32)))
+    assert told <= 8  # of some 80 coincidences
+
+
+def test_one_benchmark_in_two_modes_is_no_list_of_cpus() -> None:
+    times = quiet(1, 3, 64)
+    times[:, :, np.arange(64) % 3 == 1] *= 1.2
+    assert one(divots(times, Machine(1, 64))).kind is Kind.BIMODAL
 
 
 def test_two_modes_are_not_many_outliers() -> None:
@@ -223,7 +287,20 @@ def test_one_copy_off_among_equal_times_is_found() -> None:
 def test_one_or_two_copies_are_no_reason_to_fail(copies: int) -> None:
     analysis = analysed(quiet(3, 3, copies, noise=0.01), Machine(1, copies))
     assert analysis.findings == ()
-    assert "copy" not in analysis.visible
+    assert ("copy" in analysis.visible) == (copies == 2)
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+@pytest.mark.parametrize(("benchmarks", "iterations"), [(4, 3), (10, 1), (1, 5)])
+def test_the_slow_one_of_two_or_three_copies_is_found(
+    copies: int, benchmarks: int, iterations: int
+) -> None:
+    times = quiet(benchmarks, iterations, copies)
+    times[:, :, 1] *= 1.35
+    found = one(divots(times, Machine(1, copies)))
+    assert (found.kind, found.cpus) == (Kind.SLOW_CPU, (1,))
+    assert found.slowdown == pytest.approx(1.35, abs=0.02)
+    assert found.score_lost is not None and found.score_lost > 0.2
 
 
 def test_a_single_time_says_nothing() -> None:

@@ -52,6 +52,14 @@ def test_poissons_tail_is_exact_where_one_minus_would_cancel() -> None:
     assert poisson_tail(0.0, 1) == 0.0
 
 
+def test_the_tail_of_noise_is_not_that_of_its_outliers() -> None:
+    z = np.random.default_rng(1).standard_normal(10_000)
+    z[:300] = 50.0  # more than all of the narrowest tail
+    tail = fit_tail(z)
+    assert tail.start < 3
+    assert tail.beta < 1
+
+
 def test_the_tail_of_equal_values_is_no_longer_for_one_that_is_off() -> None:
     values = np.zeros(96)
     values[3] = 15.0
@@ -195,6 +203,15 @@ def test_a_ramp_over_the_launch_order_is_one_finding_on_two_lgroups() -> None:
     (found,) = started(times, starts)
     assert (found.benchmark, dict(found.details)["mode"]) == ("b1", "ramp")
     assert found.slowdown == pytest.approx(1.2, abs=0.03)
+
+
+@pytest.mark.parametrize("late", [16, 24, 32])
+def test_what_starts_last_and_is_slow_as_a_whole_is_no_ramp(late: int) -> None:
+    times = quiet(1, 1, 48)
+    times[:, :, 48 - late :] *= 1.1
+    (found,) = divots(times, Machine(6, 8))
+    assert found.kind is not Kind.STARTUP
+    assert len(found.copies) in (late, 48 - late)
 
 
 def test_a_convoy_in_the_first_iteration_is_one_finding() -> None:

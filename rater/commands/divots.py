@@ -14,6 +14,7 @@ from rater.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rater.analysis.divots.between import Between
     from rater.analysis.finding import Finding
 
 _ANY = "any"
@@ -144,7 +145,7 @@ def _search(args: argparse.Namespace) -> int:
         if len(runs) > 1:
             print_between(between, len(runs), console)
     found = [one for _, analysis in runs for one in analysis.findings]
-    return _status(limits, found)
+    return _status(limits, found, between)
 
 
 def _limit(text: str) -> tuple[str, float]:
@@ -163,18 +164,30 @@ def _limit(text: str) -> tuple[str, float]:
         raise InputError(f"--fail-on {text}: {error}") from error
 
 
-def _status(limits: Sequence[tuple[str, float]], findings: Sequence[Finding]) -> int:
+def _status(
+    limits: Sequence[tuple[str, float]], findings: Sequence[Finding], between: Sequence[Between]
+) -> int:
+    told = [
+        (one.kind, one.place, max(_sizes(one), key=lambda size: abs(size - 1)))
+        for one in findings
+        if not one.explained
+    ]
+    told += [(one.kind, one.places[0][1], one.slowdown) for one in between]
     for kind, least in limits:
-        wrong = [
-            one
-            for one in findings
-            if not one.explained and kind in (one.kind, _ANY) and abs(one.slowdown - 1) >= least
-        ]
-        if wrong:
-            print(
-                f"rater: --fail-on {kind}: {wrong[0].place} "
-                f"({(wrong[0].slowdown - 1) * 100:+.1f} %)",
-                file=sys.stderr,
-            )
-            return 1
+        for of, place, size in told:
+            if kind in (of, _ANY) and abs(size - 1) >= least:
+                print(
+                    f"rater: --fail-on {kind}: {place} ({(size - 1) * 100:+.1f} %)",
+                    file=sys.stderr,
+                )
+                return 1
     return 0
+
+
+def _sizes(one: Finding) -> list[float]:
+    """Return the slowdowns of a finding: the typical one, those of its cells and copies."""
+    return [
+        one.slowdown,
+        *(cell.slowdown for cell in one.cells),
+        *(single.slowdown for single in one.singles),
+    ]

@@ -37,8 +37,10 @@ class Between:
             )
         places = ", ".join(f"{place} (run {run})" for run, place in self.places[:4])
         more = f" and {len(self.places) - 4} more" if len(self.places) > 4 else ""
+        names = [place for _, place in self.places]
+        moves = "each time elsewhere" if len(set(names)) == len(names) else "in changing places"
         return (
-            f"{what} {size} in {seen} of {self.runs} runs, each time elsewhere: {places}{more}; "
+            f"{what} {size} in {seen} of {self.runs} runs, {moves}: {places}{more}; "
             "it moves about, so pages, TLB or what else ran"
         )
 
@@ -80,7 +82,9 @@ def _rank(one: Between) -> tuple[float, str]:
 
 
 def _made(kind: Kind, of: Kind, members: Sequence[tuple[int, Finding]], runs: int) -> Between:
-    common = set.intersection(*(set(one.benchmarks) for _, one in members))
+    # None are all: those of a finding in all benchmarks are not fewer than another's.
+    some = [set(one.benchmarks) for _, one in members if one.benchmarks]
+    common = set.intersection(*some) or set.union(*some) if some else set()
     sizes = sorted(one.slowdown for _, one in members)
     return Between(
         kind=kind,

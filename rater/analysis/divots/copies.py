@@ -20,6 +20,10 @@ _MOST_SHARE = 0.12
 _LEAST_FOR_TWO = 8
 # More values reach further into the tail: (below this many values, quantile, usual beta).
 _TAILS = ((500, 0.80, 0.64), (2000, 0.90, 0.53), (8000, 0.95, 0.43), (math.inf, 0.975, 0.38))
+# A tail that is so many times as long as the next wider one, and as usual, is not noise's: slow
+# copies make up half of it. Tails of healthy runs grow, too, but not by that much.
+_OUTGROWS = 2.5
+_UNUSUAL = 4.0
 _SHRINK = 15  # so many excesses weigh as much as the usual tail
 _LEAST_BETA = 0.9
 _ROUNDS = 3
@@ -36,9 +40,23 @@ class Tail:
 
 
 def fit_tail(z: Floats) -> Tail:
-    """Return the tail of standardised residuals on their upper side."""
+    """Return the tail of standardised residuals on their upper side.
+
+    Of the narrowest share of the values that is not mostly slow copies: where many
+    copies are slow, here and there, the tail of the others begins further in.
+    """
     values = z[~np.isnan(z)]
-    share, usual = next((q, beta) for below, q, beta in _TAILS if len(values) < below)
+    last = next(k for k, (below, _, _) in enumerate(_TAILS) if len(values) < below)
+    fit = _fitted(values, *_TAILS[0][1:])
+    for _, share, usual in _TAILS[1 : last + 1]:
+        narrower = _fitted(values, share, usual)
+        if narrower.beta > max(_OUTGROWS * fit.beta, _UNUSUAL * usual):
+            break
+        fit = narrower
+    return fit
+
+
+def _fitted(values: Floats, share: float, usual: float) -> Tail:
     start = float(np.quantile(values, share)) if len(values) else 1.0
     # As many as lie beyond the quantile, ties with it included: where most times are equal, one
     # that is off is no tail.
@@ -136,8 +154,19 @@ def _together(
             if p <= alpha:
                 best = m
                 odds[bench, k] = min(odds[bench, k], p)
-        flagged[bench, k, candidates[:best]] = True
+        if best == most and large[bench, k].sum() > most:
+            # The others that are as slow belong to them: all or none.
+            best = _as_large(row[order], best, n)
+        flagged[bench, k, order[:best]] = True
     return flagged, odds
+
+
+def _as_large(ordered: Floats, least: int, n: int) -> int:
+    """Return how many of a cell, `least` or more, lie far beyond all others; 0: no such gap."""
+    for m in range(least, min(n // 2, len(ordered) - 1) + 1):
+        if ordered[m - 1] >= _APART * max(_LEAST_Z_TOGETHER / 2, float(ordered[m])):
+            return m
+    return 0
 
 
 def poisson_tail(mean: float, least: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +18,10 @@ _FEW = 16
 _AGREE = 0.7
 _AGREE_SHARE = 0.4
 _LEAST_UNITS = 4
-_LEAST_CELLS = 3
-_FEW_SIZE = 0.03  # of two or three CPUs nobody knows how much such CPUs differ by nature
-_FEW_AGREE = 0.8  # of all cells
+_LEAST_BENCHMARKS = 3  # what shows in fewer is the copies' or their modes
+LEAST_CELLS = 3
+FEWEST = 2
+FEW_Z = 5.0  # times 1 + 4 / cells: a spread of few values is easily too small
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ def find_cpus(
     b, i, _ = residuals.shape
     names, place = np.unique(of_unit, return_inverse=True)
     cells = int(np.sum(~left_out))
-    if cells < _LEAST_CELLS or len(names) < _LEAST_UNITS:
+    if b < _LEAST_BENCHMARKS or cells < LEAST_CELLS or len(names) < _LEAST_UNITS:
         return []
     usable = np.where(left_out[:, :, None], np.nan, residuals)
     over_time = median(np.swapaxes(usable, 1, 2))  # (B, S)
@@ -77,53 +77,57 @@ def find_cpus(
 
 
 def find_among_few(
-    residuals: Floats, of_unit: Ints, core: Ints, scales: Scales, left_out: Bools
-) -> list[SlowCpu]:
-    """Return CPUs of two or three that are slower than the other, or the two others.
+    residuals: Floats, of_unit: Ints, threshold: float, steps: Floats, left_out: Bools
+) -> SlowCpu | None:
+    """Return the slow one of two or three CPUs, from what they differ by in every cell.
 
-    Too few for a spread over CPUs: the yardstick is how far the difference repeats over
-    benchmarks and iterations.
+    Where there are so few, a spread over CPUs is the effect itself: a CPU is slow when it
+    is slower than each of the others in every cell, by `threshold` (ln) or more
+    typically, and more than those differences vary over the cells.
     """
-    place = np.unique(of_unit, return_inverse=True)[1]
+    names, place = np.unique(of_unit, return_inverse=True)
     usable = np.where(left_out[:, :, None], np.nan, residuals)
-    found = []
-    for u, apart, error in _among_few(usable, place):
-        known = ~np.isnan(apart)
-        each = median(apart)
-        size = float(np.nan_to_num(middle(each)))
-        if size < _FEW_SIZE + middle(scales.step):
+    if not FEWEST <= len(names) < _LEAST_UNITS:
+        return None
+    times = np.stack([median(usable[:, :, place == u]) for u in range(len(names))], axis=-1)
+    known = ~np.isnan(times).any(axis=2)
+    cells = int(known.sum())
+    if cells < LEAST_CELLS:
+        return None
+    for u in range(len(names)):
+        over = times[..., u] - np.max(np.delete(times, u, axis=2), axis=2)  # (B, I)
+        size = middle(over[known])
+        error = few_error(np.stack((np.zeros_like(over), over), axis=-1))
+        least = threshold + middle(steps)
+        if size < least or np.min(over[known]) < 0 or size < FEW_Z * (1 + 4 / cells) * error:
             continue
-        z = size / error
-        shows = each > _AGREE_SHARE * size
-        agree = np.mean(apart[known] > _AGREE_SHARE * size)
-        if z >= _Z and agree >= _FEW_AGREE:
-            found.append(SlowCpu(place == u, size, each, shows, z, False))
-    return _by_core(found, core)
+        each = median(np.where(known, over, np.nan))
+        slots = place == u
+        return SlowCpu(slots, size, each, each > _AGREE_SHARE * size, size / error, False)
+    return None
 
 
-def visible_among_few(residuals: Floats, of_unit: Ints) -> float | None:
-    """Return the smallest ln slowdown of one of two or three CPUs that can be seen."""
-    errors = [
-        error for _, _, error in _among_few(residuals, np.unique(of_unit, return_inverse=True)[1])
-    ]
-    return max(_FEW_SIZE, _Z * max(errors)) if errors else None
+def visible_among_few(residuals: Floats, of_unit: Ints, threshold: float) -> float | None:
+    """Return the smallest ln slowdown of one of two or three CPUs that is told; None: of more."""
+    names, place = np.unique(of_unit, return_inverse=True)
+    if not FEWEST <= len(names) < _LEAST_UNITS:
+        return None
+    times = np.stack([median(residuals[:, :, place == u]) for u in range(len(names))], axis=-1)
+    cells = int((~np.isnan(times).any(axis=2)).sum())
+    if cells < LEAST_CELLS:
+        return None
+    errors = []
+    for u in range(len(names)):
+        over = times[..., u] - np.max(np.delete(times, u, axis=2), axis=2)
+        errors.append(few_error(np.stack((np.zeros_like(over), over), axis=-1)))
+    return max(threshold, FEW_Z * (1 + 4 / cells) * max(errors))
 
 
-def _among_few(usable: Floats, place: Ints) -> Iterator[tuple[int, Floats, float]]:
-    """Yield each CPU of two or three, its distance from the others (B, I) and the error of that."""
-    count = int(place.max()) + 1
-    if not 2 <= count < _LEAST_UNITS:
-        return
-    of_cpu = np.stack([median(usable[:, :, place == u]) for u in range(count)], axis=-1)
-    for u in range(count):
-        apart = of_cpu[:, :, u] - median(np.delete(of_cpu, u, axis=2))
-        known = ~np.isnan(apart)
-        if known.sum() < _LEAST_CELLS:
-            continue
-        several = apart.shape[1] > 1  # iterations; else the benchmarks are the yardstick
-        noise = mad((apart - median(apart)[:, None] if several else apart)[known])
-        error = 1.2533 * float(np.nan_to_num(noise)) / math.sqrt(known.sum())
-        yield u, apart, max(_FLOOR, error)
+def few_error(times: Floats) -> float:
+    """Return the standard error of what two copies (B, I, 2) differ by, over the cells."""
+    change = times[..., 1] - times[..., 0]
+    change = change[~np.isnan(change)]
+    return math.hypot(_FLOOR, float(np.std(change, ddof=1)) / math.sqrt(len(change)))
 
 
 def _by_core(found: list[SlowCpu], core: Ints) -> list[SlowCpu]:

@@ -18,6 +18,9 @@ from rater.analysis.divots.robust import Bools, Floats, Ints
 from rater.analysis.divots.table import UNKNOWN
 
 _LEAST_COPIES = 8
+_LEAST_ONCE = 24  # without other iterations to bear it out
+_ONCE_SD = 6.0
+_MOST_SLOW_ONCE = 0.6  # of more, the iteration is slow, or a few are fast
 _SIDE = 0.18
 _MOST_SLOW = 0.78
 _GAP = 0.02
@@ -28,6 +31,7 @@ _CLEAR_SD = 3.4
 _FOLLOWS = 0.88
 _ALWAYS_SD = 4.5  # modes so far apart that copies never change sides need no dip
 _ALWAYS_GAP = 0.03
+_JUMP = 0.5  # of the gap, between the modes of a single iteration
 _MOSTLY = 0.9  # of the iterations, a copy is on its own side where copies keep their mode
 
 
@@ -58,6 +62,31 @@ def find_modes(residuals: Floats, groups: Ints, steps: Floats, *, fixed: bool) -
     found = []
     for b in range(len(residuals)):
         one = _of_benchmark(residuals[b], groups, float(steps[b]), b, fixed=fixed)
+        if one is not None:
+            found.append(one)
+        elif len(residuals[b]) > 1:
+            found += _of_iterations(residuals[b], groups, float(steps[b]), b)
+    return found
+
+
+def _of_iterations(values: Floats, groups: Ints, step: float, b: int) -> list[TwoModes]:
+    """Return single iterations in two modes that lie far apart, the other ones in one mode."""
+    found = []
+    for k, row in enumerate(values):
+        known = row[~np.isnan(row)]
+        if len(known) < _LEAST_ONCE:
+            continue
+        cut = _best_cut(known)
+        apart = cut.gap >= _ONCE_SD * cut.sd and cut.gap >= _ALWAYS_GAP + step
+        jump = np.min(known[known > cut.at], initial=np.inf) - np.max(known[known <= cut.at])
+        # A mode smaller than the least side is filled up from the other: those are single copies.
+        if not apart or cut.slow > _MOST_SLOW_ONCE or jump < _JUMP * cut.gap:
+            continue
+        slow = np.zeros(values.shape, dtype=bool)
+        slow[k] = row > cut.at
+        # So wide an empty gap needs no dip.
+        bare = _bare(b, cut.gap, cut.slow, dip(_untied(known, step)))
+        one = _unless_groups(values, slow, groups, [k], found=bare)
         if one is not None:
             found.append(one)
     return found

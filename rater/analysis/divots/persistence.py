@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rater.analysis.divots.copies import poisson_tail
 from rater.analysis.divots.robust import Bools, Floats, median
 
 _REPEAT_FLOOR = 3e-4
 _Z = 8.0
 _MEDIAN_ERROR = 1.2533
 _ALONE = 4.5  # spreads of the others' typical times
+_COINCIDENCE = 0.01
 _ALIKE = 0.5  # of the typical effect, what each iteration shows at least
 
 
@@ -31,6 +33,27 @@ class Persistent:
     spread: Floats  # (B,) of the copies' typical times, what is left after the repeats' part
     stands_out: Bools  # (B, S)
     alone: Bools  # (B, S) of these, those far beyond the others' own pattern
+
+
+def _coincide(usable: Floats, typical: Floats, alike: Bools, stands_out: Bools) -> Bools:
+    """Return which copies (B, S) may be off every time by chance.
+
+    Where copies that do not repeat are as far off, now this one, now that one, some are
+    so in every iteration: with a share q of such times, q ^ iterations of the copies.
+    """
+    chance = np.zeros_like(stands_out)
+    for b, s in np.argwhere(stands_out):
+        sign, size = np.sign(typical[b, s]), abs(typical[b, s])
+        known = ~np.isnan(usable[b])
+        others = known & ~alike[b]
+        off = int(np.sum(others & (sign * usable[b] >= _ALIKE * size)))
+        if not off:
+            continue
+        here = known[:, s].sum()
+        expected = known.any(axis=0).sum() * (off / max(1, int(known.sum()))) ** float(here)
+        as_far = int(np.sum(stands_out[b] & (sign * typical[b] >= size)))
+        chance[b, s] = poisson_tail(float(expected), as_far) > _COINCIDENCE
+    return chance
 
 
 def find_persistent(usable: Floats, least: Floats, steps: Floats) -> Persistent | None:
@@ -48,6 +71,7 @@ def find_persistent(usable: Floats, least: Floats, steps: Floats) -> Persistent 
     error = _MEDIAN_ERROR * repeat[:, None] / np.sqrt(np.maximum(count, 1))
     size = np.abs(typical)
     stands_out = alike & (size >= least[:, None]) & (size >= _Z * error)
+    stands_out &= ~_coincide(usable, typical, alike, stands_out)
     own = 1.4826 * median(np.abs(typical - median(typical)[:, None]))
     part = _MEDIAN_ERROR**2 * repeat**2 / usable.shape[1]
     spread = np.sqrt(np.maximum(0.0, own**2 - part))

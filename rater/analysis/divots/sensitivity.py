@@ -7,7 +7,14 @@ import math
 import numpy as np
 
 from rater.analysis.divots.copies import ALPHA, fit_tail
-from rater.analysis.divots.cpus import units, visible_among_few
+from rater.analysis.divots.cpus import (
+    FEW_Z,
+    FEWEST,
+    LEAST_CELLS,
+    few_error,
+    units,
+    visible_among_few,
+)
 from rater.analysis.divots.detect import Detected
 from rater.analysis.divots.groups import (
     EVERYWHERE_SHARE,
@@ -22,6 +29,8 @@ from rater.analysis.divots.groups import (
 )
 from rater.analysis.divots.robust import middle
 from rater.analysis.divots.work import Thresholds
+
+_MOST_SEEN = 1.0
 
 
 def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
@@ -53,7 +62,7 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
             error = MEDIAN_ERROR * scale / math.sqrt(size * b * i)
             everywhere = math.expm1(Z * math.hypot(TAU, error))
             seen["group"] = max(EVERYWHERE_SHARE * thresholds.group, everywhere)
-    few = visible_among_few(found.residuals, units(found.table.cpu))
+    few = visible_among_few(found.residuals, units(found.table.cpu), math.log1p(thresholds.copy))
     if few is not None:
         seen["cpu"] = math.expm1(few)
     if s >= 3:
@@ -62,5 +71,10 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         expected = ALPHA / (2 * b * i)
         needed = (tail.start + tail.beta * math.log(s * tail.share / expected)) * (1 + 2 / s)
         right = middle(found.scales.right)
-        seen["copy"] = max(thresholds.copy, math.expm1(needed * right))
+        least = max(thresholds.copy, math.expm1(needed * right))
+        # More than that is no promise: no outlier was told from the noise.
+        if least <= _MOST_SEEN:
+            seen["copy"] = least
+    elif s == FEWEST and b * i >= LEAST_CELLS:
+        seen["copy"] = max(thresholds.copy, FEW_Z * (1 + 4 / (b * i)) * few_error(found.residuals))
     return seen

@@ -11,7 +11,7 @@ from rater.analysis.divots.cpus import find_among_few, find_cpus, units
 from rater.analysis.divots.drafts import Draft, Part
 from rater.analysis.divots.modes import find_modes
 from rater.analysis.divots.persistence import Persistent, find_persistent
-from rater.analysis.divots.robust import Bools, Ints, middle
+from rater.analysis.divots.robust import Bools, Ints, median, middle
 from rater.analysis.divots.table import UNKNOWN, Table
 from rater.analysis.divots.work import Work, beyond_layout
 from rater.analysis.finding import Kind
@@ -31,8 +31,9 @@ def cpu_drafts(work: Work) -> list[Draft]:
     table, r = work.table, work.r
     of_unit = units(table.cpu)
     drafts = []
-    asked = (r, of_unit, table.core, work.scales, work.left_out)
-    for one in [*find_cpus(*asked), *find_among_few(*asked)]:
+    slow = find_cpus(r, of_unit, table.core, work.scales, work.left_out)
+    few = find_among_few(r, of_unit, math.log1p(work.thresholds.copy), work.steps, work.left_out)
+    for one in slow if few is None else [few]:
         slots = np.flatnonzero(one.slots)
         parts = []
         for b in np.flatnonzero(~np.isnan(one.each)):
@@ -43,6 +44,9 @@ def cpu_drafts(work: Work) -> list[Draft]:
                 rest = r[b, i, here] - effect
                 # What is left below twice its usual slowness is no divot of its own.
                 r[b, i, here] = np.where(rest < 2 * one.size, 0.0, rest)
+        if few is not None:
+            # Half of what two copies differ by is the slow one's, half the other's.
+            r -= np.where(one.slots, 0.0, median(r[:, :, ~one.slots])[..., None])
         kind = Kind.SLOW_CPU if (table.cpu[slots] != UNKNOWN).all() else Kind.OUTLIER_COPY
         drafts.append(
             Draft(

@@ -12,6 +12,7 @@ from rater.analysis.divots.robust import (
     Floats,
     Ints,
     correlation,
+    mad,
     median,
     middle,
     quantiles,
@@ -32,6 +33,7 @@ _CONVOY_TIMES = 3.0
 _CONVOY_WIDER = 0.02
 _CONVOY_UP = 0.3
 _CONVOY_BULK = 0.25
+_DRAWN_IN = 4.0
 _IDLE = 0.05
 _IDLE_ELSEWHERE = 0.02
 
@@ -121,9 +123,28 @@ def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _
         return 0.0
     early, late = place <= n / 3, place > n - n / 3
     span = 1.5 * (middle(x[late]) - middle(x[early]))
-    if span < rule.span:
+    if span < rule.span or _is_step(x, place):
         return 0.0
     return span if _is_ramp(x, place, groups[usable], np.exp(inner[usable]), span) else 0.0
+
+
+def _is_step(x: Floats, place: Floats) -> bool:
+    """Tell times of two levels, what starts last slow as a whole, from a line.
+
+    By least squares over the launch order, a few copies far out drawn in.
+    """
+    ordered = x[np.argsort(place, kind="stable")]
+    centre = float(np.median(ordered))
+    reach = _DRAWN_IN * float(mad(ordered))
+    if reach > 0:
+        ordered = np.clip(ordered, centre - reach, centre + reach)
+    n = len(ordered)
+    late = np.arange(n) - (n - 1) / 2
+    around = ordered - ordered.mean()
+    by_line = float(late @ around) ** 2 / float(late @ late)
+    before = np.arange(1, n)
+    by_step = np.cumsum(around)[:-1] ** 2 * n / (before * (n - before))
+    return bool(by_step.max() > by_line)
 
 
 def _is_ramp(
