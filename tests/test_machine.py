@@ -9,6 +9,7 @@ import pytest
 from rater.errors import InputError
 from rater.plan.topology_xml import parse_xml
 from rater.run import machine
+from rater.run.machine import from_synthetic
 
 # One core of two threads, one of them not allowed.
 XML = """<topology version="2.0">
@@ -170,3 +171,9 @@ def test_a_wrong_description_is_an_error_with_an_example(
         machine.load(text)
     assert message in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_order_of_cpus_by_types_is_never_overlooked() -> None:
+    text = "pack:2 core:3 pu:2(indexes=core:pack:pu)"
+    found = {tuple(pu.os for pu in from_synthetic(text).pus) for _ in range(40)}
+    assert found == {(0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11)}
