@@ -14,6 +14,7 @@ from rater.plan import cpuset
 from rater.plan.memory import MemoryPolicy
 from rater.plan.orders import Slot, domain_of
 from rater.plan.topology import Topology
+from rater.words import count
 
 type Mask = tuple[int, ...]  # OS numbers, ascending
 
@@ -86,7 +87,7 @@ def cautions(
         nodes = {node for cpu, node in (homes or {}).items() if cpu in homeless}
         source = f", from lgroup {cpuset.format_list(nodes)}" if nodes else ""
         said.append(
-            f"{_count(len(homeless), 'CPU')} without memory of an own NUMA node "
+            f"{count(len(homeless), 'CPU')} without memory of an own NUMA node "
             f"({cpuset.format_list(homeless)}): all memory of the copies there is remote"
             f"{source}"
         )
@@ -122,13 +123,13 @@ def _crowd(loads: Collection[int], usable: int) -> tuple[str, ...]:
     """Warn of PUs that have several copies; `loads` are the copies on each PU that has any."""
     if max(loads) == 1:
         return ()
-    pus = _count(usable, "usable PU")
+    pus = count(usable, "usable PU")
     if len(loads) < usable:
-        pus = f"{_count(len(loads), 'PU')} of {usable} usable ones"
+        pus = f"{count(len(loads), 'PU')} of {usable} usable ones"
     shares = sorted(Counter(loads).items(), reverse=True)
-    crowd = ", ".join(f"{each} on {_count(on, 'PU')}" for each, on in shares)
+    crowd = ", ".join(f"{each} on {count(on, 'PU')}" for each, on in shares)
     if len(shares) == 1:
-        crowd = f"{_count(shares[0][0], 'copy', 'copies')} on each"
+        crowd = f"{count(shares[0][0], 'copy', 'copies')} on each"
     return (f"{sum(loads)} copies share {pus}: {crowd}",)
 
 
@@ -138,7 +139,7 @@ def _crowded_pools(shared: Sequence[Pool], usable: int) -> list[str]:
     if not full:
         return []
     pus = sum(pool.pus for pool in full)
-    which = _count(pus, "usable PU") if pus == usable else f"{pus} PUs of {usable} usable ones"
+    which = count(pus, "usable PU") if pus == usable else f"{pus} PUs of {usable} usable ones"
     loads = [pool.copies / pool.pus for pool in full]
     each = f"{min(loads):.3g}"
     if max(loads) > min(loads):
@@ -151,8 +152,8 @@ def _crowd_of_threads(copies: int, pus: int, threads: int) -> tuple[str, ...]:
     if copies * threads <= pus:
         return ()
     return (
-        f"{_count(copies, 'copy', 'copies')} of {threads} threads on "
-        f"{_count(pus, 'usable PU')}: there are PUs with more than one thread to run",
+        f"{count(copies, 'copy', 'copies')} of {threads} threads on "
+        f"{count(pus, 'usable PU')}: there are PUs with more than one thread to run",
     )
 
 
@@ -165,7 +166,7 @@ def _sharing_pus(
         return []
     copies = sum(any(loads[pu.os] > 1 for pu in slot) for slot in given)
     return [
-        f"{copies} copies of {threads} threads share {_count(shared, 'PU')} of {usable} usable "
+        f"{copies} copies of {threads} threads share {count(shared, 'PU')} of {usable} usable "
         "ones: there are PUs with more than one thread to run",
     ]
 
@@ -180,14 +181,14 @@ def _sharing_cores(shared: Sequence[Pool], threads: int = 1) -> list[str]:
     copies, cores = (sum(pool.copies for pool in tight), sum(pool.cores for pool in tight))
     if threads > 1:
         return [
-            f"{_count(copies, 'copy has', 'copies have')} more threads than cores while {alone} "
+            f"{count(copies, 'copy has', 'copies have')} more threads than cores while {alone} "
             f"{'has' if alone == 1 else 'have'} not: they will not take equally long"
             if alone
             else f"{copies} copies of {threads} threads share cores, and not all equally many: "
             "they will not take equally long"
         ]
     return [
-        f"{copies} copies share {_count(cores, 'core')} while {alone} "
+        f"{copies} copies share {count(cores, 'core')} while {alone} "
         f"{'runs' if alone == 1 else 'run'} on cores of their own: they will not take equally long"
         if alone
         else f"cores run {min(loads):.3g} to {max(loads):.3g} copies each: "
@@ -215,8 +216,8 @@ def _having_fewer_cores(given: Sequence[Slot]) -> list[str]:
     if not fewer:
         return []
     return [
-        f"{_count(fewer, 'copy has', 'copies have')} fewer cores for the threads than "
-        f"{len(given) - fewer} with {_count(max(cores), 'core')} each: "
+        f"{count(fewer, 'copy has', 'copies have')} fewer cores for the threads than "
+        f"{len(given) - fewer} with {count(max(cores), 'core')} each: "
         "they will not take equally long"
     ]
 
@@ -237,7 +238,7 @@ def _astray(given: Sequence[Slot]) -> list[str]:
     if not astray:
         return []
     return [
-        f"{_count(astray, 'copy has', 'copies have')} CPUs in several lgroups: "
+        f"{count(astray, 'copy has', 'copies have')} CPUs in several lgroups: "
         "part of their memory is remote"
     ]
 
@@ -257,8 +258,8 @@ def _unequal_nodes(topology: Topology, given: Sequence[Slot], masks: Sequence[Ma
         if slot[0].node is not None and (inside[id(mask)] or len(mask) == len(slot))
     )
     by_count: dict[int, list[int]] = {}
-    for node, count in nodes.items():
-        by_count.setdefault(count, []).append(node)
+    for node, copies in nodes.items():
+        by_count.setdefault(copies, []).append(node)
     if len(by_count) < 2:
         return []
     shares = ", ".join(
@@ -281,7 +282,7 @@ def _kinds(topology: Topology, masks: Sequence[Mask]) -> list[str]:
     mixed = [kinds_of[id(mask)] for mask in masks if len(kinds_of[id(mask)]) > 1]
     if mixed:
         found.append(
-            f"{_count(len(mixed), 'copy', 'copies')} may run on CPUs of {max(map(len, mixed))} "
+            f"{count(len(mixed), 'copy', 'copies')} may run on CPUs of {max(map(len, mixed))} "
             f"{what} each{unknown}: how long they take depends on where the kernel puts them"
         )
     one = Counter(min(kinds_of[id(mask)]) for mask in masks if len(kinds_of[id(mask)]) == 1)
@@ -298,8 +299,8 @@ def _having_few_cpus(masks: Sequence[Mask], threads: int) -> list[str]:
     if not few:
         return []
     least, most = min(few), max(few)
-    cpus = _count(most, "CPU") if least == most else f"{least} to {most} CPUs"
-    return [f"{_count(len(few), 'copy has', 'copies have')} {cpus} for {threads} threads"]
+    cpus = count(most, "CPU") if least == most else f"{least} to {most} CPUs"
+    return [f"{count(len(few), 'copy has', 'copies have')} {cpus} for {threads} threads"]
 
 
 def _wider_than_memory(
@@ -319,10 +320,6 @@ def _wider_than_memory(
     if not wide:
         return []
     return [
-        f"{_count(wide, 'copy', 'copies')} may run on CPUs of several lgroups, and --mem {policy} "
+        f"{count(wide, 'copy', 'copies')} may run on CPUs of several lgroups, and --mem {policy} "
         "takes memory of the first CPU's only: it is remote from the others"
     ]
-
-
-def _count(number: int, singular: str, plural: str | None = None) -> str:
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"

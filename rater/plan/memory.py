@@ -86,8 +86,7 @@ def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:
     if memory.nodes is None:
         if memory.policy not in SPREAD:
             return ()
-        ordinary = (n.os for n in topology.nodes if n.default and n.allowed and n.cpus)
-        nodes = tuple(sorted(ordinary))
+        nodes = ordinary_nodes(topology)
         if not nodes:
             raise InputError(
                 f"--mem {memory}: {topology.source} names no NUMA node with CPUs and memory to "
@@ -99,6 +98,11 @@ def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:
     forbidden = [n for n in memory.nodes if not by_node[n].allowed]
     _refuse(topology, memory, forbidden, "does not let rater use the memory of node")
     return memory.nodes
+
+
+def ordinary_nodes(topology: Topology) -> tuple[int, ...]:
+    """Return the nodes with ordinary memory beside CPUs that may be used, ascending."""
+    return tuple(sorted(n.os for n in topology.nodes if n.default and n.allowed and n.cpus))
 
 
 def home_nodes(topology: Topology, pus: Iterable[PU], policy: MemoryPolicy) -> dict[int, int]:

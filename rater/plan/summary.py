@@ -11,6 +11,7 @@ from rater.plan.cpuset import format_list
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
 from rater.plan.topology import PU, Topology
+from rater.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _all_sharing(topology: Topology, placements: Sequence[Placement], threads: i
     load = each.pop()
     on_each = f", {load:.0f} on each" if load.is_integer() else ""
     return [
-        f"{len(placements)} copies share {_count(sum(pool.cores for pool in shared), 'core')}"
+        f"{len(placements)} copies share {count(sum(pool.cores for pool in shared), 'core')}"
         f"{on_each}, a thread for every copy: --smt 1 and fewer copies give each a core of its own"
     ]
 
@@ -129,7 +130,3 @@ def _without_cpus(topology: Topology, placements: Sequence[Placement]) -> list[s
         "CPUs of their own: such memory is used when local memory is full, or when it is named, as "
         f"in --mem bind:nodes={numbers[0]}"
     ]
-
-
-def _count(number: int, singular: str) -> str:
-    return f"{number} {singular}{'' if number == 1 else 's'}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
 from rater.run.sysfiles import listed, meminfo, read_number, read_text
+from rater.words import some
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 _BUDDY = re.compile(r"^Node +(\d+), +zone +\S+ +([\d ]+)$", re.MULTILINE)
@@ -43,7 +44,6 @@ _HUGE = (
     ("reserved", "HugePages_Rsvd"),
     ("surplus", "HugePages_Surp"),
 )
-_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +215,6 @@ def _free_in_blocks(proc: Path, least_bytes: int) -> dict[int, int]:
         free_bytes = sum(size * count for size, count in blocks if size >= least_bytes)
         found[int(node)] = found.get(int(node), 0) + free_bytes
     return found
-
-
-def some(told: Sequence[str]) -> str:
-    """Return the first few of what is told, and how many more there are."""
-    more = len(told) - _MOST_NAMED
-    if more > 0:
-        return f"{', '.join(told[:_MOST_NAMED])} and {more} more"
-    return ", ".join(told)
 
 
 def gb(count: int) -> str:

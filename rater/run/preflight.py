@@ -16,9 +16,9 @@ from rater.run.memory import (
     gb,
     memory_warnings,
     needs_by_node,
-    some,
 )
 from rater.run.sysfiles import read_text
+from rater.words import some
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 _LEAST_LEFT_BYTES = 64_000_000  # page cache that a set-up may leave without a word

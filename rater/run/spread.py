@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from rater.errors import RunError
-from rater.plan.memory import MemoryPolicy
+from rater.plan.memory import MemoryPolicy, ordinary_nodes
 from rater.plan.place import Placement
 from rater.plan.topology import Topology
 from rater.run.binding import ThreadBinding
@@ -14,7 +14,7 @@ from rater.run.binding import ThreadBinding
 
 def spread_over(topology: Topology) -> tuple[int, ...]:
     """Return the nodes to spread page cache over: ordinary memory beside CPUs; () if only one."""
-    nodes = tuple(sorted(n.os for n in topology.nodes if n.default and n.allowed and n.cpus))
+    nodes = ordinary_nodes(topology)
     return nodes if len(nodes) > 1 else ()
 
 

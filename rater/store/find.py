@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.record import storable
+from rater.words import some
 
 type _Known = tuple[int, str]  # number and uuid of a run
 
@@ -99,6 +100,4 @@ def _with_tag(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[in
 
 
 def _named(runs: Sequence[_Known]) -> str:
-    named = ", ".join(f"{number} ({uuid})" for number, uuid in runs[:_MOST_NAMED])
-    more = f" and {len(runs) - _MOST_NAMED} more" if len(runs) > _MOST_NAMED else ""
-    return f"{named}{more}"
+    return some([f"{number} ({uuid})" for number, uuid in runs], _MOST_NAMED)
