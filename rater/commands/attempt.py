@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.plan.schedule import Phase, Plan
-from rater.record import Host, MachinePU, Run
-
 if TYPE_CHECKING:
+    from rater.plan.schedule import Phase, Plan
+    from rater.record import Host, MachinePU, Run
     from rater.store.store import Store
 
 

@@ -10,10 +10,13 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rater.errors import InputError
 from rater.plan.cpuset import format_list
-from rater.record import GateFacts, Sampled
+
+if TYPE_CHECKING:  # `--proof` is checked by commands that need no records
+    from rater.record import GateFacts, Sampled
 
 LEAST_EVERY_S = 0.05
 _SECONDS = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
