@@ -112,8 +112,11 @@ class Summary:
         return is_steady(self.head)
 
 
-def summarise(run: StoredRun) -> Summary:
-    """Return the results of a run, whatever of it there is (killed and interrupted ones too)."""
+def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
+    """Return the results of a run, whatever of it there is (killed and interrupted ones too).
+
+    `proof`: where copies were, if that was worked out before.
+    """
     run = run.without_torn()
     rotated = run.head.order == "rotated"
     benchmarks = () if rotated else _benchmarks(run)
@@ -130,7 +133,7 @@ def summarise(run: StoredRun) -> Summary:
         left_out=left_out(run.warnings),
         settings=run.settings,
         selected=is_selection(run.head),
-        proof=prove_run(run),
+        proof=prove_run(run) if proof is None else proof,
     )
 
 

@@ -12,6 +12,7 @@ from rater.errors import InputError
 
 if TYPE_CHECKING:
     from rater.analysis.finding import Analysis
+    from rater.analysis.proof import RunProof
     from rater.record import StoredRun
     from rater.show.copies import CopiesView
     from rater.store.store import Store
@@ -48,15 +49,17 @@ def existing_store(args: argparse.Namespace) -> Store:
     return open_store(path)
 
 
-def judge_placements(store: Store, run: StoredRun) -> None:
+def judge_placements(store: Store, run: StoredRun) -> RunProof:
     """Store what was seen of each copy's placement as a verdict, for queries and exports."""
     from rater.analysis.proof import judged, prove_run
     from rater.store.database import StoreError
 
+    proof = prove_run(run)
     try:
-        store.judge_placements(run.head.run, judged(prove_run(run)))
+        store.judge_placements(run.head.run, judged(proof))
     except StoreError as error:  # the disk is full: `rater show` judges by the evidence
         print(f"rater: run {run.head.run}: {error}", file=sys.stderr)
+    return proof
 
 
 def print_result(
@@ -69,19 +72,21 @@ def print_result(
     copies: CopiesView | None = None,
     cpus: bool = False,
     divots: Analysis | None = None,
+    proved: RunProof | None = None,
 ) -> None:
     """Print what a run says, for people or as JSON; `after_run`: with what comes next.
 
     `beside`: what a steady run is compared with (`run_beside` finds it); `proof`: with all
     that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with
-    what the CPUs did; `divots`: what was found slow, where it was searched for.
+    what the CPUs did; `divots`: what was found slow, where it was searched for;
+    `proved`: what is known of placements, where that was worked out.
     """
     from rater.analysis.beside import stand_beside
     from rater.analysis.document import to_json
     from rater.analysis.readings import read_back
     from rater.analysis.score import summarise
 
-    summary = summarise(run)
+    summary = summarise(run, proved)
     other = summarise(beside) if beside else None
     readings = read_back(run)
     if args.json:

@@ -207,7 +207,7 @@ class Session:
             self._rescue(number, recorder)
             return 1
         run = store.load(number)
-        judge_placements(store, run)
+        proved = judge_placements(store, run)
         if self.resolved.request.speccmds_out and outcome.began_ns is not None:
             from rater.commands.kit_out import write_outs
 
@@ -217,7 +217,8 @@ class Session:
             from rater.commands.search import analysis_beside_results
 
             divots = analysis_beside_results(store, run)
-            print_result(self.args, run, beside=run_beside(store, run), divots=divots)
+            beside = run_beside(store, run)
+            print_result(self.args, run, beside=beside, divots=divots, proved=proved)
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:
