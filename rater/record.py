@@ -549,17 +549,17 @@ class StoredCopy:
     validity: Validity
     validity_detail: str | None
     cpu_ns: int | None  # user + system, the gate's taken off
-    user_ns: int | None  # gate included; None: not known (imported); the same below
-    system_ns: int | None
-    gate_cpu_ns: int | None
-    max_rss_bytes: int | None
-    minor_faults: int | None
-    major_faults: int | None
-    voluntary_switches: int | None
-    involuntary_switches: int | None
-    pid: int | None
-    note: str | None
-    run_dir: str | None
+    user_ns: int | None = None  # gate included; None: not known (imported); the same below
+    system_ns: int | None = None
+    gate_cpu_ns: int | None = None
+    max_rss_bytes: int | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    pid: int | None = None
+    note: str | None = None
+    run_dir: str | None = None
     metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
     gate: GateFacts | None = None  # None: not looked at
     last_cpu: int | None = None  # its first thread ran on at the end; None: not known
