@@ -6,9 +6,31 @@ from pathlib import Path
 
 import pytest
 
+from rater.cli import main
+from tests.calls import Rater
+
 
 @pytest.fixture(autouse=True)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RATER_LOCK", str(tmp_path / "rater.lock"))
     monkeypatch.setenv("RATER_DB", str(tmp_path / "rater.db"))
     monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """The one that RATER_DB names."""
+    return tmp_path / "rater.db"
+
+
+@pytest.fixture
+def rater(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rater:
+    """Run `rater ...` on the test's own database, in this process and in 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: object) -> tuple[int, str, str]:
+        status = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run

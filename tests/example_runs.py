@@ -7,6 +7,7 @@ from typing import Any
 from rater.record import (
     BenchmarkUsed,
     CopyStatus,
+    CpuReading,
     Host,
     RunHead,
     RunStatus,
@@ -45,6 +46,12 @@ HEAD = RunHead(
     benchmarks=("a",),
     tags=(),
 )
+
+
+def reading(cpu: int, user_s: float = 0.0, system_s: float = 0.0, **changes: Any) -> CpuReading:
+    """A CPU that did this much and nothing else."""
+    row = CpuReading(cpu, round(user_s * S), round(system_s * S), 0, 0, 0, 0, None, None, None)
+    return replace(row, **changes)
 
 
 def copy_row(number: int, seconds: float, **changes: Any) -> StoredCopy:

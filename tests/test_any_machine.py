@@ -13,30 +13,15 @@ from rater.errors import InputError
 from rater.plan.deal import deal
 from rater.plan.distrib import distrib
 from rater.plan.layout import WRITTEN, Bind, Counts, Layout, Order, Parts
-from rater.plan.orders import PERMUTATIONS, domain_of, singles
+from rater.plan.orders import PERMUTATIONS, domain_of
 from rater.plan.place import MemoryPolicy, Placed, place
 from rater.plan.topology import PU, Topology
 from rater.run.machine import from_synthetic, own_environment
 from tests.machines import MACHINES, generated, machine, machine_xml, needs_machines, real_machines
+from tests.orderings import layout, numbers, scatter, sequence
 
 DESCRIBED = ("node:4 pu:2", "pack:2 numa:2 core:3 pu:2", "node:18 core:4 pu:2", "nodes=7x5")
 DEALT = [order for order in Order if order is not Order.NONE and order not in WRITTEN]
-
-
-def layout(order: Order, **more: Any) -> Layout:
-    return Layout(order.value, "", order, Bind.PU, **more)
-
-
-def sequence(topology: Topology, order: Order) -> list[PU]:
-    return [slot[0] for slot in PERMUTATIONS[order](singles(topology))]
-
-
-def scatter(topology: Topology) -> list[PU]:
-    return sequence(topology, Order.SCATTER)
-
-
-def numbers(pus: Sequence[PU]) -> list[int]:
-    return [pu.os for pu in pus]
 
 
 # The reference of the notes on topologies, section 4.

@@ -24,29 +24,19 @@ from rater.cli import main
 from rater.record import CopyStatus, PlacedCopy, StoredRun
 from rater.store.divots import DivotSearch, StoredDivot
 from rater.store.store import Store, open_store
+from tests.example_findings import finding_of
 from tests.example_runs import HEAD, copy_row, stored
 
 
 def slow(
     kind: Kind = Kind.SLOW_LGROUP, cpus: tuple[int, ...] = (4, 5, 6, 7), **changes: Any
 ) -> Finding:
-    one = Finding(
-        kind=kind,
-        place="lgroup 1",
-        benchmarks=("a",),
-        tune="base",
-        iterations=(),
-        copies=cpus,
-        cpus=cpus,
+    one = finding_of(
+        kind,
+        "lgroup 1",
+        cpus,
         nodes=tuple(sorted({cpu // 4 for cpu in cpus})),
-        package=0,
-        core=None,
-        slowdown=1.2,
-        score_lost=0.1,
-        explained=False,
-        expectation=None,
         summary="a +20.0 %",
-        evidence=(),
         cells=(CellEffect("a", "base", 1, 1.2, 0.1),),
     )
     return replace(one, **changes)

@@ -1,28 +1,12 @@
 """`rater show --copies`: its tables, its JSON and its mistakes."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rater.cli import main
-
-type Rater = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def rater(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rater:
-    """Run `rater ...` on the test's own database; return status, standard output and error."""
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
+from tests.calls import Rater
 
 
 @pytest.fixture

@@ -14,23 +14,8 @@ import pytest
 
 from rater.analysis.divots.between import between_runs
 from rater.analysis.finding import Finding, Kind
-from rater.cli import main
+from tests.calls import Rater
 from tests.divot_runs import Machine, Times, divots, quiet
-
-type Rater = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def rater(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rater:
-    """Run `rater ...` on the test's own database; return status, standard output and error."""
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 def document(times: Times, uuid: str = "u", **run: Any) -> dict[str, Any]:

@@ -30,7 +30,8 @@ from rater.record import (
     StoredCopy,
     StoredRun,
 )
-from tests.example_runs import S, copy_row, stored
+from tests.example_findings import finding_of
+from tests.example_runs import S, copy_row, reading, stored
 
 MIB = 1 << 20
 COPIES = 8
@@ -39,21 +40,13 @@ SLOW = (4, 5, 6, 7)  # on node 1
 
 def finding(kind: Kind = Kind.SLOW_LGROUP, **changes: Any) -> Finding:
     """Copies 4 to 7 of benchmark a, iteration 1, are slow."""
-    one = Finding(
-        kind=kind,
-        place="lgroup 1",
-        benchmarks=("a",),
-        tune="base",
+    one = finding_of(
+        kind,
+        "lgroup 1",
+        SLOW,
         iterations=(1,),
-        copies=SLOW,
-        cpus=SLOW,
         nodes=(1,),
-        package=0,
-        core=None,
-        slowdown=1.2,
         score_lost=0.06,
-        explained=False,
-        expectation=None,
         summary="a +20.0 % (4 of 4 copies)",
         evidence=(Evidence("cost", "costs 6.0 % of the score", 100.0),),
         cells=(CellEffect("a", "base", 1, 1.2, 0.06),),
@@ -128,10 +121,6 @@ def told(run: StoredRun, one: Finding | None = None) -> list[str]:
 def names(run: StoredRun, one: Finding | None = None) -> set[str]:
     (found,) = with_evidence([one or finding()], run)
     return {it.name for it in found.evidence if it.others is not None}
-
-
-def reading(cpu: int, **changes: Any) -> CpuReading:
-    return replace(CpuReading(cpu, 0, 0, 0, 0, 0, 0, None, None, None), **changes)
 
 
 def test_copies_that_are_alike_but_for_their_time_have_no_evidence() -> None:

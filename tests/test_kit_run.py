@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from rater.commands import surroundings
 from rater.plan.cpuset import parse_list
 from rater.run import kitcheck
 from rater.run.quiet import BusyWatch
+from tests.calls import rows
 from tests.kit import StandInKit, rater, script
 
 
@@ -33,11 +33,6 @@ def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def kit(tmp_path: Path) -> StandInKit:
     return StandInKit(tmp_path / "a kit")
-
-
-def rows(sql: str) -> list[Any]:
-    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
-        return db.execute(sql).fetchall()
 
 
 def run_dir(file: Path, copy: int) -> Path:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +17,7 @@ from rater.run.pagecache import cached, drop_cached
 from rater.run.prepare import ReadyInput, ready_inputs
 from rater.run.reserve import living_on
 from rater.run.workplace import Program, RunFolders
+from tests.calls import rater, rows
 
 CPUS = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -37,17 +34,6 @@ command = ["true"]
 [benchmarks.big.sizes.train]
 memory_mb = 900000000
 """
-
-
-def rater(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rater", *words], capture_output=True, text=True, check=False
-    )
-
-
-def rows(sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
-        return db.execute(sql).fetchall()
 
 
 def said_by_copy(field: str) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rater.cli import main
 from rater.spec.packed import pack
+from tests.calls import Rater
 from tests.test_spec_rsf import HEAD, bracket
 
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "spec-samples"
@@ -28,23 +28,12 @@ RIGHT = WRONG.replace("-m 0 --physcpubind=2", "-m 1 --physcpubind=2").replace(
     "-m 1 --physcpubind=1", "-m 1 --physcpubind=3"
 )
 
-type Rater = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def rater(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Rater:
+def rater(rater: Rater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Rater:
     """Run `rater lint-bind ...` in an empty folder; return status, standard output and error."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main(["lint-bind", *(str(word) for word in words)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
+    return partial(rater, "lint-bind")
 
 
 def test_findings_are_a_line_each_and_the_status_is_1(rater: Rater) -> None:

@@ -1,6 +1,5 @@
 """Orders and counts: the CPUs of each layout, written out."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,36 +8,20 @@ from rater.errors import InputError
 from rater.plan.deal import deal
 from rater.plan.distrib import distrib
 from rater.plan.layout import Bind, Counts, Layout, Order
-from rater.plan.orders import PERMUTATIONS, singles
 from rater.plan.place import MemoryPolicy, Placed, place
-from rater.plan.topology import PU, Topology
+from rater.plan.topology import Topology
 from rater.plan.topology_build import RawNode, RawPU, build
 from rater.plan.topology_xml import parse_xml
 from rater.run.machine import from_synthetic
 from tests.machines import made, needs_machines, real
+from tests.orderings import layout, numbers, scatter
 
 # Two lgroups of two cores of two threads; siblings are numbered last, as on most x86.
 SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
-def layout(order: Order, **more: Any) -> Layout:
-    return Layout(order.value, "", order, Bind.PU, **more)
-
-
 def cpus(topology: Topology, order: Order, copies: int, **more: Any) -> list[int]:
     return [slot[0].os for slot in deal(topology, layout(order, **more), copies).slots]
-
-
-def sequence(topology: Topology, order: Order) -> list[PU]:
-    return [slot[0] for slot in PERMUTATIONS[order](singles(topology))]
-
-
-def scatter(topology: Topology) -> list[PU]:
-    return sequence(topology, Order.SCATTER)
-
-
-def numbers(pus: Sequence[PU]) -> list[int]:
-    return [pu.os for pu in pus]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,17 +13,16 @@ import pytest
 from rich.console import Console
 
 from rater.analysis.copies import cells_of
-from rater.cli import main
 from rater.errors import InputError
 from rater.record import CopyStatus, StoredCopy
 from rater.show.plot import Label, Picture, picture_of
 from rater.show.plot_file import draw, drawn
 from rater.show.plot_text import print_picture
 from rater.show.printer import Printer
+from tests.calls import Rater
 from tests.example_runs import copy_row, stored
 
 SVG = "{http://www.w3.org/2000/svg}"
-type Rater = Callable[..., tuple[int, str, str]]
 
 
 def picture(rows: Sequence[StoredCopy], *labels: Label) -> Picture:
@@ -222,11 +221,8 @@ def test_a_missing_library_is_named_with_the_way_out(monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def rater(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Rater:
+def rater(rater: Rater, tmp_path: Path) -> Rater:
     """Run `rater ...` on a database with one run of 16 copies, one lgroup of which is slow."""
-    monkeypatch.setenv("COLUMNS", "80")
     document = {
         "rater": 1,
         "run": {"uuid": "u", "host": "h", "mode": "homogeneous", "copies": 16},
@@ -249,15 +245,8 @@ def rater(
         ],
     }
     (tmp_path / "one.json").write_text(json.dumps(document))
-    assert main(["import", str(tmp_path / "one.json")]) == 0
-    capsys.readouterr()
-
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
+    assert rater("import", tmp_path / "one.json")[0] == 0
+    return rater
 
 
 def test_the_slow_lgroup_is_named_in_the_terminal(rater: Rater) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rater.analysis.copies import cells_of
-from rater.analysis.finding import CellEffect, Finding, Kind, Single
+from rater.analysis.finding import CellEffect, Kind, Single
 from rater.record import CopyStatus, StoredCopy
 from rater.show.plot import Group, Label, Picture, picture_of
 from rater.show.plot_words import (
@@ -17,6 +17,7 @@ from rater.show.plot_words import (
     percent_text,
     time_text,
 )
+from tests.example_findings import finding_of
 from tests.example_runs import copy_row, in_turn, stored, windowed
 
 
@@ -32,23 +33,14 @@ def times(*seconds: float, per_node: int = 2, **changes: object) -> list[StoredC
     return [copy_row(n, s, node=n // per_node, **changes) for n, s in enumerate(seconds)]
 
 
-FINDING = Finding(
-    kind=Kind.SLOW_LGROUP,
-    place="lgroup 1",
+FINDING = finding_of(
+    Kind.SLOW_LGROUP,
+    "lgroup 1",
+    (2, 3),
     benchmarks=("a", "b"),
     tune=None,
-    iterations=(),
-    copies=(2, 3),
-    cpus=(2, 3),
     nodes=(1,),
     package=None,
-    core=None,
-    slowdown=1.2,
-    score_lost=0.1,
-    explained=False,
-    expectation=None,
-    summary="",
-    evidence=(),
     cells=(
         CellEffect("a", None, 1, 1.10, 0.0),
         CellEffect("a", None, 2, 1.14, 0.0),

@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from rater.record import GateFacts, MachinePU, Observed, PlacedCopy, Sampled, St
 from rater.resources import folder
 from rater.show.terminal import print_summary
 from rater.store.store import open_store
+from tests.calls import Rater
 from tests.example_runs import copy_row, in_turn, stored, windowed
 from tests.test_proof import MB, sample
 from tests.test_store_proof import store_run
@@ -172,18 +172,6 @@ def test_the_document_names_the_copies_of_every_iteration() -> None:
 
 
 # -- as it is typed -------------------------------------------------------------------------------
-
-type Rater = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def rater(capsys: pytest.CaptureFixture[str]) -> Rater:
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 def test_show_has_the_verdicts_for_people_and_programs(rater: Rater, tmp_path: Path) -> None:

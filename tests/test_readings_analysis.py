@@ -19,12 +19,7 @@ from rater.record import (
     StoredCopy,
     StoredRun,
 )
-from tests.example_runs import S, copy_row, stored
-
-
-def reading(cpu: int, user_s: float = 0.0, system_s: float = 0.0, **changes: Any) -> CpuReading:
-    row = CpuReading(cpu, round(user_s * S), round(system_s * S), 0, 0, 0, 0, None, None, None)
-    return replace(row, **changes)
+from tests.example_runs import S, copy_row, reading, stored
 
 
 def computed(copy: int, cpu_s: float, **changes: Any) -> StoredCopy:

@@ -29,7 +29,8 @@ from rater.show.readings import notable_text, print_cpus
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
 from tests.example_events import S, ended, over, phase, run_of
-from tests.test_readings_analysis import computed, read_run, reading
+from tests.example_runs import reading
+from tests.test_readings_analysis import computed, read_run
 from tests.test_store_runs import GONE, HOST
 
 PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))

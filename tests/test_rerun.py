@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +19,7 @@ from rater.commands.request import (
     request_to_json,
 )
 from rater.errors import InputError
+from tests.calls import rater, rows
 from tests.example_runs import HEAD
 
 EVERY = [
@@ -113,21 +108,6 @@ reference_s = 1.0
 memory_mb = 1
 expected = "right\\n"
 """
-
-
-def rater(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rater", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-    )
-
-
-def rows(sql: str) -> list[Any]:
-    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
-        return db.execute(sql).fetchall()
 
 
 def test_a_run_is_made_again_from_the_database_alone(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from rater.record import CopyStatus, MachinePU, PlacedCopy, RunStatus, StoredRun
 from rater.run.leftovers import end_leftovers
 from rater.store.owner import Owner, this_process
 from rater.store.store import Store, open_store
+from tests.calls import RATER, rater
 from tests.example_events import ended, over, phase, run_of
 from tests.example_runs import S, copy_row, stored
 from tests.test_store_runs import GONE, HOST, PUS
@@ -215,7 +216,6 @@ def test_what_earlier_attempts_left_is_ended_and_nothing_else() -> None:
 
 # -- as it is typed -------------------------------------------------------------------------------
 
-RATER = [sys.executable, "-m", "rater"]
 # The first copy run fails, the third kills rater once two phases are stored, all others are well.
 SCRIPT = """
 echo x >> count
@@ -227,12 +227,6 @@ db = sqlite3.connect(os.environ["RATER_DB"])
 while db.execute("SELECT sum(complete) FROM bracket").fetchone() != (2,):
     time.sleep(0.01)
 """
-
-
-def rater(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RATER, *words], capture_output=True, text=True, check=False, env=os.environ | more
-    )
 
 
 @pytest.fixture(scope="module")

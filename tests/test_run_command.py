@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-RATER = [sys.executable, "-m", "rater"]
+from tests.calls import RATER, rater, rows
+
 QUIET = [*RATER, "run", "--quiet"]
 
 OWN_SUITE = """
@@ -44,21 +45,10 @@ relative_tolerance = 1e-6
 """
 
 
-def rater(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RATER, *words], capture_output=True, text=True, check=False, env=os.environ | more
-    )
-
-
 def ran(*words: str) -> Any:
     done = rater("run", "--json", *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def rows(sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
-        return db.execute(sql).fetchall()
 
 
 @pytest.fixture

@@ -31,24 +31,19 @@ from rater.plan.planted import (
     usual_copies,
 )
 from rater.show.selftest import SelfTest, print_selftest, refusal, selftest_document, summary
+from tests.example_findings import finding_of
 
-FOUND = Finding(
-    kind=Kind.SLOW_CPU,
-    place="CPU 1",
+FOUND = finding_of(
+    Kind.SLOW_CPU,
+    "CPU 1",
+    (1,),
     benchmarks=(),
     tune=None,
-    iterations=(),
-    copies=(1,),
-    cpus=(1,),
     nodes=(0,),
-    package=0,
     core=1,
     slowdown=1.25,
     score_lost=0.2,
-    explained=False,
-    expectation=None,
     summary="+25.0 % in 3 of 3 benchmarks",
-    evidence=(),
 )
 CPU = Plant(Planting.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
 LGROUP = Plant(

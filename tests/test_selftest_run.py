@@ -65,6 +65,21 @@ def wait_until(process: subprocess.Popen[bytes], states: str) -> None:
         time.sleep(0.001)
 
 
+@contextmanager
+def stopping() -> Iterator[tuple[Planter, subprocess.Popen[bytes]]]:
+    """A planter that stops a copy, and that copy once it is stopped."""
+    with (
+        planting(Disturbance(stopped=((0, 0.5),))) as planter,
+        subprocess.Popen(["sleep", "100"], env=os.environ | {"RATER_COPY": "0"}) as copy,
+    ):
+        try:
+            planter.put(BEGIN)
+            wait_until(copy, "T")
+            yield planter, copy
+        finally:
+            copy.kill()
+
+
 def seen_by(planter: Planter) -> Disturbed:
     planter.put(END)
     planter.close()
@@ -93,34 +108,18 @@ def test_nothing_competes_while_nothing_is_to_be_disturbed() -> None:
 
 
 def test_a_copy_is_stopped_and_goes_on_when_it_is_over() -> None:
-    with (
-        planting(Disturbance(stopped=((0, 0.5),))) as planter,
-        subprocess.Popen(["sleep", "100"], env=os.environ | {"RATER_COPY": "0"}) as copy,
-    ):
-        try:
-            planter.put(BEGIN)
-            wait_until(copy, "T")
-            seen = seen_by(planter)
-            wait_until(copy, "SR")
-        finally:
-            copy.kill()
+    with stopping() as (planter, copy):
+        seen = seen_by(planter)
+        wait_until(copy, "SR")
     [(number, share)] = seen.stopped
     assert number == 0
     assert 0 < share <= 1
 
 
 def test_a_copy_that_ended_is_not_stopped_any_more() -> None:
-    with (
-        planting(Disturbance(stopped=((0, 0.5),))) as planter,
-        subprocess.Popen(["sleep", "100"], env=os.environ | {"RATER_COPY": "0"}) as copy,
-    ):
-        try:
-            planter.put(BEGIN)
-            wait_until(copy, "T")
-            planter.put(COPY_ENDED)
-            wait_until(copy, "SR")
-        finally:
-            copy.kill()
+    with stopping() as (planter, copy):
+        planter.put(COPY_ENDED)
+        wait_until(copy, "SR")
 
 
 def test_a_competitor_ends_with_the_rater_that_started_it() -> None:

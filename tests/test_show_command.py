@@ -1,38 +1,17 @@
 """`rater show` of a steady run, alone and beside another."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rater.cli import main
 from rater.record import BenchmarkUsed, OutputChecked, RunEnded, RunStatus, Validity
 from rater.store.store import open_store
+from tests.calls import Rater
 from tests.example_events import ended, over, phase, run_of
 from tests.test_store_runs import GONE, HOST, PUS
-
-type Rater = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def rater(capsys: pytest.CaptureFixture[str]) -> Rater:
-    """Run `rater ...` on the test's own database; return status, standard output and error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """The one that RATER_DB names (see conftest.py)."""
-    return tmp_path / "rater.db"
 
 
 def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rater.analysis.score import summarise
 from rater.cli import main
 from rater.spec.packed import pack
 from rater.store.store import open_store
+from tests.calls import Rater
 from tests.test_results_commands import make_run
 from tests.test_spec_log import NEW, OLD
 from tests.test_spec_rsf import HEAD, bracket
@@ -24,26 +24,6 @@ SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "spec-samples"
 needs_samples = pytest.mark.skipif(
     not SAMPLES.is_dir(), reason="the result files of /work/shared/spec-samples are not here"
 )
-
-type Rater = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def rater(capsys: pytest.CaptureFixture[str]) -> Rater:
-    """Run `rater ...` on the test's own database; return status, standard output and error."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        status = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """The one that RATER_DB names (see conftest.py)."""
-    return tmp_path / "rater.db"
 
 
 def ask(database: Path, query: str) -> list[tuple[Any, ...]]:

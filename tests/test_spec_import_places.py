@@ -16,15 +16,8 @@ from pathlib import Path
 import pytest
 
 from rater.spec.packed import pack
-from tests.test_spec_import import (  # noqa: F401 - fixtures are used by their names
-    Rater,
-    ask,
-    configured,
-    database,
-    flat,
-    rater,
-    write,
-)
+from tests.calls import Rater
+from tests.test_spec_import import ask, configured, flat, write
 from tests.test_spec_rsf import HEAD, bracket
 
 BY_COPY = "submit = taskset -c $SPECCOPYNUM $command\n"
@@ -34,7 +27,7 @@ SYSINFO = (
 )
 
 
-def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database: Path) -> None:  # noqa: F811 - the fixture
+def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database: Path) -> None:
     config = "submit = MYMASK=`printf '0x%x' $((1<<$SPECCOPYNUM))`; taskset $MYMASK $command\n"
     pieces = "".join(f"spec.cpu2006.rawconfig{n:03}: {p}\n" for n, p in enumerate(pack(config)))
     text = HEAD + pieces + bracket(times=tuple(range(400, 464)), reported=463)
@@ -43,9 +36,9 @@ def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database
 
 
 def test_lgroups_are_those_that_the_file_names(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     tmp_path: Path,
-    database: Path,  # noqa: F811 - the fixture
+    database: Path,
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
     _, out, _ = rater("import", "spec", path)
@@ -56,9 +49,9 @@ def test_lgroups_are_those_that_the_file_names(
 
 
 def test_the_file_holds_where_a_topology_contradicts_it(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     tmp_path: Path,
-    database: Path,  # noqa: F811 - the fixture
+    database: Path,
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
     _, out, _ = rater("import", "spec", "--topology", "nodes=1x4", path)
@@ -69,7 +62,7 @@ def test_the_file_holds_where_a_topology_contradicts_it(
     ]
 
 
-def test_copies_of_base_and_of_peak_do_not_share_a_cpu(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_copies_of_base_and_of_peak_do_not_share_a_cpu(rater: Rater, tmp_path: Path) -> None:
     config = (
         "submit = taskset -c $BIND $command\nbind = 0, 1\n"
         "default=peak=default=default:\nbind = 1, 0\n"
@@ -79,9 +72,9 @@ def test_copies_of_base_and_of_peak_do_not_share_a_cpu(rater: Rater, tmp_path: P
 
 
 def test_the_section_of_the_label_that_ran_binds(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     tmp_path: Path,
-    database: Path,  # noqa: F811 - the fixture
+    database: Path,
 ) -> None:
     config = (
         "default=default=mine=default:\nsubmit = taskset -c 1$SPECCOPYNUM $command\n"
@@ -93,7 +86,7 @@ def test_the_section_of_the_label_that_ran_binds(
     assert ask(database, "SELECT DISTINCT copy, cpu FROM copy") == [(0, 10), (1, 11)]
 
 
-def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_path: Path) -> None:
     config = (
         "%if '%{mode}' =~ /far/\nsubmit = numactl -m 1 -C $SPECCOPYNUM $command\n"
         f"%else\n{BY_COPY}%endif\n"
@@ -105,13 +98,13 @@ def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_pat
     )
 
 
-def test_a_peak_that_is_its_base_is_told(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_peak_that_is_its_base_is_told(rater: Rater, tmp_path: Path) -> None:
     text = HEAD + bracket() + bracket(tune="peak", more="basepeak: 1")
     _, out, _ = rater("import", "spec", write(tmp_path, text))
     assert "the peak of 400.perlbench is its base again (basepeak): measured once" in flat(out)
 
 
-def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:
     pieces = "".join(
         f"spec.cpu2006.rawconfig{n:03}: {p}\n"
         for n, p in enumerate(pack("submit = taskset -c $((2*$SPECCOPYNUM)) $command\n"))
@@ -123,9 +116,9 @@ def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:  # no
 
 
 def test_relative_cpus_are_counted_on_the_described_machine(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     tmp_path: Path,
-    database: Path,  # noqa: F811 - the fixture
+    database: Path,
 ) -> None:
     path = write(tmp_path, configured("submit = numactl -i all -C +$SPECCOPYNUM $command\n"))
     _, out, _ = rater("import", "spec", path)
@@ -142,7 +135,7 @@ def test_relative_cpus_are_counted_on_the_described_machine(
 # -- how a file comes -----------------------------------------------------------------------------
 
 
-def test_a_packed_file_is_the_same_as_the_plain_one(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_packed_file_is_the_same_as_the_plain_one(rater: Rater, tmp_path: Path) -> None:
     text = HEAD + bracket()
     rater("import", "spec", write(tmp_path, text))
     packed = tmp_path / "result.rsf.gz"
@@ -151,7 +144,7 @@ def test_a_packed_file_is_the_same_as_the_plain_one(rater: Rater, tmp_path: Path
     assert (status, "stored already" in out) == (0, True)
 
 
-def test_of_a_torn_packed_file_what_can_be_read_is_read(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_of_a_torn_packed_file_what_can_be_read_is_read(rater: Rater, tmp_path: Path) -> None:
     text = HEAD + bracket() + "# " + os.urandom(4000).hex()
     packed = tmp_path / "result.rsf.gz"
     packed.write_bytes(gzip.compress(text.encode())[:-2000])
@@ -162,7 +155,7 @@ def test_of_a_torn_packed_file_what_can_be_read_is_read(rater: Rater, tmp_path: 
 
 
 def test_standard_input_is_read(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = (HEAD + bracket()).encode()
@@ -172,7 +165,7 @@ def test_standard_input_is_read(
     assert "run 1: standard input (raw file, cpu2006 CINT2006 ref) imported" in flat(out)
 
 
-def test_a_pipe_is_read(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_pipe_is_read(rater: Rater, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text(HEAD + bracket()))
@@ -184,7 +177,7 @@ def test_a_pipe_is_read(rater: Rater, tmp_path: Path) -> None:  # noqa: F811 - t
 
 @pytest.mark.parametrize("pack_it", [gzip.compress, bz2.compress, lzma.compress])
 def test_packed_files_behind_each_other_are_one(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     tmp_path: Path,
     pack_it: Callable[[bytes], bytes],
 ) -> None:
@@ -197,9 +190,9 @@ def test_packed_files_behind_each_other_are_one(
 
 
 def test_bind_lines_are_taken_where_the_submit_line_is_not_there(
-    rater: Rater,  # noqa: F811 - the fixture
+    rater: Rater,
     tmp_path: Path,
-    database: Path,  # noqa: F811 - the fixture
+    database: Path,
 ) -> None:
     _, out, _ = rater("import", "spec", write(tmp_path, configured("bind = 3, 7\n")))
     assert "has no submit line for what ran" in flat(out)

@@ -6,27 +6,11 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-RATER = [sys.executable, "-m", "rater"]
-
-
-def rater(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RATER, *words], capture_output=True, text=True, check=False, env=os.environ | more
-    )
-
-
-def rows(sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
-        return db.execute(sql).fetchall()
+from tests.calls import rater, rows
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from rater.run.child import Limits
 from rater.run.trial import try_run
 from rater.show import suites as show
 from rater.show.suite import Page, suite_text
+from tests.calls import Rater
 
 SUM = """\
 #include <stdio.h>
@@ -51,8 +51,6 @@ command = ["echo", "hello"]
 args = ["you"]
 expected = "hello you\\n"
 """
-
-type Rater = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -1,18 +1,17 @@
 import json
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rater.cli import main
 from rater.plan.lgroup import HugePages, LgroupMemory
 from rater.plan.topology_xml import parse_xml
 from rater.run import machine
 from rater.show.topo import topo_lines
 from rater.show.topo_json import topo_document
 from rater.show.topo_view import TopoView
+from tests.calls import Rater
 
 MACHINES = Path(__file__).resolve().parents[2] / "shared" / "topologies"
 needs_machines = pytest.mark.skipif(
@@ -284,20 +283,6 @@ def test_every_real_machine_fits_its_page() -> None:
     assert "no memory  CPUs 0-1,10-15: the memory of their lgroup is not" in said["opteron865"]
     assert "from 252" in said["power9"]
     assert "shared 38.5 MiB" in said["xeon"]
-
-
-type Rater = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def rater(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rater:
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words: str) -> tuple[int, str, str]:
-        status = main(words)
-        return (status, *capsys.readouterr())
-
-    return run
 
 
 def test_this_machine_is_shown_with_its_memory(rater: Rater) -> None:
