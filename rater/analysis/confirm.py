@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median, stdev
 
-from rater.analysis.finding import Finding, Kind
+from rater.analysis.divots import words
+from rater.analysis.finding import PLACED, Finding, Kind
+from rater.analysis.outcome import is_good
 from rater.analysis.stats import student_quantile
-from rater.plan.cpuset import format_list
-from rater.record import CopyStatus, PlacedCopy, RunHead, StoredRun, Validity
+from rater.record import PlacedCopy, RunHead, StoredRun
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 2
-PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
 _HALF = 0.5  # of the effect found: less than that is another, smaller one
 
 
@@ -96,7 +96,7 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Trial
         return f"the run had no other {len(here)} CPUs to compare with"
     nodes = {used[cpu].node for cpu in there}
     whole = one.kind is Kind.SLOW_LGROUP and len(nodes) == 1 and None not in nodes
-    name = f"lgroup {min(n for n in nodes if n is not None)}" if whole else _cpus(there)
+    name = f"lgroup {min(n for n in nodes if n is not None)}" if whole else words.cpus(there)
     names = one.benchmarks or tuple(used.name for used in run.benchmarks)
     return Trial(one.place, names, copies, here, there, name, one.slowdown)
 
@@ -123,19 +123,11 @@ def _like(
     return tuple(sorted(free[: len(here)])) if len(free) >= len(here) else None
 
 
-def _cpus(cpus: Sequence[int]) -> str:
-    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_list(cpus)}"
-
-
 def times_of(run: StoredRun) -> dict[str, float]:
     """Return the median copy's seconds of each benchmark; a failed copy leaves its one out."""
     run = run.without_torn()
     names = {copy.benchmark for copy in run.copies}
-    bad = {
-        copy.benchmark
-        for copy in run.copies
-        if copy.status is not CopyStatus.OK or copy.validity is Validity.INVALID
-    }
+    bad = {copy.benchmark for copy in run.copies if not is_good(copy)}
     return {
         name: median([copy.elapsed_s for copy in run.copies if copy.benchmark == name])
         for name in sorted(names - bad)

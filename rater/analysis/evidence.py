@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from rater.analysis.finding import Evidence, Finding, Kind
+from rater.analysis.outcome import is_good
 from rater.analysis.proof import CopyProof, prove_run
 from rater.analysis.readings import CpuUse, read_back
 from rater.analysis.verdict import Verdict
-from rater.record import CopyStatus, StoredCopy, StoredRun, Validity
+from rater.record import StoredCopy, StoredRun
 
 _OVER_TIME = (Kind.SLOW_ITERATION, Kind.STARTUP, Kind.DRIFT)
 _NOT_COMPARED = (Kind.WANDERING, Kind.RECURRING, Kind.LAYOUT)
@@ -95,8 +96,7 @@ def _rows_of(run: StoredRun) -> dict[_Cell, list[_Row]]:
     threads = {used.name: used.threads for used in run.benchmarks}
     rows: defaultdict[_Cell, list[_Row]] = defaultdict(list)
     for copy in run.copies:
-        good = copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID
-        if copy.counted and good and copy.elapsed_ns > 0:
+        if copy.counted and is_good(copy) and copy.elapsed_ns > 0:
             rows[copy.benchmark, copy.tune or run.head.tune, copy.iteration].append(
                 _Row(
                     copy,

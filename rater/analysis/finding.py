@@ -27,6 +27,10 @@ class Kind(StrEnum):
     LAYOUT = "layout"  # explained only: sharing, load, kinds of cores
 
 
+# Those that are somewhere: a part of the machine, or copies.
+PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One thing known about a finding, as a value and as words.

@@ -57,7 +57,7 @@ def confirm(args: argparse.Namespace) -> int:
     from rater.analysis.confirm import LEAST_PAIRS, trial_of
     from rater.analysis.divots.document import evidence_line
     from rater.run import machine
-    from rater.show.confirm import TrialView, trial_document
+    from rater.show.confirm import TrialView
 
     pairs = DEFAULT_PAIRS if args.pairs is None else args.pairs
     if pairs < LEAST_PAIRS:
@@ -78,18 +78,12 @@ def confirm(args: argparse.Namespace) -> int:
         commands=("", ""),
     )
     if trial is None:
-        if args.json:
-            print_json(trial_document(view))
-        else:
-            _print(view)
+        _show(args, view)
         return 1
     requests = _requests(args, chosen.run, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if args.dry_run:
-        if args.json:
-            print_json(trial_document(view))
-        else:
-            _print(view)
+        _show(args, view)
         return 0
     return _run(args, view, trial.slowdown, requests, topology)
 
@@ -237,6 +231,16 @@ def _once(args: argparse.Namespace, resolved: Resolved) -> tuple[int, int]:
     quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
     status = Session(quiet, resolved, cache_root(), side).run()
     return side.number, status
+
+
+def _show(args: argparse.Namespace, view: TrialView) -> None:
+    """Print what would run, for people or programs."""
+    from rater.show.confirm import trial_document
+
+    if args.json:
+        print_json(trial_document(view))
+    else:
+        _print(view)
 
 
 def _print(view: TrialView) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rater.analysis.finding import Finding
 
 _ANY = "any"
-_GROUP = 1.5  # per cent; rater.analysis.divots.detect has the reasons
+_GROUP = 1.5  # per cent, as in `rater.analysis.finding.Thresholds`: too much to load for --help
 _COPY = 3.0
 _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "quiet")
 _OF_TRIAL = frozenset(

@@ -37,6 +37,7 @@ from rater.spec.kit import (
     run_of,
 )
 from rater.spec.speccmds import SpecCommand, expanded, is_simple, uses_bind, words_of
+from rater.words import some
 
 if TYPE_CHECKING:
     from rater.run.build import Built
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 _ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
 _BINDERS = re.compile(r"\b(?:numactl|taskset|dplace)\b")
 _SHOWN = 60  # characters of a bind value
-_NAMED = 4  # benchmarks in a remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def read_kit(request: Request) -> Kit:
         found, notes = newest_runs(there, size, tune, selection)
         runs += found
         remarks += [*closed, *notes]
-    runs += [run_of(Path(file)) for file in request.speccmds]
-    kits = [read_benchmark(run) for run in runs]
+    own = [run_of(Path(file)) for file in request.speccmds]
+    kits = [read_benchmark(run) for run in (*runs, *own)]
     twice = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
     if twice:
         files = ", ".join(str(kit.run.file) for kit in kits if kit.name == twice[0])
@@ -83,11 +83,11 @@ def read_kit(request: Request) -> Kit:
     for kit in kits:
         for remark in (*kit.remarks, *_about_binding(kit, from_file=request.bind_from_file)):
             said.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
-    remarks += [f"{_several(names)}: {remark}" for remark, names in said.items()]
+    remarks += [f"{some(names)}: {remark}" for remark, names in said.items()]
     if any(kit.reference_s is not None for kit in kits):
         remarks.append("ratios are rater's own estimates, not SPEC metrics")
     names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
-    names += [run_of(Path(file)).file.parent.name for file in request.speccmds]
+    names += [run.file.parent.name for run in own]
     name = ", ".join(f"{PREFIX}{storable(name)}" for name in dict.fromkeys(names))
     return Kit(name, tuple(kits), tuple(map(storable, remarks)))
 
@@ -188,7 +188,7 @@ def _own_binding(kit: KitBenchmark, copy: int, *, from_file: bool) -> Binding:
     of CPUs there.
     """
     binds = kit.commands.binds
-    kinds = set(map(bind_kind, binds))
+    kinds = _kinds(binds)
     for command in kit.commands.commands:
         if not uses_bind(command.text):
             value = ""
@@ -204,6 +204,12 @@ def _own_binding(kit: KitBenchmark, copy: int, *, from_file: bool) -> Binding:
             if found.cpus or found.cpu_nodes or found.problem:
                 return found
     return UNBOUND
+
+
+@cache
+def _kinds(binds: tuple[str, ...]) -> frozenset[BindKind]:
+    """Return what the bind values of a command file are; asked for each of its copies."""
+    return frozenset(map(bind_kind, binds))
 
 
 def commands_bind(kits: Sequence[KitBenchmark]) -> str | None:
@@ -246,12 +252,6 @@ def _about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
             "itself (--bind-from-file uses it)"
         ]
     return []
-
-
-def _several(names: Sequence[str]) -> str:
-    if len(names) <= _NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 def _cut(text: str) -> str:
@@ -303,7 +303,7 @@ def _placed(
     ours = own == UNBOUND and bind_kind(bind) is BindKind.CPUS
     try:
         cpus = parse_list(bind) if ours else own.cpus or ()
-    except InputError as error:
+    except ValueError as error:
         raise InputError(f"{kit.run.file}: -b of copy {copy}: {error}") from error
     pus = {pu.os: pu for pu in topology.pus if pu.os in cpus}
     missing = sorted(set(cpus) - pus.keys())
@@ -327,7 +327,7 @@ def _placed(
 def _bind_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> str:
     """Return what stands for `$BIND` in the commands of a copy."""
     binds = kit.commands.binds
-    kinds = set(map(bind_kind, binds))
+    kinds = _kinds(binds)
     if binds and (from_file or BindKind.WORDS in kinds):
         return binds[placement.copy]
     if BindKind.COMMAND in kinds:

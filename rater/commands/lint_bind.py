@@ -69,11 +69,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _copies(text: str) -> int:
-    from rater.spec.result import MOST_COPIES
+    from rater.plan.counts import MOST_COPIES
 
-    if not (text.isascii() and text.isdigit() and 0 < len(text) <= 6):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_COPIES}")
-    number = int(text)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
     if not 1 <= number <= MOST_COPIES:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_COPIES}")
     return number

@@ -12,7 +12,7 @@ from rater.errors import InputError
 
 if TYPE_CHECKING:
     from rater.analysis.copies import Cell
-    from rater.record import RunHead
+    from rater.record import RunHead, StoredRun
     from rater.show.plot import Label
     from rater.store.store import Store
 
@@ -55,7 +55,7 @@ def _plot(args: argparse.Namespace) -> int:
     file = None if args.file is None else _checked_file(args.file)
     with existing_store(args) as store:
         run = store.load(store.find(args.which))
-        labels = labels_of(store, run.head)
+        labels = _labels_of(store, run)
     cells = cells_of(run)
     benchmark = _chosen(args.benchmark, args.iteration, cells, run.head)
     picture = picture_of(
@@ -84,13 +84,14 @@ def _plot(args: argparse.Namespace) -> int:
     return 0
 
 
-def labels_of(store: Store, head: RunHead) -> tuple[Label, ...]:
+def _labels_of(store: Store, run: StoredRun) -> tuple[Label, ...]:
     """Return the names of the run's slow parts: what `rater divots` has found, or finds now."""
-    from rater.analysis.divots.work import Thresholds
+    from rater.analysis.finding import Thresholds
     from rater.commands.search import analysis_of
     from rater.show.plot_words import labels_from
 
-    return labels_from(analysis_of(store, head, Thresholds(), fresh=False).findings)
+    found = analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
+    return labels_from(found.findings)
 
 
 def _what(title: str, panels: int) -> str:

@@ -34,13 +34,13 @@ def analysis_of(
     from rater.record import RunStatus
     from rater.store.divots import DivotSearch
 
-    copy_runs = store.copy_runs(head.run)
     kept = None if fresh else store.divots(head.run)
     asked = (VERSION, thresholds.group, thresholds.copy)
     if kept is not None:
         search, texts = kept
         if asked == (search.version, search.threshold_group, search.threshold_copy):
             return Analysis(tuple(from_json(text) for text in texts), search.visible, search.failed)
+    copy_runs = store.copy_runs(head.run)  # before the search: what comes later is not in it
     analysis = _found(store, head, thresholds, run, copy_runs)
     if head.status is not RunStatus.RUNNING:
         _keep(

@@ -353,7 +353,7 @@ class _Test:
 def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
     """Return what `rater divots` finds in a run."""
     from rater.analysis.divots.analyse import analyse
-    from rater.analysis.divots.work import Thresholds
+    from rater.analysis.finding import Thresholds
 
     times = store.times(number)
     found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)

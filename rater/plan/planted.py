@@ -98,14 +98,14 @@ def choose(
     share = _share(SLOW)
     if len(nodes) >= 2:
         node = choice.choice(nodes)
-        cpus = sorted({cpu for cpu, copies in on_cpu.items() if set(copies) & set(on_node[node])})
+        cpus = _cpus_of(on_node[node], on_cpu)
         plants.append(
             Plant(
                 Planting.SLOW_LGROUP,
                 f"lgroup {node}",
                 f"competing processes take {share:.0%} of its CPUs",
                 copies=tuple(on_node[node]),
-                cpus=tuple(cpus),
+                cpus=cpus,
                 node=node,
                 aimed=SLOW,
                 cells=_always(cells, cpus, share),
@@ -119,9 +119,7 @@ def choose(
                 f"lgroup {home}",
                 f"its copies get the memory of lgroup {away}",
                 copies=tuple(on_node[home]),
-                cpus=tuple(
-                    sorted(c for c, copies in on_cpu.items() if set(copies) & set(on_node[home]))
-                ),
+                cpus=_cpus_of(on_node[home], on_cpu),
                 node=home,
                 remote=tuple((copy, away) for copy in on_node[home]),
             )
@@ -248,6 +246,10 @@ def _copies_by_cpu(placements: Sequence[Placement]) -> dict[int, list[int]]:
         if placement.cpu is not None:
             found[placement.cpu].append(placement.copy)
     return dict(found)
+
+
+def _cpus_of(copies: Sequence[int], on_cpu: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    return tuple(cpu for cpu in sorted(on_cpu) if not set(copies).isdisjoint(on_cpu[cpu]))
 
 
 def _copies_by_node(placements: Sequence[Placement]) -> dict[int, list[int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +45,31 @@ def machine_ticks(proc: Path) -> MachineTicks | None:
     cpus = sum(line.startswith("cpu") for line in lines) - 1
     busy = user + nice + system + irq + softirq
     return MachineTicks(max(1, cpus), busy, steal, busy + idle + iowait + steal)
+
+
+def cpu_ticks(stat: bytes) -> dict[int, tuple[int, ...]]:
+    """Return user, nice, system, idle, iowait, irq, softirq and steal of each CPU, in ticks.
+
+    `stat` is the text of /proc/stat (proc_stat(5)). Raises `ValueError` where it is
+    none.
+    """
+    found = {}
+    for line in islice(stat.splitlines(), 1, None):  # the first one is of all CPUs
+        if not line.startswith(b"cpu"):
+            break
+        name, *words = line.split()
+        if len(words) >= 8:  # guest and guest_nice, which follow, are part of user and nice
+            found[int(name[3:])] = tuple(int(word) for word in words[:8])
+    return found
+
+
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU time that another process has used so far, to the ns; 0 once it is gone."""
+    # CPUCLOCK_SCHED of another process: linux/posix-timers.h, man 3 clock_getcpuclockid.
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+    except OSError:
+        return 0.0
 
 
 def process_ticks(proc: Path) -> dict[int, ProcessTicks]:

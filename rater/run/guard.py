@@ -44,6 +44,15 @@ class Helpers:
     lock: threading.Lock = field(default_factory=threading.Lock)
     pids: set[int] = field(default_factory=set)
 
+    def end(self, pid: int) -> None:
+        """Kill and reap one."""
+        with self.lock:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            self.pids.discard(pid)
+
 
 class Cgroup:
     """A cgroup v2 of the run; the supervisor lives in it while it runs, so copies inherit it."""

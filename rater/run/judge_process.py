@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from typing import Self
 
 from rater.plan.suite import Expected, Metric
 from rater.run import judge_program
+from rater.run.cputime import process_cpu_s
 from rater.run.guard import MARKER, Helpers
 from rater.run.launch import high_pipe
 
@@ -272,19 +272,10 @@ class _Process:
 
     def cpu_s(self) -> float:
         """Return the CPU time that the process has used so far."""
-        # CPUCLOCK_SCHED of another process: linux/posix-timers.h, man 3 clock_getcpuclockid.
-        try:
-            return time.clock_gettime_ns((~self._pid << 3) | 2) / 1e9
-        except OSError:
-            return 0.0
+        return process_cpu_s(self._pid)
 
     def end(self) -> None:
         """Kill and reap it."""
         for end in (self._to, self._from, self._life):
             os.close(end)
-        with suppress(OSError):
-            os.kill(self._pid, signal.SIGKILL)
-        with self._helpers.lock:
-            with suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
-            self._helpers.pids.discard(self._pid)
+        self._helpers.end(self._pid)

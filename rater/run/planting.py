@@ -23,7 +23,7 @@ from rater.plan.place import Placement
 from rater.plan.planted import Disturbance
 from rater.record import CopyEnded, Event, PhaseEnded, PhaseStarted
 from rater.run import competitor
-from rater.run.cputime import TICKS_PER_S
+from rater.run.cputime import TICKS_PER_S, cpu_ticks, process_cpu_s
 from rater.run.guard import MARKER, Guard, children
 from rater.run.launch import high_pipe
 from rater.run.priority import urgent
@@ -86,21 +86,12 @@ class _Competitor:
 
     def cpu_s(self) -> float:
         """Return the CPU time it has used."""
-        # CPUCLOCK_SCHED of another process: linux/posix-timers.h, man 3 clock_getcpuclockid.
-        try:
-            return time.clock_gettime_ns((~self._pid << 3) | 2) / 1e9
-        except OSError:
-            return 0.0
+        return process_cpu_s(self._pid)
 
     def end(self) -> None:
         """Kill and reap it."""
         os.close(self._to)
-        with self._keeper.helpers.lock:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
-            self._keeper.helpers.pids.discard(self._pid)
+        self._keeper.helpers.end(self._pid)
 
 
 class _Stopped:
@@ -339,14 +330,11 @@ def busy_by_cpu(proc: Path) -> dict[int, float]:
     Time that the hypervisor gave to others is part of it. Empty where /proc/stat can not
     be read or understood.
     """
-    found = {}
     try:
-        for line in (proc / "stat").read_text().splitlines():
-            name, *words = line.split()
-            if name.startswith("cpu") and name != "cpu":
-                user, nice, system, _, _, irq, softirq, steal = map(int, words[:8])
-                busy = user + nice + system + irq + softirq + steal
-                found[int(name.removeprefix("cpu"))] = busy / TICKS_PER_S
+        ticks = cpu_ticks((proc / "stat").read_bytes())
     except (OSError, ValueError):
         return {}
-    return found
+    return {
+        cpu: (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+        for cpu, (user, nice, system, _, _, irq, softirq, steal) in ticks.items()
+    }

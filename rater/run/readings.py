@@ -14,13 +14,12 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 import trio
 
 from rater.record import CpuReading, CpuReadings, MachineReadings
-from rater.run.cputime import TICKS_PER_S, process_ticks
+from rater.run.cputime import TICKS_PER_S, cpu_ticks, process_ticks
 from rater.run.sysfiles import read_number
 
 _TICK_NS = 10**9 // TICKS_PER_S
@@ -68,7 +67,7 @@ class MachineReader:
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
         self.proc = proc
-        cpus = list(_cpu_times(_read(proc / "stat")))
+        cpus = list(cpu_ticks(_read(proc / "stat")))
         folders = [(cpu, sys / f"devices/system/cpu/cpu{cpu}") for cpu in cpus]
         self._with_interrupts = len(cpus) <= _MOST_CPUS_WITH_INTERRUPTS
         self._throttle_files = [
@@ -248,7 +247,7 @@ class PhaseReadings:
         )
 
     def _rows(self, before: _Snapshot, after: _Snapshot) -> Iterable[CpuReading]:
-        first, then = _cpu_times(before.stat), _cpu_times(after.stat)
+        first, then = cpu_ticks(before.stat), cpu_ticks(after.stat)
         took, taken = _interrupts(before.interrupts), _interrupts(after.interrupts)
         fillers = dict(self._fillers)
         for cpu in then:
@@ -287,18 +286,6 @@ def _read(path: Path) -> bytes:
         return b""
     finally:
         os.close(file)
-
-
-def _cpu_times(stat: bytes) -> dict[int, tuple[int, ...]]:
-    """Return user, nice, system, idle, iowait, irq, softirq and steal of each CPU, in ticks."""
-    found = {}
-    for line in islice(stat.splitlines(), 1, None):  # the first one is of all CPUs
-        if not line.startswith(b"cpu"):
-            break
-        name, *words = line.split()
-        if len(words) >= 8:  # guest and guest_nice, which follow, are part of user and nice
-            found[int(name[3:])] = tuple(int(word) for word in words[:8])
-    return found
 
 
 def _counters(vmstat: bytes) -> dict[str, int]:

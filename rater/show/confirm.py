@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.confirm import Answer, Told, Trial
+from rater.analysis.divots import words
 from rater.analysis.readings import FOREIGN_SHARE
 from rater.plan.cpuset import format_list
 from rater.show.format import count
@@ -67,8 +68,8 @@ def print_told(view: TrialView, printer: Printer) -> None:
     if view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE:
         a, b = (f"{share * 100:.0f} %" for share in view.foreign)
         printer.prose(
-            f"meanwhile other processes took {a} of {_named(trial.here)} and {b} of "
-            f"{_named(trial.there)}: is that the divot, or is the machine busy?",
+            f"meanwhile other processes took {a} of {words.cpus(trial.here)} and {b} of "
+            f"{words.cpus(trial.there)}: is that the divot, or is the machine busy?",
             "yellow",
         )
 
@@ -109,10 +110,6 @@ def trial_document(view: TrialView) -> dict[str, object]:
 def cpus_text(cpus: Sequence[int]) -> str:
     """Return the layout of a side: these CPUs, one after the other."""
     return f"list:{format_list(cpus)}"
-
-
-def _named(cpus: Sequence[int]) -> str:
-    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_list(cpus)}"
 
 
 def _percent(slowdown: float) -> str:

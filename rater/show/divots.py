@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from rater.analysis.confirm import PLACED, next_command
+from rater.analysis.confirm import next_command
 from rater.analysis.divots.between import Between
 from rater.analysis.divots.document import evidence_line
-from rater.analysis.finding import Analysis, Finding, nothing_to_compare
+from rater.analysis.finding import PLACED, Analysis, Finding, nothing_to_compare
 from rater.record import RunHead
 from rater.show.format import count, what_ran
 from rater.show.printer import Printer

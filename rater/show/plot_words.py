@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
+from rater.analysis.divots import words
 from rater.analysis.finding import Finding, Kind, Single
 from rater.plan.cpuset import format_list
 from rater.show.format import count
@@ -120,7 +121,6 @@ def failed_text(panel: Panel) -> str | None:
     copies = sorted({copy for _, copy, _ in panel.failed})
     if not copies:
         return None
-    names = format_list(copies)
-    if len(names) > 20:
+    if len(format_list(copies)) > 20:
         return f"{count(len(copies), 'copy', 'copies')} failed"
-    return f"{'copy' if len(copies) == 1 else 'copies'} {names} failed"
+    return f"{words.copies(copies)} failed"

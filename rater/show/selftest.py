@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from rater.analysis.divots import words
 from rater.analysis.divots.document import evidence_line
 from rater.analysis.finding import Finding, Kind
 from rater.analysis.planted import Judgement, Spread, Tally, Verdict
@@ -113,8 +114,7 @@ def _found(one: Finding) -> str:
     elif one.kind in (Kind.DRIFT, Kind.STARTUP, Kind.BIMODAL):
         place = str(one.kind)
     elif one.kind is Kind.OUTLIER_COPY:
-        place = f"copies {format_list(one.copies)}" if len(one.copies) > 1 else ""
-        place = place or f"copy {one.copies[0]}"
+        place = words.copies(one.copies)
     if one.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and one.benchmark:
         place += f", {one.benchmark}"
         if one.kind is Kind.OUTLIER_COPY and one.iteration is not None:

@@ -25,8 +25,8 @@ _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*(?:\+?=|<<)\s*(.*)$", re.DOTALL)
 _HEREDOC = re.compile(r"([A-Za-z_][\w.]*)\s*(?:=\s*)?<<\s*(\w+)\s*$")
 _COMMENT = re.compile(r"\s#")
 _PLACES = re.compile(r"\s*(?:submit|bind)\d{0,9}\s*(?:\+?=|<<)", re.ASCII | re.IGNORECASE)
-_NUMBERED = re.compile(r"(?:submit|bind)\d{1,9}$", re.ASCII)
-_WANTED = re.compile(r"(?:submit|bind)(?:\d{1,9})?$|copies$|threads$", re.ASCII)
+_NUMBERED = re.compile(r"(submit|bind)(\d{1,9})$", re.ASCII)
+_WANTED = re.compile(r"(?:submit|bind)(?:\d{1,9})?$|copies$", re.ASCII)
 _SETS = {
     "int": ("int", None),
     "fp": ("fp", None),
@@ -134,11 +134,9 @@ class SpecConfig:
     def submit(self, benchmark: str, tune: str, of: Ran = ANY) -> tuple[str, int] | None:
         """Return the submit command and its first line; `submit0`, `submit1`, ... are joined."""
         held = self.holding(benchmark, tune, of)
-        numbered = sorted(
-            (name for name in held if _NUMBERED.match(name) and name.startswith("submit")),
-            key=lambda name: int(name[6:]),
-        )
-        parts = [held[name] for name in ("submit", *numbered) if name in held]
+        parts = numbered(held, "submit")
+        if "submit" in held:
+            parts.insert(0, held["submit"])
         if not parts:
             return None
         return "\n".join(part.value for part in parts), parts[0].line
@@ -153,21 +151,14 @@ class SpecConfig:
         More copies than values go round again: copy n has value n modulo their number.
         """
         held = self.holding(benchmark, tune, of)
-        numbered = sorted(
-            (name for name in held if _NUMBERED.match(name) and name.startswith("bind")),
-            key=lambda name: int(name[4:]),
-        )
+        lines, listed = numbered(held, "bind"), held.get("bind")
 
-        def rank(name: str) -> _Rank:
-            return held[name].section.rank(benchmark, tune, of) or ()
+        def rank(one: Setting) -> _Rank:
+            return one.section.rank(benchmark, tune, of) or ()
 
-        by_list = "bind" in held and all(rank("bind") > rank(name) for name in numbered)
-        if numbered and not by_list:
-            return tuple(
-                Bind(held[name].line, place, held[name].value)
-                for place, name in enumerate(numbered)
-            )
-        listed = held.get("bind")
+        by_list = listed is not None and all(rank(listed) > rank(one) for one in lines)
+        if lines and not by_list:
+            return tuple(Bind(one.line, place, one.value) for place, one in enumerate(lines))
         if listed is None:
             return ()
         return tuple(
@@ -216,6 +207,13 @@ def read_config(text: str) -> SpecConfig:
             config.settings.append(Setting(number, section, found[1].lower(), value))
     preprocessor.finish(len(lines))
     return config
+
+
+def numbered(settings: Mapping[str, Setting], name: str) -> list[Setting]:
+    """Return the settings `name0`, `name1`, ... (of `submit` or `bind`), by their numbers."""
+    found = [(_NUMBERED.match(one.name), one) for one in settings.values()]
+    lines = [(int(match[2]), one) for match, one in found if match and match[1] == name]
+    return [one for _, one in sorted(lines, key=lambda line: line[0])]
 
 
 def split_list(text: str) -> list[str]:

@@ -19,6 +19,7 @@ from rater.errors import InputError
 from rater.plan.textfile import file_problem, is_file, read_text
 from rater.plan.tomltable import did_you_mean
 from rater.spec.speccmds import CommandFile, SpecCommand, parse_speccmds, words_of
+from rater.words import some
 
 COMMANDS = "speccmds.cmd"
 COMPARE = "compare.cmd"
@@ -212,9 +213,7 @@ def _is(found: str | None, asked: str | None, suffix: str = "") -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = sorted(set(names))
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(found[:_SHOWN]) + more
+    return some(sorted(set(names)), _SHOWN)
 
 
 def read_benchmark(run: KitRun) -> KitBenchmark:
@@ -231,8 +230,9 @@ def read_benchmark(run: KitRun) -> KitBenchmark:
         # All of a benchmark's run directories lie side by side; the tree was moved or copied.
         beside = [own.parent / directory.name for directory in directories]
         named = _root(first) or first.parent
-        if not first.is_dir() or all(map(_is_folder, beside)):
-            there = "is another tree" if first.is_dir() else "is not there"
+        is_there = _is_folder(first)
+        if not is_there or all(map(_is_folder, beside)):
+            there = "is another tree" if is_there else "is not there"
             remarks.append(
                 f"{run.benchmark}: its command file names {named}, which {there}; the "
                 "directories of these names beside it are used"
@@ -273,7 +273,7 @@ def problems_of(kit: KitBenchmark, copies: int) -> tuple[str, ...]:
     """Say what stands in the way of running the first `copies` copies now."""
     said = []
     for copy, name in enumerate(kit.directories[:copies]):
-        if not Path(name).is_dir():
+        if not _is_folder(Path(name)):
             said.append(f"copy {copy} of {kit.name}: no run directory {name}; {_MADE_BY}")
         elif not os.access(name, os.W_OK | os.X_OK):
             said.append(f"copy {copy} of {kit.name}: no permission to write into {name}")

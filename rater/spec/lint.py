@@ -16,7 +16,8 @@ from rater.spec.lint_machine import machine_findings, prefix_note
 from rater.spec.lint_pattern import misplaced
 from rater.spec.lint_scope import BY_COPY, MOST_SEATS, Scope, Seat, scopes_of
 from rater.spec.lint_source import Source
-from rater.spec.lint_words import Finding, count, cpus_text, named
+from rater.spec.lint_words import Finding, cpus_text, named
+from rater.words import count
 
 KINDS = {
     "repeated": "a bind name is given twice",

@@ -14,7 +14,7 @@ from rater.spec.lint import Lint
 from rater.spec.lint_machine import spread, wanted_copies, width_of
 from rater.spec.lint_scope import BY_COPY, Scope, Seat
 from rater.spec.lint_source import Source
-from rater.spec.lint_words import count
+from rater.words import count
 
 _NUMBERS = r"\+?\d[\d,:-]*"
 _CPUS = re.compile(rf"(--physcpubind(?:=|\s+)|(?<!\S)-C\s*=?|dplace\s+-c\s*)({_NUMBERS})")

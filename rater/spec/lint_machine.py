@@ -11,7 +11,8 @@ from rater.plan.place import Placed, place
 from rater.plan.topology import PU, Topology
 from rater.spec.lint_scope import Scope, Seat
 from rater.spec.lint_source import Source
-from rater.spec.lint_words import Finding, count, cpus_text, nodes_text
+from rater.spec.lint_words import Finding, cpus_text, nodes_text
+from rater.words import count
 
 # Every copy as far from the others as can be: with fewer copies than CPUs, too, each has a
 # core of its own, and nodes differ by one copy at most.
@@ -20,8 +21,9 @@ _SPREAD = Layout("scatter", "", Order.SCATTER, Bind.PU)
 
 def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterator[Finding]:
     """Find what only the machine can tell."""
+    machine = {pu.os for pu in topology.machine_pus}
     for seat in scope.seats:
-        yield from _absent(seat, topology)
+        yield from _absent(seat, topology, machine)
         yield from _far(seat, scope, topology)
     usable = len(topology.pus)
     if scope.running > usable and any(seat.cpus for seat in scope.seats):
@@ -74,10 +76,9 @@ def _tier(scope: Scope, topology: Topology) -> tuple[PU, ...]:
     return topology.pus
 
 
-def _absent(seat: Seat, topology: Topology) -> Iterator[Finding]:
-    known = {pu.os for pu in topology.machine_pus}
-    bound = seat.binding.cpus and seat.cpus
-    missing = sorted(set(bound or ()) - known)
+def _absent(seat: Seat, topology: Topology, machine: set[int]) -> Iterator[Finding]:
+    bound = set(seat.cpus if seat.binding.cpus else ())
+    missing = sorted(bound - machine)
     if missing:
         offline = set(missing) & set(topology.details.offline)
         why = "offline" if offline == set(missing) else f"not there: {_machine(topology)}"
@@ -89,7 +90,7 @@ def _absent(seat: Seat, topology: Topology) -> Iterator[Finding]:
             (seat.copy,),
             tuple(missing),
         )
-    forbidden = sorted((set(bound or ()) & known) - set(topology.by_cpu))
+    forbidden = sorted((bound & machine) - topology.by_cpu.keys())
     if forbidden:
         yield Finding(
             seat.line,
@@ -100,7 +101,7 @@ def _absent(seat: Seat, topology: Topology) -> Iterator[Finding]:
             tuple(forbidden),
         )
     nodes = {*seat.binding.mem_nodes, *seat.binding.cpu_nodes}
-    absent = sorted(nodes - set(topology.by_node))
+    absent = sorted(nodes - topology.by_node.keys())
     if absent:
         there = nodes_text(topology.by_node) if topology.by_node else "no node"
         yield Finding(

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from rater.plan.topology import Topology
 from rater.spec import keys
-from rater.spec.binding import Binding, binding_of, expanded
-from rater.spec.config import Section, Setting, SpecConfig, split_list
+from rater.spec.binding import Binding, binding_of
+from rater.spec.config import Section, Setting, SpecConfig, numbered, split_list
 from rater.spec.lint_source import Ran
+from rater.spec.shell import expanded
 
 BIND = re.compile(r"\$\{?BIND\b")
 BY_COPY = re.compile(r"\$\{?SPEC(?:COPY|USER)NUM\b\}?")
-_BOUND = re.compile(r"bind(\d{1,9})$", re.ASCII)
 _SUBMIT = re.compile(r"submit(?:\d{1,9})?$", re.ASCII)
 _RELATIVE_CPUS = re.compile(r"(?:--physcpubind(?:=|\s+)|-C\s*=?)\+\d")
 _RELATIVE_NODES = re.compile(r"(?:--(?:membind|preferred)(?:=|\s+)|-[mp]\s*=?)\+\d")
@@ -29,8 +29,6 @@ _WIDER = {"specrate": ("intrate", "fprate")}
 _SPEED = ("intspeed", "fpspeed", "specspeed")
 _MOST_NAMED = 3
 MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share CPUs anyhow
-# `expr $SPECCOPYNUM + 1`, which is found in public configurations.
-_EXPR = re.compile(r"(?:`\s*expr\s+([^`;|&]{1,80})`|\$\(\s*expr\s+([^();|&]{1,80})\))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,7 @@ class Scope:
     form: str  # "bindN", "bind", or "copy": worked out from the number of the copy
     uses_bind: bool
     binds: tuple[Setting, ...]  # the lines of its list
+    values: int  # of `$BIND` in them
     beside: Setting | None  # a `bind = ...` list that holds beside bindN lines
     copies: int | None
     copies_line: int  # 0: not of a line
@@ -69,11 +68,6 @@ class Scope:
     def used(self) -> tuple[Seat, ...]:
         """The seats that a copy takes."""
         return self.seats if self.copies is None else self.seats[: self.copies]
-
-    @property
-    def values(self) -> int:
-        """The number of values of `$BIND`."""
-        return len(list_of({one.name: one for one in self.binds})[0])
 
     @property
     def goes_round(self) -> bool:
@@ -98,8 +92,7 @@ class _Held:
 
     @property
     def key(self) -> tuple[object, ...]:
-        places = (f"{one.name} {one.line}" for one in self.settings.values())
-        return (self.copies, *sorted(place for place in places if not place.startswith("threads")))
+        return (self.copies, *sorted(f"{one.name} {one.line}" for one in self.settings.values()))
 
 
 def scopes_of(
@@ -188,11 +181,10 @@ def _scope(
 ) -> Scope | None:
     _, benchmark, tune = member
     submit = config.submit(benchmark, tune)
-    listed, form = list_of(held.settings)
+    listed, form = _list_of(held.settings)
     if submit is None and not listed:
         return None
     command, line = submit or ("", 0)
-    command = _EXPR.sub(_arithmetic, command)
     uses_bind = bool(BIND.search(command))
     copies, copies_line = held.copies, 0
     said = config.copies(benchmark, tune)
@@ -237,6 +229,7 @@ def _scope(
         form=form if uses_bind else "copy",
         uses_bind=uses_bind,
         binds=tuple(dict.fromkeys(own for own, _, _ in listed)),
+        values=len(listed),
         beside=held.settings.get("bind") if form == "bindN" else None,
         copies=copies,
         copies_line=copies_line,
@@ -246,12 +239,11 @@ def _scope(
     )
 
 
-def list_of(settings: Mapping[str, Setting]) -> tuple[list[tuple[Setting, str, str]], str]:
+def _list_of(settings: Mapping[str, Setting]) -> tuple[list[tuple[Setting, str, str]], str]:
     """Return line, name and text of each value of `$BIND` in the order of copies, and the form."""
-    numbered = [one for name, one in settings.items() if _BOUND.match(name)]
-    if numbered:
-        numbered.sort(key=lambda one: int(one.name[4:]))
-        return [(one, one.name, one.value) for one in numbered], "bindN"
+    lines = numbered(settings, "bind")
+    if lines:
+        return [(one, one.name, one.value) for one in lines], "bindN"
     whole = settings.get("bind")
     if whole is None:
         return [], "bind"
@@ -259,12 +251,6 @@ def list_of(settings: Mapping[str, Setting]) -> tuple[list[tuple[Setting, str, s
         (whole, f"entry {place} of bind", text.strip())
         for place, text in enumerate(split_list(whole.value), start=1)
     ], "bind"
-
-
-def _arithmetic(found: re.Match[str]) -> str:
-    """Return `expr`'s arithmetic as the shell's own."""
-    text = (found[1] or found[2]).replace("\\*", "*").replace("'*'", "*").replace('"*"', "*")
-    return f"$(({text.strip()}))"
 
 
 def _is_special(section: Section) -> bool:

@@ -9,12 +9,10 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.textfile import file_problem
 from rater.spec.config import SpecConfig, read_config
-from rater.spec.rsf import read_rsf
+from rater.spec.rsf import HEAD_BYTES, is_raw, read_rsf
 
 _MOST_BYTES = 16 << 20
 _MOST_INCLUDED = 100  # files; one that includes itself has no end
-_HEAD_BYTES = 1 << 20
-_RAW = re.compile(rb"^[ \t]*spec\.cpu\w{1,20}\.[^:\s]{1,200}[ \t]*:", re.MULTILINE | re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*include\s*:\s*(\S+)\s*(?:#.*)?$", re.IGNORECASE)
 
 
@@ -65,7 +63,7 @@ def read_source(path: Path) -> Source:
     `InputError` when there is no configuration to be read.
     """
     text = _bytes(path)
-    if _RAW.search(text[:_HEAD_BYTES]):
+    if is_raw(text[:HEAD_BYTES]):
         return _packed(path)
     if b"\0" in text:
         raise InputError(f"{path}: no text; expected a configuration file (.cfg) or a raw file")
@@ -80,8 +78,8 @@ def _bytes(path: Path) -> bytes:
     if problem is not None:
         raise InputError(f"{problem}; expected a configuration file of SPEC CPU or a raw file")
     with path.open("rb") as stream:
-        text = stream.read(_HEAD_BYTES)
-        if not _RAW.search(text):
+        text = stream.read(HEAD_BYTES)
+        if not is_raw(text):
             text += stream.read(_MOST_BYTES + 1 - len(text))
     if len(text) > _MOST_BYTES:
         raise InputError(f"{path}: larger than {_MOST_BYTES >> 20} MiB, no configuration file")

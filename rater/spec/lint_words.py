@@ -27,11 +27,6 @@ class Finding:
         return (min(self.copies, default=_WHOLE_LIST), self.kind)
 
 
-def count(how_many: int, singular: str, plural: str | None = None) -> str:
-    """Return `1 bind`, `2 binds`."""
-    return f"{how_many} {singular if how_many == 1 else plural or singular + 's'}"
-
-
 def named(numbers: Iterable[int]) -> str:
     """Return `0-3,8`, or `none`."""
     return format_list(numbers) or "none"

@@ -14,13 +14,13 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from rater.plan.counts import MOST_COPIES
 from rater.spec import keys
 from rater.spec import log_words as words
 from rater.spec.lines import LONGEST_LINE, Lines, Readable, as_text
 from rater.spec.references import derive_references
 from rater.spec.result import (
     LONGEST_S,
-    MOST_COPIES,
     MOST_NUMBER,
     Failure,
     Figure,

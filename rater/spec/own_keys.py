@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
+from rater.plan.counts import MOST_COPIES
 from rater.plan.cpuset import parse_list
 from rater.record import (
     BenchmarkUsed,
@@ -28,6 +29,7 @@ from rater.record import (
     StoredRun,
     Validity,
 )
+from rater.spec.placed import NOWHERE, Place
 from rater.spec.result import MOST_NUMBER, SpecFile, SpecIteration
 
 PREFIX = "rater_"
@@ -39,24 +41,11 @@ RUN_TEXTS = ("hostname", "suite", "size", "tune", "layout", "memory", "started_a
 _MODES = ("homogeneous", "rotated", "staggered", "heterogeneous")
 _NUMBERED = re.compile(r"rater_(phase|benchmark|place|plan|copy)(\d{3,6})$", re.ASCII)
 _MOST = 65_535  # of a CPU, a node, ...
-_MOST_COPY = 99_998
 _MOST_NS = 10**18
 _LONGEST = 10_000  # characters of a text
 
 type _Line = tuple[int, str]  # its number, and the value there
 type Told = Mapping[str, _Line]  # by key
-
-
-@dataclass(frozen=True, slots=True)
-class OwnPlace:
-    """Where a copy was, as the exported row had it."""
-
-    cpu: int | None = None
-    core: int | None = None
-    llc: int | None = None
-    node: int | None = None
-    package: int | None = None
-    mem_nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,7 @@ class OwnCopy:
     validity: Validity = Validity.UNCHECKED
     detail: str | None = None
     start_ns: int | None = None
-    place: OwnPlace | None = None  # None: the same as of the copy's other runs
+    place: Place | None = None  # None: the same as of the copy's other runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +70,7 @@ class OwnRun:
     benchmarks: tuple[BenchmarkUsed, ...]
     pus: tuple[MachinePU, ...] | None
     plans: tuple[PlacedCopy, ...]
-    places: Mapping[int, OwnPlace]  # by copy: where it was in most of its runs
+    places: Mapping[int, Place]  # by copy: where it was in most of its runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +92,10 @@ class OwnResult:
         """Return how a copy ended."""
         return self.copies.get(copy, self.usual)
 
-    def place(self, copy: int) -> OwnPlace:
+    def place(self, copy: int) -> Place:
         """Return where a copy was, without any value where that is not known."""
         own = self.of(copy).place
-        return self.run.places.get(copy, OwnPlace()) if own is None else own
+        return self.run.places.get(copy, NOWHERE) if own is None else own
 
 
 @dataclass(slots=True)
@@ -343,7 +332,7 @@ def _run(told: _Fields) -> dict[str, Any]:
         "mode": mode,
         "order": order,
         "status": RunStatus(told.choice("status", _STATUSES, "complete")),
-        "copies": told.whole("copies", _MOST_COPY + 1, 1) or 1,
+        "copies": told.whole("copies", MOST_COPIES, 1) or 1,
         "iterations": told.whole("iterations", 2**31 - 1) or 0,
         "discard": told.whole("discard", 2**31 - 1) or 0,
         "increment": told.whole("increment", 2**31 - 1) or 0,
@@ -408,8 +397,8 @@ def _pus(told: _Fields) -> tuple[MachinePU, ...]:
     )
 
 
-def _place(told: _Fields) -> OwnPlace:
-    return OwnPlace(
+def _place(told: _Fields) -> Place:
+    return Place(
         cpu=told.whole("cpu"),
         core=told.whole("core"),
         llc=told.whole("llc"),
@@ -447,7 +436,7 @@ def _result(run: OwnRun) -> Callable[[_Fields], OwnResult]:
             counted=told.flag("counted"),
             usual=_copy(OwnCopy())(_Fields(usual)),
             step=told.whole("step", 2**31 - 1) or 0,
-            copy=told.whole("copy", _MOST_COPY),
+            copy=told.whole("copy", MOST_COPIES - 1),
         )
 
     return read

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from rater.spec.lines import as_text
 
-MOST_BYTES = 16 << 20  # of the text; a real configuration has 20 KB, and a bomb has no end
+_MOST_BYTES = 16 << 20  # of the text; a real configuration has 20 KB, and a bomb has no end
 _HEADER_BYTES = 5
 _WIDTH = 76
 
@@ -36,13 +36,13 @@ def unpack(pieces: Mapping[int, str]) -> str:
         raise ValueError(f"no base64 ({error})") from None
     try:
         if kind == "@":
-            text = zlib.decompressobj().decompress(data, MOST_BYTES + 1)
+            text = zlib.decompressobj().decompress(data, _MOST_BYTES + 1)
         else:
-            text = bz2.BZ2Decompressor().decompress(data[_HEADER_BYTES:], MOST_BYTES + 1)
+            text = bz2.BZ2Decompressor().decompress(data[_HEADER_BYTES:], _MOST_BYTES + 1)
     except (zlib.error, OSError, EOFError) as error:
         raise ValueError(f"cannot be unpacked ({error})") from None
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"longer than {MOST_BYTES >> 20} MiB")
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"longer than {_MOST_BYTES >> 20} MiB")
     if kind == "&" and len(text) != int.from_bytes(data[1:_HEADER_BYTES], "big"):
         raise ValueError("shorter than it says: it is cut off")
     return as_text(text)

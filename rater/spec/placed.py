@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rater.plan.cpuset import format_list
-from rater.plan.topology import Topology
+from rater.plan.topology import PU, Topology
 from rater.record import MachinePU
-from rater.spec.binding import UNBOUND, Binding, binding_of
+from rater.spec.binding import Binding, binding_of
 from rater.spec.config import Ran
 from rater.spec.result import SpecFile, SpecIteration
+from rater.words import count
 
 _BY_COPY = re.compile(r"SPEC(?:COPY|USER)NUM")
 _MOST_NOTES = 10  # bindings that are not understood
@@ -43,6 +44,7 @@ class Places:
 
     file: SpecFile
     topology: Topology | None
+    _machine: dict[int, PU] = field(init=False)  # by OS number, also those that may not be used
     _known: dict[tuple[str, str | None, int, int], Place] = field(default_factory=dict)
     _submits: dict[tuple[str, str, Ran], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     # Copies that were bound to one CPU alone, by what their bracket was told: at the same time.
@@ -60,6 +62,11 @@ class Places:
     _policies: dict[str, None] = field(default_factory=dict)
     _from_memory: bool = False  # lgroups are the nodes that memory was bound to
     _far: set[int] = field(default_factory=set)  # copies with their memory on another lgroup
+
+    def __post_init__(self) -> None:
+        """Number the machine's CPUs once for all copies."""
+        pus = self.topology.machine_pus if self.topology is not None else ()
+        self._machine = {pu.os: pu for pu in pus}
 
     def of(self, one: SpecIteration, copy: int) -> Place:
         """Return where a copy of an iteration was."""
@@ -112,46 +119,44 @@ class Places:
             return "where copies ran is not in the file"
         parts = []
         if cpus:
-            parts.append(f"on {_cpus(cpus)}")
+            parts.append(f"on {_named('CPU', cpus)}")
         if nodes:
-            parts.append(f"{'lgroup' if len(nodes) == 1 else 'lgroups'} {_list(nodes)}")
+            parts.append(_named("lgroup", nodes))
         memory = {n for places in self._of_copy.values() for p in places for n in p.mem_nodes}
         if self._policies:
-            where = (
-                f" on {'node' if len(memory) == 1 else 'nodes'} {_list(memory)}" if memory else ""
-            )
+            where = f" on {_named('node', memory)}" if memory else ""
             parts.append(f"memory {', '.join(self._policies)}{where}")
         told = f" (by {', '.join(self._by)})" if self._by else ""
-        return f"{_copies(self._of_copy)} bound: {', '.join(parts)}{told}"
+        return f"{count(len(self._of_copy), 'copy', 'copies')} bound: {', '.join(parts)}{told}"
 
     def notes(self) -> list[str]:
         """Return what a reader of the results must know about it, a sentence each."""
         notes = [
-            f"binding not understood ({_times(count)}): {problem}"
-            for problem, count in list(self._unclear.items())[:_MOST_NOTES]
+            f"binding not understood ({_times(times)}): {problem}"
+            for problem, times in list(self._unclear.items())[:_MOST_NOTES]
         ]
         if self._missing:
             assert self.topology is not None
             notes.append(
                 f"the topology {self.topology.source} does not fit: copies were bound to "
-                f"{_cpus(self._missing)}, "
+                f"{_named('CPU', self._missing)}, "
                 "which it lacks; their lgroup is not known"
             )
         if self._missing_nodes:
             notes.append(
                 "the topology does not fit: copies were bound to "
-                f"{'node' if len(self._missing_nodes) == 1 else 'nodes'} "
-                f"{_list(self._missing_nodes)}, which it lacks"
+                f"{_named('node', self._missing_nodes)}, which it lacks"
             )
         if self._far:
             notes.append(
-                f"{_copies(self._far)} had memory bound to another lgroup than that of "
-                f"{'its' if len(self._far) == 1 else 'their'} CPU: {_named(self._far)}"
+                f"{count(len(self._far), 'copy', 'copies')} had memory bound to another lgroup "
+                f"than that of {'its' if len(self._far) == 1 else 'their'} CPU: "
+                f"{_named('copy', self._far, 'copies')}"
             )
         if self._against:
             notes.append(
-                f"the topology and the file's sysinfo have {_cpus(self._against)} on different "
-                "nodes: the file holds"
+                f"the topology and the file's sysinfo have {_named('CPU', self._against)} on "
+                "different nodes: the file holds"
             )
         if self._by_file:
             notes.append("lgroups are the nodes that the file's sysinfo names")
@@ -218,7 +223,7 @@ class Places:
     def _place(self, binding: Binding, threads: int, copy: int) -> Place:
         if binding.problem:
             self._unclear[binding.problem] = self._unclear.get(binding.problem, 0) + 1
-        if binding == UNBOUND or not binding.is_bound:
+        if not binding.is_bound:
             return NOWHERE
         if binding.by:
             self._by[binding.by] = None
@@ -245,9 +250,7 @@ class Places:
             mem_nodes = self._all_nodes()
         if binding.policy == "local" and place.node is not None:
             mem_nodes = (place.node,)
-        return Place(
-            place.cpu, place.core, place.llc, place.node, place.package, mem_nodes, place.cpus
-        )
+        return replace(place, mem_nodes=mem_nodes)
 
     def _all_nodes(self) -> tuple[int, ...]:
         if self.topology is not None:
@@ -257,11 +260,9 @@ class Places:
     def _on_machine(
         self, topology: Topology, binding: Binding, cpus: tuple[int, ...], single: int | None
     ) -> Place:
-        machine = {pu.os: pu for pu in topology.machine_pus}
-        known = {node.os for node in topology.nodes}
-        self._missing_nodes |= {
-            n for n in (*binding.mem_nodes, *binding.cpu_nodes) if n not in known
-        }
+        machine = self._machine
+        named = {*binding.mem_nodes, *binding.cpu_nodes}
+        self._missing_nodes |= named - topology.by_node.keys()
         if binding.relative:
             usable = sorted(topology.by_cpu)
             cpus = tuple(usable[n] if n < len(usable) else usable[-1] + 1 + n for n in cpus)
@@ -292,17 +293,8 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _copies(copies: Iterable[int]) -> str:
-    count = len(list(copies))
-    return "1 copy" if count == 1 else f"{count} copies"
-
-
-def _named(copies: set[int]) -> str:
-    return f"{'copy' if len(copies) == 1 else 'copies'} {_list(copies)}"
-
-
-def _cpus(cpus: set[int]) -> str:
-    return f"{'CPU' if len(cpus) == 1 else 'CPUs'} {_list(cpus)}"
+def _named(what: str, numbers: set[int], plural: str | None = None) -> str:
+    return f"{what if len(numbers) == 1 else plural or what + 's'} {_list(numbers)}"
 
 
 def _list(numbers: Iterable[int]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import lzma
 import math
-import re
 import sys
 import tempfile
 import zlib
@@ -19,7 +18,7 @@ from rater.plan.textfile import file_problem
 from rater.spec.lines import Readable
 from rater.spec.log import read_log
 from rater.spec.result import SpecFile
-from rater.spec.rsf import read_rsf
+from rater.spec.rsf import HEAD_BYTES, is_raw, read_rsf
 
 
 class _Unpacker(Protocol):
@@ -32,11 +31,6 @@ class _Unpacker(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-_HEAD_BYTES = 1 << 20
-_RAW = re.compile(
-    rb"^(?:\xef\xbb\xbf)?[ \t]*spec\.cpu\w{1,20}\.[^:\s]{1,200}[ \t]*:",
-    re.MULTILINE | re.IGNORECASE,
-)
 _MOST_BYTES = 1 << 30  # of what is unpacked or comes through a pipe, which may have no end
 _PIECE_BYTES = 1 << 20
 _STANDARD_INPUT = ("-", "/dev/stdin")
@@ -66,7 +60,7 @@ def read_spec(path: Path) -> SpecFile:
         else:
             whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0])
         head = whole.head()
-        reader = read_rsf if _RAW.search(head) else read_log
+        reader = read_rsf if is_raw(head) else read_log
         file = reader(whole, _name(path))
         if whole.problem is not None:
             file.problems.add(file.lines, whole.problem)
@@ -149,7 +143,7 @@ class _Bounded:
     def head(self) -> bytes:
         """Return the beginning, which is read again."""
         pieces = []
-        wanted = _HEAD_BYTES
+        wanted = HEAD_BYTES
         while wanted > 0 and (piece := self.read(wanted)):
             pieces.append(piece)
             wanted -= len(piece)

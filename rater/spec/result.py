@@ -12,7 +12,6 @@ from rater.record import CopyStatus
 if TYPE_CHECKING:
     from rater.spec.config import SpecConfig
 
-MOST_COPIES = 99_999  # as many as a run of rater can have
 MOST_NUMBER = 2**31 - 1  # of iterations
 LONGEST_S = 1e9  # about 30 years; keeps nanoseconds in 64 bits
 _MOST_PROBLEMS = 1000  # kept with their line; of more only the number is

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rater.plan.counts import MOST_COPIES
 from rater.record import StoredBracket, StoredCopy
 from rater.spec.own_keys import own_bracket, own_of
 from rater.spec.placed import Places
-from rater.spec.result import MOST_COPIES, SpecIteration
+from rater.spec.result import SpecIteration
 from rater.spec.rows import copy_row
 
 
@@ -76,12 +77,5 @@ def rotated_copies(
                 seconds = next(iter(one.times_s.values()), None)
             if seconds is not None:
                 yield copy_row(
-                    phase,
-                    one,
-                    copy,
-                    places,
-                    iteration=iteration,
-                    step=step,
-                    seconds=seconds,
-                    own_phase=True,
+                    phase, one, copy, places, iteration=iteration, step=step, seconds=seconds
                 )

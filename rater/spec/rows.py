@@ -19,27 +19,24 @@ def copy_row(
     iteration: int,
     step: int,
     seconds: float,
-    own_phase: bool = False,
 ) -> StoredCopy:
     """Return the row of a copy run of an iteration that took `seconds`.
 
-    `own_phase` tells that the phase has what rater's own keys say of it, if there are
-    any: the copy then starts, has a tune and counts as there.
+    Where there are keys of rater's own the copy starts, has a tune and counts as they say.
     """
     own = own_of(one)
     place = _place(places.of(one, copy), own, copy, described=places.topology is not None)
     told = _outcome(one, one.failures.get(copy)) if own is None else own.of(copy)
-    in_phase = own if own_phase else None
-    start_ns = told.start_ns if in_phase else None
+    start_ns = told.start_ns if own else None
     elapsed_ns = round(seconds * 1e9)
     return StoredCopy(
         phase=phase,
         benchmark=one.benchmark,
-        tune=in_phase.tune if in_phase else one.tune,
+        tune=own.tune if own else one.tune,
         iteration=iteration,
         copy=copy,
         step=step,
-        counted=in_phase is None or in_phase.counted,
+        counted=own is None or own.counted,
         cpu=place.cpu,
         core=place.core,
         llc=place.llc,
@@ -56,16 +53,6 @@ def copy_row(
         validity=told.validity,
         validity_detail=told.detail,
         cpu_ns=None,
-        user_ns=None,
-        system_ns=None,
-        gate_cpu_ns=None,
-        max_rss_bytes=None,
-        minor_faults=None,
-        major_faults=None,
-        voluntary_switches=None,
-        involuntary_switches=None,
-        pid=None,
-        note=None,
         run_dir=one.folders.get(copy),
         workloads=tuple(
             WorkloadTime(
@@ -86,11 +73,10 @@ def _place(seen: Place, own: OwnResult | None, copy: int, *, described: bool) ->
     if own is None:
         return seen
     told = own.place(copy)
-    place = Place(told.cpu, told.core, told.llc, told.node, told.package, told.mem_nodes)
     if not described or seen.cpu != told.cpu:
-        return place
+        return told
     return replace(
-        place,
+        told,
         core=seen.core if told.core is None else told.core,
         llc=seen.llc if told.llc is None else told.llc,
         node=seen.node if told.node is None else told.node,

@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import replace
 
+from rater.plan.counts import MOST_COPIES
 from rater.plan.cpuset import format_list, parse_list
 from rater.record import CopyStatus
 from rater.spec import keys, own_keys, packed
@@ -17,7 +18,6 @@ from rater.spec.config import SpecConfig, read_config
 from rater.spec.lines import LONGEST_LINE, Lines, Readable, as_text
 from rater.spec.result import (
     LONGEST_S,
-    MOST_COPIES,
     MOST_NUMBER,
     Failure,
     Figure,
@@ -28,6 +28,11 @@ from rater.spec.result import (
 ESTIMATE_KEY = "rater_estimate"  # rater's own export has it, and says so in words
 ESTIMATE_TEXT = "estimate made by rater: not a result of SPEC's tools and not a SPEC metric"
 ROTATED_MODE = "rrrate"  # rolling round-robin rate, of CPU2026
+HEAD_BYTES = 1 << 20  # of a file, which tell whether it is a raw file
+_HEAD = re.compile(
+    rb"^(?:\xef\xbb\xbf)?[ \t]*spec\.cpu\w{1,20}\.[^:\s]{1,200}[ \t]*:",
+    re.MULTILINE | re.IGNORECASE,
+)
 _LINE = re.compile(r"\s*spec\.(cpu\d+|\w+)\.([^:\s]+)\s*:(?: ?(.*))?$", re.IGNORECASE)
 _INDEXED = re.compile(r"([A-Za-z_]+?)(\d{3,6})$")
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.(\d{0,18}))?(?:[eE][+-]?\d{1,3})?$", re.ASCII)
@@ -62,6 +67,11 @@ _MOST_ERRORS = 50  # of one iteration
 _LONGEST_CPU = 5  # digits
 _MOST_PIECES = 100_000
 _MOST_SEEN = 500_000  # keys whose repeating is noticed
+
+
+def is_raw(head: bytes) -> bool:
+    """Tell whether a file that begins so is a raw file."""
+    return _HEAD.search(head) is not None
 
 
 def read_rsf(stream: Readable, name: str) -> SpecFile:

@@ -170,7 +170,7 @@ class _Shell:
     def _command(self, part: str) -> Iterator[str]:
         """Take a command that runs, or may run."""
         values = self.values
-        said = _with(part, values)
+        said = _computed(_with(part, values), values)
         certain = self._running() is True
         block = self.blocks[-1] if self.blocks else None
         asks = block is not None and block.word is None and block.asks
@@ -179,7 +179,6 @@ class _Shell:
         if let:
             self._let(let[1], certain)
             return
-        said = _computed(said, values)
         assigned = _ASSIGNED.match(said)
         if assigned and not re.search(r"\s\S", assigned[2].strip(" `\"'")):
             if certain:
@@ -213,7 +212,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
     """Yield what stands before a command (`;`, `&&`, ...) and the command."""
     before, parts = "", [""]
     for piece in _PIECES.findall(text):
-        if piece in _SEPARATORS or piece == "|":
+        if piece in _SEPARATORS:
             yield before, "".join(parts)
             before, parts = piece, []
         else:

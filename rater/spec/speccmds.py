@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rater.errors import InputError
+from rater.plan.counts import MOST_COPIES
 
 KNOWN = "-C -b -i -o -e -E -N -r -S -u"
 _VARIABLE = re.compile(r"\$(BIND|SPECCOPYNUM)(?![A-Za-z0-9_])")
@@ -23,7 +24,6 @@ _FUNCTION = re.compile(
     r"-E\s+BASH_FUNC_\S+\s+\(\)\s*\{(?!.*\}$)"
 )  # and its end is not in this line
 _QUOTED = re.compile(r"""(?:"([^"]*)"|'([^']*)'|(\S+))\s*""")
-_MOST_COPIES = 99_999
 _LONGEST_STAGGER_MS = 86_400_000.0  # a day, as --stagger
 _WHOLE_LINE = "CbE"
 _FILES = "ioe"
@@ -244,7 +244,7 @@ class _Reader:
 
     def _count(self, rest: str) -> tuple[int, str]:
         word, rest = self._word("u", rest)
-        if not (word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= _MOST_COPIES):
+        if not (word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= MOST_COPIES):
             self._wrong(f"-u {word}: expected a number of copies")
         return int(word), rest
 

@@ -29,9 +29,9 @@ from rater.spec.result import LONGEST_S, SpecFile, SpecIteration
 from rater.spec.rotated import rotated_brackets, rotated_copies, rotated_place
 from rater.spec.rows import copy_row
 from rater.spec.rsf import is_rotated
+from rater.words import some
 
 _MOST_NOTES = 20  # problems, and disagreements, that are stored with the run
-_MOST_NAMED = 4  # benchmarks
 _MOST_ERRORS = 3  # of the result as a whole
 _SETTINGS = ("metric", "suitever", "runspecver", "runcpuver", "tools", "label", "ext", "test_date")
 _LATEST_S = 4e9  # of a start: the year 2096
@@ -57,7 +57,15 @@ class SpecImport:
             return
         for bracket, (one,) in self.brackets:
             for copy in sorted(one.times_s):
-                yield _copy(bracket, one, copy, self.places)
+                yield copy_row(
+                    bracket.phase,
+                    one,
+                    copy,
+                    self.places,
+                    iteration=one.iteration,
+                    step=0,
+                    seconds=one.times_s[copy],
+                )
 
 
 def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
@@ -243,7 +251,7 @@ def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterato
         {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
     )
     if copied:
-        yield f"the peak of {_some(copied)} is its base again (basepeak): measured once, not twice"
+        yield f"the peak of {some(copied)} is its base again (basepeak): measured once, not twice"
     if any(one.reference_derived for one in file.iterations):
         yield "a log has no reference times: they are worked out from its ratios"
     if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
@@ -260,11 +268,6 @@ def _findings(file: SpecFile, recomputed: Recomputed) -> Iterator[str]:
     yield from (f"not read: {problem}" for problem in file.problems.kept[:_MOST_NOTES])
     if file.problems.count > _MOST_NOTES:
         yield f"and {file.problems.count - _MOST_NOTES} more problems in the file"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _missing(file: SpecFile) -> Iterator[str]:
@@ -337,16 +340,3 @@ def _brackets(
             )
         )
     return [(own_bracket(bracket, them[0]), them) for bracket, them in found]
-
-
-def _copy(bracket: StoredBracket, one: SpecIteration, copy: int, places: Places) -> StoredCopy:
-    return copy_row(
-        bracket.phase,
-        one,
-        copy,
-        places,
-        iteration=one.iteration,
-        step=0,
-        seconds=one.times_s[copy],
-        own_phase=True,
-    )

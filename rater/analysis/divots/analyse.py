@@ -8,8 +8,7 @@ from rater.analysis.divots.detect import detect
 from rater.analysis.divots.findings import findings_of
 from rater.analysis.divots.sensitivity import visible
 from rater.analysis.divots.table import Machine, Row, build_table
-from rater.analysis.divots.work import Thresholds
-from rater.analysis.finding import Analysis
+from rater.analysis.finding import Analysis, Thresholds
 
 __all__ = ["Analysis", "analyse"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.finding import Finding, Kind
+from rater.analysis.finding import PLACED, Finding, Kind
 
-_PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
 _OFTEN = 2 / 3
 
 
@@ -57,7 +56,7 @@ def between_runs(runs: Sequence[tuple[int, Sequence[Finding]]]) -> tuple[Between
     by_place: dict[tuple[Kind, str, bool], list[tuple[int, Finding]]] = {}
     for number, findings in runs:
         for one in findings:
-            if one.kind in _PLACED and not one.explained:
+            if one.kind in PLACED and not one.explained:
                 by_place.setdefault((one.kind, one.place, one.fast), []).append((number, one))
     recurring = []
     loose: dict[tuple[Kind, tuple[str, ...], bool], list[tuple[int, Finding]]] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import Bools, Floats, Ints, median
+from rater.analysis.divots.robust import MAD_TO_SD, Bools, Floats, Ints, median
 
 ALPHA = 0.0003
 _LEAST_Z_TOGETHER = 4.5
@@ -118,7 +118,7 @@ def _without(residuals: Floats, flagged: Bools, scale: Floats) -> Floats:
     centre = median(values)[:, None]
     upper = np.where(values > centre, values - centre, np.nan)
     touched = flagged.any(axis=(1, 2))
-    return np.where(touched, np.fmin(scale, np.fmax(1.4826 * median(upper), 0.7 * scale)), scale)
+    return np.where(touched, np.fmin(scale, np.fmax(MAD_TO_SD * median(upper), 0.7 * scale)), scale)
 
 
 def _together(

@@ -1,13 +1,14 @@
-"""CPUs and cores that are slow in benchmark after benchmark, or in those of one sort; pure."""
+"""CPUs and cores that are slow in benchmark after benchmark; pure."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import Bools, Floats, Ints, mad, median, middle
+from rater.analysis.divots.robust import MEDIAN_ERROR, Bools, Floats, Ints, mad, median, middle
 from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.table import UNKNOWN
 
@@ -26,14 +27,13 @@ FEW_Z = 5.0  # times 1 + 4 / cells: a spread of few values is easily too small
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlowCpu:
-    """A CPU (or core, or copy where CPUs are not known): slow in all, or in some benchmarks."""
+    """A CPU (or core, or copy where CPUs are not known) that is slow."""
 
     slots: Bools
     size: float  # ln slowdown
     each: Floats  # (B,) ln slowdown by benchmark
     benchmarks: Bools  # (B,) those that show it
     z: float
-    some: bool  # in some benchmarks only
 
 
 def units(cpu: Ints) -> Ints:
@@ -62,7 +62,7 @@ def find_cpus(
     whole = median(each.T)
     spread = max(_FLOOR, float(np.nan_to_num(mad(whole))) * (1 + 4 / len(names)))
     if len(names) < _FEW:
-        spread = math.hypot(spread, 1.2533 * middle(scales.both) / math.sqrt(b * i))
+        spread = math.hypot(spread, MEDIAN_ERROR * middle(scales.both) / math.sqrt(b * i))
     least = _SIZE + middle(scales.step)
     found = []
     for u in np.flatnonzero((whole >= least) & (whole / spread >= _Z)):
@@ -71,7 +71,7 @@ def find_cpus(
         if known.any() and np.sum(shows & known) >= _AGREE * known.sum():
             slots = place == u
             found.append(
-                SlowCpu(slots, float(whole[u]), each[:, u], shows, float(whole[u] / spread), False)
+                SlowCpu(slots, float(whole[u]), each[:, u], shows, float(whole[u] / spread))
             )
     return _by_core(found, core)
 
@@ -85,47 +85,46 @@ def find_among_few(
     is slower than each of the others in every cell, by `threshold` (ln) or more
     typically, and more than those differences vary over the cells.
     """
-    names, place = np.unique(of_unit, return_inverse=True)
     usable = np.where(left_out[:, :, None], np.nan, residuals)
-    if not FEWEST <= len(names) < _LEAST_UNITS:
-        return None
-    times = np.stack([median(usable[:, :, place == u]) for u in range(len(names))], axis=-1)
-    known = ~np.isnan(times).any(axis=2)
-    cells = int(known.sum())
-    if cells < LEAST_CELLS:
-        return None
-    for u in range(len(names)):
-        over = times[..., u] - np.max(np.delete(times, u, axis=2), axis=2)  # (B, I)
-        size = middle(over[known])
-        error = few_error(np.stack((np.zeros_like(over), over), axis=-1))
-        least = threshold + middle(steps)
-        if size < least or np.min(over[known]) < 0 or size < FEW_Z * (1 + 4 / cells) * error:
+    for slots, over in _over_others(usable, of_unit):
+        size, error = middle(over), few_error(over)
+        least = max(threshold + middle(steps), _by_chance(over))
+        if size < least or np.nanmin(over) < 0:
             continue
-        each = median(np.where(known, over, np.nan))
-        slots = place == u
-        return SlowCpu(slots, size, each, each > _AGREE_SHARE * size, size / error, False)
+        each = median(over)
+        return SlowCpu(slots, size, each, each > _AGREE_SHARE * size, size / error)
     return None
 
 
 def visible_among_few(residuals: Floats, of_unit: Ints, threshold: float) -> float | None:
     """Return the smallest ln slowdown of one of two or three CPUs that is told; None: of more."""
+    chances = [_by_chance(over) for _, over in _over_others(residuals, of_unit)]
+    return max(threshold, *chances) if chances else None
+
+
+def _over_others(residuals: Floats, of_unit: Ints) -> Iterator[tuple[Bools, Floats]]:
+    """Yield each of two or three CPUs: its slots, and what it is slower by than each other one.
+
+    That is (B, I), ln, without values in cells that one of them lacks. Nothing of more
+    CPUs, or where too few cells have them all.
+    """
     names, place = np.unique(of_unit, return_inverse=True)
     if not FEWEST <= len(names) < _LEAST_UNITS:
-        return None
+        return
     times = np.stack([median(residuals[:, :, place == u]) for u in range(len(names))], axis=-1)
-    cells = int((~np.isnan(times).any(axis=2)).sum())
-    if cells < LEAST_CELLS:
-        return None
-    errors = []
+    if np.sum(~np.isnan(times).any(axis=2)) < LEAST_CELLS:
+        return
     for u in range(len(names)):
-        over = times[..., u] - np.max(np.delete(times, u, axis=2), axis=2)
-        errors.append(few_error(np.stack((np.zeros_like(over), over), axis=-1)))
-    return max(threshold, FEW_Z * (1 + 4 / cells) * max(errors))
+        yield place == u, times[..., u] - np.max(np.delete(times, u, axis=2), axis=2)
 
 
-def few_error(times: Floats) -> float:
-    """Return the standard error of what two copies (B, I, 2) differ by, over the cells."""
-    change = times[..., 1] - times[..., 0]
+def _by_chance(change: Floats) -> float:
+    """Return what a typical difference of two CPUs or copies (B, I) can be by chance."""
+    return FEW_Z * (1 + 4 / int(np.sum(~np.isnan(change)))) * few_error(change)
+
+
+def few_error(change: Floats) -> float:
+    """Return the standard error of what two CPUs or copies differ by (B, I), over the cells."""
     change = change[~np.isnan(change)]
     return math.hypot(_FLOOR, float(np.std(change, ddof=1)) / math.sqrt(len(change)))
 
@@ -150,6 +149,5 @@ def _by_core(found: list[SlowCpu], core: Ints) -> list[SlowCpu]:
                 each,
                 known.benchmarks | one.benchmarks,
                 max(known.z, one.z),
-                known.some,
             )
     return sorted([*joined.values(), *alone], key=lambda one: -one.size)

@@ -19,7 +19,8 @@ from rater.analysis.divots.robust import Floats
 from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.singles import copy_drafts, cpu_drafts, mode_drafts
 from rater.analysis.divots.table import Table
-from rater.analysis.divots.work import Thresholds, begin
+from rater.analysis.divots.work import begin
+from rater.analysis.finding import Thresholds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import Bools, Floats, Ints, mad, median, middle, rank_sum_z
+from rater.analysis.divots.robust import (
+    MEDIAN_ERROR,
+    Bools,
+    Floats,
+    Ints,
+    mad,
+    median,
+    middle,
+    rank_sum_z,
+)
 from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.table import UNKNOWN
 
@@ -33,7 +42,6 @@ OWN_NOISE = 5.0
 _RANK_Z = 3.3
 _MEAN_T = 4.0
 _CHANCE = 1e-6
-MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean
 _SAME = 0.8  # of the benchmarks ...
 _SAME_SHARE = 0.3  # ... show this much of the typical effect
 _MOST_GROUPS = 512

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import Bools, Floats, mad, median
+from rater.analysis.divots.robust import MEDIAN_ERROR, Bools, Floats, mad, median
 from rater.analysis.divots.scales import Scales
 
 _ALL = 0.015
@@ -89,7 +89,7 @@ def _of_one(change: Floats, common: Floats, scales: Scales, copies: Floats) -> l
     """Return iterations in which one benchmark was slower than the iteration was for all."""
     excess = change - np.nan_to_num(common)
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
-    error = 1.2533 * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    error = MEDIAN_ERROR * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     z = excess / np.hypot(max(_TAU, usual), error)
     flagged = (excess >= _ONE + scales.step[:, None]) & (z >= _ONE_Z)
     found = []

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import Bools, Floats, Ints, median, middle, theil_sen
+from rater.analysis.divots.robust import (
+    MAD_TO_SD,
+    Bools,
+    Floats,
+    Ints,
+    median,
+    middle,
+    theil_sen,
+)
 from rater.analysis.divots.table import UNKNOWN, Table
 
 _SLACK = 0.01
@@ -29,7 +37,7 @@ _SLOWEST_KIND = math.log(4.0)  # a small core against a large one
 class Predicted:
     """One thing the layout explains: which slots, and how much slower than the main ones."""
 
-    what: str  # sharing-cpu, sharing-core, core-kind, load, staggered
+    what: str  # sharing-cpu, sharing-core, core-kind, load, lighter
     slots: Bools
     effect: Floats  # (B,) ln slowdown of these slots, by benchmark
     load: float  # copies on the CPU, busy threads on the core, copies on the lgroup ...
@@ -251,4 +259,4 @@ def _same_load_mad(medians: Floats, loads: Floats) -> Floats:
     if together.shape[1] < _FEW_NODES:
         # Of three or four, one that is off hides behind a median: their range tells.
         return np.nan_to_num(np.ptp(together, axis=1)) / _RANGE_TO_SD
-    return 1.4826 * np.nan_to_num(median(np.abs(together)))
+    return MAD_TO_SD * np.nan_to_num(median(np.abs(together)))

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rater.analysis.divots.copies import poisson_tail
-from rater.analysis.divots.robust import Bools, Floats, median
+from rater.analysis.divots.robust import MAD_TO_SD, MEDIAN_ERROR, Bools, Floats, mad, median
+from rater.analysis.divots.scales import least_spread
 
-_REPEAT_FLOOR = 3e-4
 _Z = 8.0
-_MEDIAN_ERROR = 1.2533
 _ALONE = 4.5  # spreads of the others' typical times
 _COINCIDENCE = 0.01
 _ALIKE = 0.5  # of the typical effect, what each iteration shows at least
@@ -62,18 +61,18 @@ def find_persistent(usable: Floats, least: Floats, steps: Floats) -> Persistent 
         return None
     typical = median(np.swapaxes(usable, 1, 2))
     changes = np.abs(np.diff(usable, axis=1)).reshape(len(usable), -1)
-    repeat = 1.4826 * np.nan_to_num(median(changes)) / math.sqrt(2)
-    repeat = np.maximum(np.maximum(repeat, _REPEAT_FLOOR), 0.6 * steps)
+    repeat = MAD_TO_SD * np.nan_to_num(median(changes)) / math.sqrt(2)
+    repeat = np.maximum(repeat, least_spread(steps))
     known = ~np.isnan(usable)
     count = np.sum(known, axis=1)
     agrees = np.sign(typical)[:, None, :] * usable >= _ALIKE * np.abs(typical)[:, None, :]
     alike = (np.sum(agrees & known, axis=1) == count) & (count >= 2)
-    error = _MEDIAN_ERROR * repeat[:, None] / np.sqrt(np.maximum(count, 1))
+    error = MEDIAN_ERROR * repeat[:, None] / np.sqrt(np.maximum(count, 1))
     size = np.abs(typical)
     stands_out = alike & (size >= least[:, None]) & (size >= _Z * error)
     stands_out &= ~_coincide(usable, typical, alike, stands_out)
-    own = 1.4826 * median(np.abs(typical - median(typical)[:, None]))
-    part = _MEDIAN_ERROR**2 * repeat**2 / usable.shape[1]
+    own = mad(typical)
+    part = MEDIAN_ERROR**2 * repeat**2 / usable.shape[1]
     spread = np.sqrt(np.maximum(0.0, own**2 - part))
     spread = np.nan_to_num(spread)
     alone = stands_out & (size >= _ALONE * spread[:, None])

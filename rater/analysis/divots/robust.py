@@ -11,7 +11,8 @@ type Floats = npt.NDArray[np.float64]
 type Ints = npt.NDArray[np.int64]
 type Bools = npt.NDArray[np.bool_]
 
-_MAD_TO_SD = 1.4826
+MAD_TO_SD = 1.4826
+MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean
 
 
 def quantiles(values: Floats, *shares: float) -> list[Floats]:
@@ -47,7 +48,7 @@ def middle(values: Floats) -> float:
 
 def mad(values: Floats) -> Floats:
     """Return 1.4826 x the median distance from the median along the last axis."""
-    return _MAD_TO_SD * median(np.abs(values - median(values)[..., None]))
+    return MAD_TO_SD * median(np.abs(values - median(values)[..., None]))
 
 
 def ranks(values: Floats) -> Floats:

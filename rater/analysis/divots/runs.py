@@ -15,14 +15,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from rater.analysis.divots.groups import Level
-from rater.analysis.divots.robust import Floats, Ints, median
+from rater.analysis.divots.robust import MAD_TO_SD, Floats, Ints, median
+from rater.analysis.divots.scales import least_spread
 from rater.analysis.divots.table import UNKNOWN
 
 _LEAST = 3  # slots of a run; fewer are single copies
 _LEAST_SLOTS = 8
 _MOST_SLOTS = 4096
 _MOST_Z = 20.0
-_FLOOR = 3e-4
 _PENALTY = 1.5
 _COVERED = 0.85
 _ALONE = 2.0  # cut where the times change, a run must show more without a second iteration
@@ -38,10 +38,10 @@ def profiles(residuals: Floats, steps: Floats) -> tuple[Floats, Floats]:
     """
     whole = median(np.swapaxes(residuals, 1, 2))
     filled = np.where(np.isnan(whole), median(whole)[:, None], whole)
-    noise = 1.4826 * median(np.abs(np.diff(filled, axis=1))) / math.sqrt(2)
+    noise = MAD_TO_SD * median(np.abs(np.diff(filled, axis=1))) / math.sqrt(2)
     padded = np.concatenate((filled[:, :1], filled, filled[:, -1:]), axis=1)
     smooth = median(np.stack((padded[:, :-2], padded[:, 1:-1], padded[:, 2:]), axis=-1))
-    return smooth, np.maximum(np.maximum(noise, _FLOOR), 0.6 * steps)
+    return smooth, np.maximum(noise, least_spread(steps))
 
 
 def cut(z: Floats) -> Ints:

@@ -75,8 +75,13 @@ def scales_of(residuals: Floats, groups: Ints, steps: Floats) -> Scales:
     right = np.maximum(np.maximum(q84 - q50, (q75 - q50) / 0.6745), (q90 - q50) / 1.2816)
     right = np.where(few, right * (1 + 2.5 / np.maximum(count, 1)), right)
     left = np.where(few, left * (1 + 2.5 / np.maximum(count, 1)), left)
-    floor = np.maximum(_FLOOR, _COARSE * steps)
+    floor = least_spread(steps)
     return Scales(_shrunk(left, count, floor), _shrunk(right, count, floor), steps)
+
+
+def least_spread(steps: Floats) -> Floats:
+    """Return the spread below which nothing repeats, by the steps of the clock (B,)."""
+    return np.maximum(_FLOOR, _COARSE * steps)
 
 
 def _shrunk(spread: Floats, count: Floats, floor: Floats) -> Floats:

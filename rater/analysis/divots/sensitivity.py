@@ -18,7 +18,6 @@ from rater.analysis.divots.cpus import (
 from rater.analysis.divots.detect import Detected
 from rater.analysis.divots.groups import (
     EVERYWHERE_SHARE,
-    MEDIAN_ERROR,
     OWN_NOISE,
     STEADY_LEAST,
     TAU,
@@ -27,8 +26,8 @@ from rater.analysis.divots.groups import (
     Z,
     measure,
 )
-from rater.analysis.divots.robust import middle
-from rater.analysis.divots.work import Thresholds
+from rater.analysis.divots.robust import MEDIAN_ERROR, middle
+from rater.analysis.finding import Thresholds
 
 _MOST_SEEN = 1.0
 
@@ -76,5 +75,6 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         if least <= _MOST_SEEN:
             seen["copy"] = least
     elif s == FEWEST and b * i >= LEAST_CELLS:
-        seen["copy"] = max(thresholds.copy, FEW_Z * (1 + 4 / (b * i)) * few_error(found.residuals))
+        error = few_error(found.residuals[..., 1] - found.residuals[..., 0])
+        seen["copy"] = max(thresholds.copy, FEW_Z * (1 + 4 / (b * i)) * error)
     return seen
