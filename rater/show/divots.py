@@ -17,6 +17,7 @@ from rater.show.printer import Printer
 _MOST_LINES = 10
 _MOST_EXPLAINED = 4
 _MOST_NEXT = 3
+_NO_COPY = "A single slow copy would not stand out from its noise."
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
 
 
@@ -108,7 +109,8 @@ def visible_line(visible: dict[str, float]) -> str:
         parts.append(f"a CPU slower by {_share(visible['cpu'])} or more all the time")
     if "copy" in visible:
         parts.append(f"a single copy slower by {_share(visible['copy'])}")
-    return f"This run can see {', '.join(parts)}."
+    line = f"This run can see {', '.join(parts)}."
+    return line if {"copy", "cpu"} & visible.keys() else f"{line} {_NO_COPY}"
 
 
 def _share(value: float) -> str:

@@ -143,22 +143,31 @@ def _together(
             # More than a few: no longer single copies, unless the first ones stand far apart.
             candidates = order[:most]
         best = 0
+        far = row[candidates]
         for m in range(1, len(candidates) + 1):
-            z_m = float(row[candidates[m - 1]])
-            if m > 1 and z_m < _LEAST_Z_TOGETHER:
+            if m > 1 and far[m - 1] < _LEAST_Z_TOGETHER:
                 break
-            expected = (
-                n * tail.share * math.exp(min(50.0, -(z_m / (1 + 2 / n) - tail.start) / tail.beta))
-            )
-            p = poisson_tail(expected, m) * cells * (2 if m == 1 else 2 * most)
+            p = _chance(float(far[m - 1]), m, n, tail) * cells * (2 if m == 1 else 2 * most)
             if p <= alpha:
                 best = m
                 odds[bench, k] = min(odds[bench, k], p)
+        for m in range(best - 1, 0, -1):
+            # Those far behind the first ones are not told for their sake.
+            if far[m - 1] >= _APART * far[m]:
+                rest = _chance(float(far[best - 1]), best - m, n, tail)
+                if rest * cells * 2 * most > alpha:
+                    best = m
         if best == most and large[bench, k].sum() > most:
             # The others that are as slow belong to them: all or none.
             best = _as_large(row[order], best, n)
         flagged[bench, k, order[:best]] = True
     return flagged, odds
+
+
+def _chance(z: float, least: int, n: int, tail: Tail) -> float:
+    """Return how often `least` or more of a cell of n are beyond z."""
+    out = -(z / (1 + 2 / n) - tail.start) / tail.beta
+    return poisson_tail(n * tail.share * math.exp(min(50.0, out)), least)
 
 
 def _as_large(ordered: Floats, least: int, n: int) -> int:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import MEDIAN_ERROR, Bools, Floats, Ints, mad, median, middle
+from rater.analysis.divots.robust import (
+    MEDIAN_ERROR,
+    Bools,
+    Floats,
+    Ints,
+    binomial_tail,
+    mad,
+    median,
+    middle,
+)
 from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.table import UNKNOWN
 
@@ -19,6 +28,8 @@ _FEW = 16
 _AGREE = 0.7
 _AGREE_SHARE = 0.4
 _LEAST_UNITS = 4
+_CHANCE = 1e-3
+_CLEARLY = 0.7  # of its typical slowness, what a cell shows to be counted
 _LEAST_BENCHMARKS = 3  # what shows in fewer is the copies' or their modes
 LEAST_CELLS = 3
 FEWEST = 2
@@ -70,10 +81,28 @@ def find_cpus(
         shows = each[:, u] > _AGREE_SHARE * whole[u]
         if known.any() and np.sum(shows & known) >= _AGREE * known.sum():
             slots = place == u
+            if _chance(usable, slots, float(whole[u]), scales) * len(names) > _CHANCE:
+                continue
             found.append(
                 SlowCpu(slots, float(whole[u]), each[:, u], shows, float(whole[u] / spread))
             )
     return _by_core(found, core)
+
+
+def _chance(usable: Floats, slots: Bools, size: float, scales: Scales) -> float:
+    """Return how often a healthy CPU would be off in as many cells as this one.
+
+    From how often the other CPUs are, and at least from an exponential tail of the
+    run's spread: in three cells two long tails make a median.
+    """
+    line = _CLEARLY * size
+    inside, outside = usable[:, :, slots], usable[:, :, ~slots]
+    cells = median(inside)
+    known = int(np.sum(~np.isnan(cells)))
+    off = int(np.sum(cells >= line))
+    others = float(np.sum(outside >= line)) / max(1, int(np.sum(~np.isnan(outside))))
+    often = max(others, 0.5 * math.exp(-line / middle(scales.right)))
+    return binomial_tail(off, known, min(often, 1.0))
 
 
 def find_among_few(

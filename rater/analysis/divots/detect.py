@@ -8,7 +8,10 @@ rater's designers; where real servers taught otherwise (section 9) the modules s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from rater.analysis.divots.drafts import Draft, total_effect
 from rater.analysis.divots.grouping import group_drafts
@@ -20,7 +23,10 @@ from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.singles import copy_drafts, cpu_drafts, mode_drafts
 from rater.analysis.divots.table import Table
 from rater.analysis.divots.work import begin
-from rater.analysis.finding import Thresholds
+from rater.analysis.finding import Kind, Thresholds
+
+_OF_PARTS = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.WANDERING)
+_OF_COPIES = (Kind.OUTLIER_COPY, Kind.BIMODAL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,4 +50,23 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     drafts += cpu_drafts(work)
     drafts += mode_drafts(work)
     drafts += copy_drafts(work)
+    drafts = [draft for draft in drafts if _counts(draft, thresholds)]
     return Detected(table, drafts, work.predicted, work.r, work.scales, work.levels)
+
+
+def _counts(draft: Draft, thresholds: Thresholds) -> bool:
+    """Tell whether a finding shows somewhere as much as the user asked for.
+
+    By default parts of the machine that are slow in nearly all benchmarks alike count
+    from less (the steps' own rules); a larger threshold is meant as it is said.
+    """
+    if draft.kind in _OF_PARTS:
+        least, usual = thresholds.group, Thresholds().group
+    elif draft.kind in _OF_COPIES:
+        least, usual = thresholds.copy, Thresholds().copy
+    else:
+        return True
+    if least <= usual:
+        return True
+    sizes = [abs(math.expm1(float(np.median(p.effect)))) for p in draft.parts if len(p.effect)]
+    return max(sizes, default=0.0) >= least

@@ -7,23 +7,26 @@ import math
 import numpy as np
 
 from rater.analysis.divots.drafts import Draft, Part
-from rater.analysis.divots.groups import GroupHit, Level, Turns, find_groups, find_turns
+from rater.analysis.divots.groups import GroupHit, Level, find_groups
 from rater.analysis.divots.layout import Predicted
-from rater.analysis.divots.robust import Floats, Ints, median, middle
+from rater.analysis.divots.robust import Bools, Floats, Ints, median, middle
 from rater.analysis.divots.runs import run_levels, two_classes
 from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.table import UNKNOWN
+from rater.analysis.divots.turns import Turns, find_turns
 from rater.analysis.divots.work import Work
 from rater.analysis.finding import Kind
 
 _MOST_OF_RUN = 0.6  # a group of more copies than that is the run: the others are the odd ones
 _ROUNDS = 8
 _PLAIN = 5.0  # spreads: an effect that large shows who shares it
-_TURN_TOLD = 0.01
+_TURN_TOLD = 0.009
 _KEPT = 0.25  # what a copy that kept its speed takes off a group's explanation
 _HALF = 0.4  # of all copies: nearly as many as the others
-_SAME_PART = 0.9
+_SAME_PART = 0.8  # 7 of 8 copies are the lgroup: one kept its speed
+_MOST_OF_PART = 0.5
 _LGROUPS = ("node", "package", "llc")
+_SEVERAL = ("node", "llc")
 _PATTERN = 0.005
 _PATTERN_SHOWS = 0.003
 _PATTERN_SHARE = 0.3
@@ -31,8 +34,8 @@ _PATTERN_AGAINST = 0.1
 _PATTERN_COVERED = 0.75
 _PATTERN_ALONE = 8
 
-# Groups found so far, by level, group, and whether slow.
-type _Found = dict[tuple[str, int, bool], Draft]
+# Groups found so far, by level, group or groups, and whether slow.
+type _Found = dict[tuple[str, tuple[int, ...], bool], Draft]
 
 
 def group_drafts(work: Work) -> list[Draft]:
@@ -159,23 +162,40 @@ def _named(found: _Found, levels: tuple[Level, ...]) -> _Found:
     named: _Found = {}
     for (_, _, slow), draft in found.items():
         one = _renamed(draft, levels) if draft.level == "run" else draft
-        known = named.setdefault((one.level, one.group, slow), one)
+        known = named.setdefault((one.level, one.members or (one.group,), slow), one)
         if known is not one:
             known.parts += one.parts
     return named
 
 
 def _renamed(draft: Draft, levels: tuple[Level, ...]) -> Draft:
-    """Name a run that is a part of the machine as that part."""
+    """Name a run that is a part of the machine, or several lgroups or LLCs, as that."""
     for level in levels:
         for group in np.unique(level.groups[draft.slots]):
             members = level.groups == group
-            both = np.sum(members & draft.slots)
-            if group != UNKNOWN and both >= _SAME_PART * np.sum(members | draft.slots):
-                draft.level, draft.group = level.name, int(group)
-                if level.name in _LGROUPS and draft.size > 0:
-                    draft.kind = Kind.SLOW_LGROUP
-                return draft
+            if group != UNKNOWN and _same_slots(members, draft.slots):
+                return _as_part(draft, level, (int(group),))
+    for level in levels:
+        if level.name in _SEVERAL:
+            names = tuple(
+                int(group)
+                for group in np.unique(level.groups[draft.slots])
+                if group != UNKNOWN and np.mean(draft.slots[level.groups == group]) > _MOST_OF_PART
+            )
+            if len(names) > 1 and _same_slots(np.isin(level.groups, names), draft.slots):
+                return _as_part(draft, level, names)
+    return draft
+
+
+def _same_slots(left: Bools, right: Bools) -> bool:
+    return bool(np.sum(left & right) >= _SAME_PART * np.sum(left | right))
+
+
+def _as_part(draft: Draft, level: Level, names: tuple[int, ...]) -> Draft:
+    draft.level, draft.group = level.name, names[0]
+    draft.members = names if len(names) > 1 else ()
+    if level.name in _LGROUPS and draft.size > 0:
+        draft.kind = Kind.SLOW_LGROUP
     return draft
 
 
@@ -215,6 +235,7 @@ def _pattern(work: Work, of_run: Ints) -> Draft | None:
                 continue
             parts.append(Part(int(bench), k, here, np.full(len(here), effect)))
             r[bench, k, here] -= effect
+            r[bench, k] -= middle(r[bench, k])
     return Draft(Kind.SLOW_GROUP, parts, slow, sign * whole, "pattern", 0)
 
 
@@ -244,7 +265,7 @@ def _take_group(
     found: _Found,
 ) -> None:
     slots = np.flatnonzero(hit.slots)
-    key = (hit.level, hit.group, hit.size > 0)
+    key = (hit.level, (hit.group,), hit.size > 0)
     draft = found.get(key)
     if draft is None:
         kind = Kind.SLOW_LGROUP if hit.level in _LGROUPS else Kind.SLOW_GROUP

@@ -16,22 +16,25 @@ from rater.analysis.divots.robust import (
     Bools,
     Floats,
     Ints,
+    binomial_tail,
     mad,
     median,
     middle,
     rank_sum_z,
 )
-from rater.analysis.divots.scales import Scales
+from rater.analysis.divots.scales import OWN_WEIGHT, Scales
 from rater.analysis.divots.table import UNKNOWN
 
 TAU = 0.0025  # healthy groups differ by a quarter of a per cent
 TAU_ALONE = 0.00375  # few groups in one iteration say little about that
 _MOST_JITTER = 0.01
+_LEAST_JITTER = 3e-4
+_FEW_GROUPS = _THREE = 3
 Z = 4.5
 _Z_ONCE = 5.0
 Z_STEADY = 4.0  # where each iteration shows it, which a chance finding does not
 # Of the threshold: a single iteration must show more, nearly all benchmarks alike may show less.
-_ONCE_SHARE = 5 / 3
+ONCE_SHARE = 5 / 3
 EVERYWHERE_SHARE = 2 / 3
 _PLAIN = 4.0
 _OTHERS = 0.1
@@ -41,12 +44,15 @@ STEADY_LEAST = 0.8  # of the threshold; a real server's 1.3 % was there every ti
 OWN_NOISE = 5.0
 _RANK_Z = 3.3
 _MEAN_T = 4.0
+_VERY_FEW = 3
 _CHANCE = 1e-6
+_MANY = 0.25  # of all copies, too many to fall on one part of the machine by chance
 _SAME = 0.8  # of the benchmarks ...
 _SAME_SHARE = 0.3  # ... show this much of the typical effect
 _MOST_GROUPS = 512
-_Z_TURNS = 6.0
-_TURN_SHARE = 4 / 3
+LEAST = 3
+_COMMON = 0.05  # of the others are as far off: then so are some groups, by coincidence
+_COINCIDENCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Level:
 
     name: str  # node, package, llc, memory, node+memory
     groups: Ints  # (S,) UNKNOWN: in none
-    least: int = 3  # copies of a group to be judged
+    least: int = LEAST  # copies of a group to be judged
     # Groups of uneven size, found in what repeats: compared with all other slots, not groups,
     # and not judged in single iterations.
     weighted: bool = False
@@ -117,7 +123,19 @@ def measure(residuals: Floats, level: Level) -> _Effects | None:
     if iterations > 1:
         changes = (once - each[:, None, :]).reshape(len(each), -1)
         jitter = np.nan_to_num(mad(changes)) * math.sqrt(iterations / (iterations - 1))
+        if iterations == 2 and len(names) <= _FEW_GROUPS:
+            jitter = _borrowed(jitter, np.sum(~np.isnan(changes), axis=1))
     return _Effects(once, each, tau, np.minimum(_MOST_JITTER, jitter), sizes, names)
+
+
+def _borrowed(own: Floats, count: Ints) -> Floats:
+    """Return spreads (B,) from few values drawn to those of the other benchmarks.
+
+    Where one of two lgroups is slow in one of two iterations, all that varies is that.
+    """
+    logs = np.log(np.maximum(own, _LEAST_JITTER))
+    weight = count / (count + OWN_WEIGHT)
+    return np.exp(weight * logs + (1 - weight) * float(np.median(logs)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +154,9 @@ class _Case:
     threshold: float
     alone: float
     by_repeats: bool
+    pair: bool  # groups of two copies: both may be off by chance
     step: Floats  # (B,) of a coarse clock
+    tests: int  # groups that could have been found, over all cells
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +186,8 @@ def find_groups(
     hits = []
     everywhere = _everywhere(residuals, effects, scales, threshold)
     known = level.groups != UNKNOWN
+    # A run of CPUs may begin at any of them.
+    tests = residuals.shape[0] * (int(known.sum()) if level.weighted else len(effects.names))
     for g, name in enumerate(effects.names):
         slots = level.groups == name
         error = MEDIAN_ERROR * scales.both / math.sqrt(int(effects.sizes[g]))
@@ -182,8 +204,10 @@ def find_groups(
                 covered=level.covered,
                 threshold=threshold,
                 alone=level.alone,
-                by_repeats=level.weighted,
+                by_repeats=level.weighted or level.least < LEAST,
+                pair=level.least < LEAST,
                 step=scales.step,
+                tests=tests,
             )
             found = _judge(case, everywhere.get((g, sign)))
             if found.cells.any():
@@ -203,11 +227,20 @@ def find_groups(
 
 
 def _median_of_others(medians: Floats) -> Floats:
-    """Return for each group the median of the other groups' medians (last axis)."""
+    """Return for each group the median of the other groups' medians (last axis).
+
+    Of two others the nearer one: else the slow one of three makes the other two fast.
+    """
     count = medians.shape[-1]
     others = np.empty_like(medians)
     for g in range(count):
-        others[..., g] = median(np.delete(medians, g, axis=-1))
+        rest = np.delete(medians, g, axis=-1)
+        others[..., g] = median(rest)
+        if count == _THREE:
+            far = np.abs(rest - medians[..., g : g + 1])
+            both = ~np.isnan(far).any(axis=-1)
+            nearer = np.where(far[..., 0] <= far[..., 1], rest[..., 0], rest[..., 1])
+            others[..., g] = np.where(both, nearer, others[..., g])
     return others
 
 
@@ -218,7 +251,7 @@ def _judge(case: _Case, everywhere_z: float | None) -> _Verdict:
     if largest < EVERYWHERE_SHARE * case.threshold:
         return found
     judged = _each_benchmark(case, found)
-    if not case.by_repeats or case.once.shape[1] == 1:
+    if not case.by_repeats or (case.once.shape[1] == 1 and not case.pair):
         _each_iteration(case, found, judged)
     if everywhere_z is not None and _shared(case):
         # A benchmark that shows the opposite is not meant: the same group may be fast in it.
@@ -262,7 +295,7 @@ def _each_benchmark(case: _Case, found: _Verdict) -> Bools:
 def _each_iteration(case: _Case, found: _Verdict, judged: Bools) -> None:
     """Add single iterations of benchmarks that do not show it as a whole."""
     z = case.once / np.hypot(case.tau, case.own)[:, None]
-    large = case.once >= _ONCE_SHARE * case.threshold + case.step[:, None]
+    large = case.once >= ONCE_SHARE * case.threshold + case.step[:, None]
     for bench, k in np.argwhere(large & (z >= _Z_ONCE) & ~judged[:, None]):
         row = case.residuals[bench, k]
         ok, rank = _agrees(case, row, row[None], float(case.once[bench, k]))
@@ -287,19 +320,20 @@ def _agrees(case: _Case, together: Floats, rows: Floats, size: float) -> tuple[b
     plain = size > _PLAIN * float(mad(outside))
     if beyond < case.covered or (plain and others >= _OTHERS and beyond < _FOLLOWS):
         return False, 0.0
+    if plain and others >= _COMMON:
+        chance = binomial_tail(round(beyond * len(inside)), len(inside), others)
+        if chance * case.tests >= _COINCIDENCE:
+            return False, 0.0
     rank, most = rank_sum_z(inside, outside)
     # Ranks say little of a group two of whose copies kept their speed: then chance is counted.
     often = max(others, 1 / len(outside))
-    sure = plain and _by_chance(round(beyond * len(inside)), len(inside), often) < _CHANCE
+    slow = round(beyond * len(inside))
+    many = not others and slow >= _MANY * (len(inside) + len(outside))
+    sure = plain and (many or binomial_tail(slow, len(inside), often) < _CHANCE)
     if rank < min(_RANK_Z, 0.7 * most) and not sure:
         return False, rank
     clipped = np.clip(rows, -2 * size, 2 * size)
     return _mean_t(clipped[:, case.slots], clipped[:, case.rest]) >= _MEAN_T, rank
-
-
-def _by_chance(least: int, of: int, often: float) -> float:
-    """Return how often `least` or more of `of` copies would be as slow as that share of others."""
-    return sum(math.comb(of, k) * often**k * (1 - often) ** (of - k) for k in range(least, of + 1))
 
 
 def _mean_t(inside: Floats, outside: Floats) -> float:
@@ -309,7 +343,10 @@ def _mean_t(inside: Floats, outside: Floats) -> float:
     if not usable.any():
         return 0.0
     inside, outside, na, nc = inside[usable], outside[usable], na[usable], nc[usable]
-    variance = np.nanvar(inside, axis=1, ddof=1) / na + np.nanvar(outside, axis=1, ddof=1) / nc
+    own, rest = np.nanvar(inside, axis=1, ddof=1), np.nanvar(outside, axis=1, ddof=1)
+    # Two or three copies that happen to agree say little of what they vary by.
+    own = np.where(na <= _VERY_FEW, np.maximum(own, rest), own)
+    variance = own / na + rest / nc
     difference = float(np.mean(np.nanmean(inside, axis=1) - np.nanmean(outside, axis=1)))
     error = math.sqrt(float(np.mean(variance)) / len(na))
     return difference / error if error > 0 else math.inf
@@ -341,39 +378,4 @@ def _everywhere(
         least = threshold * (EVERYWHERE_SHARE if sign > 0 else 1.0)
         if size >= least and z >= Z and same >= _SAME:
             found[(int(g), sign)] = z
-    return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Turns:
-    """A benchmark in which the groups of a level take turns at being slow."""
-
-    level: Level
-    benchmark: int
-    names: Ints  # (G,) the groups
-    once: Floats  # (I, G) ln slowdown of each group in each iteration
-
-
-def find_turns(residuals: Floats, level: Level, scales: Scales, threshold: float) -> list[Turns]:
-    """Return benchmarks whose groups differ, but differently in each iteration.
-
-    Two groups at least change by five thirds of the threshold, beyond what their
-    copies' noise makes of a median, and in two iterations groups lie far apart.
-    """
-    effects = measure(residuals, level)
-    if effects is None or residuals.shape[1] < 2:
-        return []
-    found = []
-    large = _ONCE_SHARE * threshold
-    for b in range(len(residuals)):
-        once = effects.once[b]
-        usable = ~np.isnan(once).any(axis=1)
-        if usable.sum() < 2:
-            continue
-        change = np.ptp(once[usable], axis=0)
-        error = MEDIAN_ERROR * math.sqrt(2) * scales.both[b] / np.sqrt(effects.sizes)
-        moved = (change >= large + scales.step[b]) & (change >= _Z_TURNS * error)
-        apart = np.max(np.abs(once[usable]), axis=1) >= _TURN_SHARE * threshold
-        if moved.sum() >= 2 and apart.sum() >= 2:
-            found.append(Turns(level, b, effects.names, once))
     return found

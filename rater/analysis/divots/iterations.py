@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,14 @@ _ALL_AGREE = 0.7
 _ALL_SHARE = 0.4
 _ONE = 0.02
 _ONE_Z = 5.0
+_ONE_FEW = 3.0  # over copies squared: a spread of few is easily too small
 _TAU = 0.0025
 _DRIFT = 0.014
+_LEAST_DRIFT = 3  # iterations
 _DRIFT_FIT = 0.8
 _STEP_BACK = 0.1
 _STEP_ON = 0.85
+_OF_THREE = 1.5  # of three times one in six rises by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,12 @@ class Drift:
 
     size: float
     fit: float  # R squared
+    benchmark: int | None = None  # index; None: all benchmarks alike
 
 
 def find_iterations(
     medians: Floats, scales: Scales, copies: Floats, left_out: Bools
-) -> tuple[list[SlowIteration], Drift | None]:
+) -> tuple[list[SlowIteration], list[Drift]]:
     """Return slow iterations and drift of cell medians of ln time (B, I).
 
     `copies` (B, I) is how many copies each median stands for; cells of `left_out`
@@ -52,17 +56,17 @@ def find_iterations(
     """
     b, i = medians.shape
     if i < 2:
-        return [], None
+        return [], []
     usable = np.where(left_out, np.nan, medians)
     change = _against_others(usable)
-    common = median(change.T)  # (I,)
-    drift = _drift(usable) if i >= 3 and b >= 2 else None
+    common = _common(change)
+    drift = _drift(usable) if i >= _LEAST_DRIFT and b >= 2 else None
     if drift is not None:
         line = drift.size / (i - 1) * (np.arange(i) - (i - 1) / 2)
         rest = _against_others(usable - line)
-        return _of_one(rest, median(rest.T), scales, copies), drift
+        alone, own = _of_one(usable - line, rest, _common(rest), scales, copies)
+        return alone, [drift, *own]
     found = []
-    slow = np.zeros(i)
     for k in range(i):
         known = ~np.isnan(change[:, k])
         if b < 2 or not known.any() or common[k] < _ALL:
@@ -72,10 +76,10 @@ def find_iterations(
             found.append(
                 SlowIteration(k, None, float(common[k]), agreeing, int(known.sum()), math.inf)
             )
-            slow[k] = common[k]
     if i == 2 and len(found) == 2:  # of two, only one can be the slower
         found = [max(found, key=lambda one: one.size)]
-    return found + _of_one(change, np.where(b < 2, 0.0, common), scales, copies), None
+    alone, drifts = _of_one(usable, change, np.where(b < 2, 0.0, common), scales, copies)
+    return found + alone, drifts
 
 
 def _against_others(medians: Floats) -> Floats:
@@ -85,20 +89,49 @@ def _against_others(medians: Floats) -> Floats:
     return change
 
 
-def _of_one(change: Floats, common: Floats, scales: Scales, copies: Floats) -> list[SlowIteration]:
-    """Return iterations in which one benchmark was slower than the iteration was for all."""
+def _common(change: Floats) -> Floats:
+    """Return (I,) what all benchmarks (B, I) show of an iteration; of two, both."""
+    if len(change) != 2:
+        return median(change.T)
+    least = change[
+        np.argmin(np.abs(np.nan_to_num(change, nan=np.inf)), axis=0), range(change.shape[1])
+    ]
+    return np.where(np.sign(change[0]) == -np.sign(change[1]), 0.0, least)
+
+
+def _of_one(
+    medians: Floats, change: Floats, common: Floats, scales: Scales, copies: Floats
+) -> tuple[list[SlowIteration], list[Drift]]:
+    """Return iterations in which one benchmark was slower than the iteration was for all.
+
+    And benchmarks that drift alone: their slow iterations are not told as such.
+    """
     excess = change - np.nan_to_num(common)
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
     error = MEDIAN_ERROR * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     z = excess / np.hypot(max(_TAU, usual), error)
-    flagged = (excess >= _ONE + scales.step[:, None]) & (z >= _ONE_Z)
+    few = 1 + _ONE_FEW / np.maximum(copies, 1) ** 2
+    flagged = (excess >= _ONE + scales.step[:, None]) & (z >= _ONE_Z * few)
+    noise = few * np.hypot(max(_TAU, usual), error)
+    drifts = []
+    for b in range(len(change)) if change.shape[1] >= _LEAST_DRIFT else ():
+        own = _drift((medians[b] - np.nan_to_num(common))[None])
+        least = max(_ONE + float(scales.step[b]), _ONE_Z * float(np.nanmax(noise[b])))
+        if change.shape[1] == _LEAST_DRIFT:
+            least *= _OF_THREE
+        if own is not None and own.size >= least:
+            drifts.append(replace(own, benchmark=b))
+            flagged[b] = False
     found = []
     for b, k in np.argwhere(flagged):
         found.append(SlowIteration(int(k), int(b), float(excess[b, k]), 1, 1, float(z[b, k])))
-    return found
+    return found, drifts
 
 
 def _drift(medians: Floats) -> Drift | None:
+    medians = medians[~np.isnan(medians).all(axis=1)]
+    if not len(medians):
+        return None
     level = median((medians - np.nanmean(medians, axis=1, keepdims=True)).T)
     if np.isnan(level).any():
         return None

@@ -19,6 +19,7 @@ from rater.analysis.divots.robust import (
     Ints,
     median,
     middle,
+    quantiles,
     theil_sen,
 )
 from rater.analysis.divots.table import UNKNOWN, Table
@@ -30,6 +31,10 @@ _RANGE_TO_SD = 1.69  # of three normal values
 _SHOWN = 0.005  # an expectation below half a per cent is not worth a line
 _AGAINST = 0.015  # a benchmark that much slower with fewer neighbours speaks against the load
 _MOST_AGAINST = 0.2
+_MANY_BENCHMARKS = 8
+_PLACES = (0.2, 0.5, 0.8)
+_APART = 0.03
+_ALIKE = 0.6
 _SLOWEST_KIND = math.log(4.0)  # a small core against a large one
 
 
@@ -144,9 +149,9 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
     for node in np.unique(table.node):
         here = table.node == node
         if (here & of_it).any() and (here & of_main).any():
-            differences.append(median(y[:, :, here & of_it]) - median(y[:, :, here & of_main]))
+            differences.append(_shift(y[:, :, here & of_it], y[:, :, here & of_main]))
     if not differences:
-        differences.append(median(y[:, :, of_it]) - median(y[:, :, of_main]))
+        differences.append(_shift(y[:, :, of_it], y[:, :, of_main]))
     offset = np.nan_to_num(_always(median(np.stack(differences, axis=-1))))
     of_cpu, of_core = math.log(own[0] / main[0]), math.log(own[1] / main[1])
     low = min(0.0, of_cpu) + min(0.0, of_core)
@@ -168,6 +173,31 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
     )
 
 
+def _shift(inside: Floats, outside: Floats) -> Floats:
+    """Return by how much a class of copies is slower (B, I), with all its copies alike."""
+    low, typical, high = quantiles(inside, *_PLACES)
+    below, usual, above = quantiles(outside, *_PLACES)
+    return _agreeing(np.stack((low - below, typical - usual, high - above)))
+
+
+def _slopes(x: Floats, each: Floats) -> Floats:
+    return np.array([[theil_sen(x, of_nodes) for of_nodes in iteration] for iteration in each])
+
+
+def _agreeing(shifts: Floats, unit: float = 1.0) -> Floats:
+    """Return the shift of the middle (3, ...), or the least where the others are far from it.
+
+    A layout moves all copies. Where a benchmark has two modes, the medians of two parts
+    of the machine lie apart by which mode has a copy more.
+    """
+    typical = shifts[1]
+    range_ = np.ptp(shifts, axis=0)
+    apart = (range_ * unit > _APART) & (range_ > 0.5 * np.abs(typical))
+    nearest = np.take_along_axis(shifts, np.argmin(np.abs(shifts), axis=0)[None], axis=0)[0]
+    same = np.all(np.sign(shifts) == np.sign(typical), axis=0)
+    return np.where(apart, np.where(same, nearest, 0.0), typical)
+
+
 def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     """Take the effect of fuller lgroups out of `y`, in place, and return it.
 
@@ -183,15 +213,28 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     log_load = np.log(loads)
     if log_load.max() == log_load.min():
         return []
-    each = np.stack([median(y[:, :, (table.node == n) & ~away]) for n in nodes], axis=-1)
+    # (low, middle, high) of each node: (B, I)
+    spreads = [quantiles(y[:, :, (table.node == n) & ~away], *_PLACES) for n in nodes]
+    each = np.stack([of_node[1] for of_node in spreads], axis=-1)
     medians = _always(np.swapaxes(each, 1, 2))  # (B, N)
     spread_of_load = float(log_load.max() - log_load.min())
-    slopes = [[theil_sen(log_load, nodes_of) for nodes_of in iteration] for iteration in each]
-    raw = _always(np.array(slopes))
+    raw = _always(
+        _agreeing(
+            np.stack(
+                [
+                    _slopes(log_load, np.stack([of_node[k] for of_node in spreads], axis=-1))
+                    for k in range(3)
+                ]
+            ),
+            spread_of_load,
+        )
+    )
     strong = np.abs(raw) * spread_of_load >= _AGAINST
     against = strong & (raw < 0)
     if against.sum() >= 2 and against.sum() > _MOST_AGAINST * strong.sum():
         return []  # no load makes one benchmark slower and another faster
+    if _alike_in_all(raw, spread_of_load):
+        return []  # what is busy computing does not mind how full its lgroup is
     slope = np.clip(raw, 0.0, 1.0)
     scatter = _same_load_mad(medians, loads)
     slope[slope * spread_of_load < 2 * scatter] = 0.0
@@ -218,6 +261,14 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
             Predicted("load", members[j], effect, float(loads[j]), float(math.exp(usual_log)))
         )
     return predicted
+
+
+def _alike_in_all(slopes: Floats, spread_of_load: float) -> bool:
+    """Tell whether all of many benchmarks depend on the load alike (B,): no load does that."""
+    if len(slopes) < _MANY_BENCHMARKS:
+        return False
+    least, typical = quantiles(slopes, 0.1, 0.5)
+    return bool(typical * spread_of_load >= _AGAINST and least >= _ALIKE * typical)
 
 
 def _always(values: Floats) -> Floats:

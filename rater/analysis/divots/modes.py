@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.robust import Bools, Floats, Ints
+from rater.analysis.divots.robust import Bools, Floats, Ints, untied
 from rater.analysis.divots.table import UNKNOWN
 
 _LEAST_COPIES = 8
@@ -31,6 +31,7 @@ _CLEAR_SD = 3.4
 _FOLLOWS = 0.88
 _ALWAYS_SD = 4.5  # modes so far apart that copies never change sides need no dip
 _ALWAYS_GAP = 0.03
+_LEAST_SIDE = 4
 _JUMP = 0.5  # of the gap, between the modes of a single iteration
 _MOSTLY = 0.9  # of the iterations, a copy is on its own side where copies keep their mode
 
@@ -55,6 +56,8 @@ class _Cut:
     sd: float
     slow: float
     middle: float  # share of values in the middle of the gap
+    jump: float  # from the last of the fast side to the first of the slow one
+    side: int  # values on the smaller side
 
 
 def find_modes(residuals: Floats, groups: Ints, steps: Floats, *, fixed: bool) -> list[TwoModes]:
@@ -78,14 +81,13 @@ def _of_iterations(values: Floats, groups: Ints, step: float, b: int) -> list[Tw
             continue
         cut = _best_cut(known)
         apart = cut.gap >= _ONCE_SD * cut.sd and cut.gap >= _ALWAYS_GAP + step
-        jump = np.min(known[known > cut.at], initial=np.inf) - np.max(known[known <= cut.at])
         # A mode smaller than the least side is filled up from the other: those are single copies.
-        if not apart or cut.slow > _MOST_SLOW_ONCE or jump < _JUMP * cut.gap:
+        if not apart or cut.slow > _MOST_SLOW_ONCE or cut.jump < _JUMP * cut.gap:
             continue
         slow = np.zeros(values.shape, dtype=bool)
         slow[k] = row > cut.at
         # So wide an empty gap needs no dip.
-        bare = _bare(b, cut.gap, cut.slow, dip(_untied(known, step)))
+        bare = _bare(b, cut.gap, cut.slow, dip(untied(known, step)))
         one = _unless_groups(values, slow, groups, [k], found=bare)
         if one is not None:
             found.append(one)
@@ -125,12 +127,16 @@ def _of_benchmark(
     share = float(np.median([c.slow for c in cuts.values()]))
     if gap < _GAP + step or gap < _GAP_SD * sd or share > _MOST_SLOW:
         return _of_means(values, groups, step, rows, b) if fixed and len(rows) > 1 else None
-    dips = [dip(_untied(values[k][~np.isnan(values[k])], step)) for k in rows]
+    dips = [dip(untied(values[k][~np.isnan(values[k])], step)) for k in rows]
     mean = float(np.mean(dips))
     n = float(np.median([np.sum(~np.isnan(values[k])) for k in rows]))
     between = float(np.median([c.middle for c in cuts.values()]))
     clear = mean >= _DIP_CLEAR and gap >= _CLEAR_SD * sd
     clear = clear and between <= 0.28 - 3.2 * math.sqrt(0.2016 / n)
+    # Of few copies the dip is small, however far apart two modes are with nothing between.
+    clear |= gap >= max(_ONCE_SD * sd, _ALWAYS_GAP + step) and all(
+        c.jump >= _JUMP * c.gap and c.side >= _LEAST_SIDE for c in cuts.values()
+    )
     if mean < _DIP_BY_ITERATIONS[min(len(rows), 3) - 1] and not clear:
         return _of_means(values, groups, step, rows, b) if fixed and len(rows) > 1 else None
     slow = np.zeros(values.shape, dtype=bool)
@@ -150,7 +156,7 @@ def _of_means(
     cut = _best_cut(means[known])
     if cut.gap < _GAP + step or cut.gap < _GAP_SD * cut.sd or cut.slow > _MOST_SLOW:
         return None
-    found = dip(_untied(means[known], step))
+    found = dip(untied(means[known], step))
     apart = cut.gap >= _ALWAYS_SD * cut.sd and cut.gap >= _ALWAYS_GAP
     stays = _stays(values[rows], means, cut)
     if stays < _MOSTLY or (found < _DIP_BY_ITERATIONS[0] and not (apart and stays == 1)):
@@ -202,20 +208,15 @@ def _best_cut(values: Floats) -> _Cut:
     gap = slow - fast
     sd = math.sqrt(float(inside[best]) / max(1, n - 2))
     between = (x > fast + 0.3 * gap) & (x < fast + 0.7 * gap)
-    return _Cut(float(x[cut - 1] + x[cut]) / 2, gap, sd, 1 - cut / n, float(np.mean(between)))
-
-
-def _untied(values: Floats, step: float) -> Floats:
-    """Return times of a coarse clock spread over its steps: ties are no modes."""
-    if step <= 0:
-        return values
-    x = np.sort(values)
-    _, first, of_tie, counts = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True
+    return _Cut(
+        at=float(x[cut - 1] + x[cut]) / 2,
+        gap=gap,
+        sd=sd,
+        slow=1 - cut / n,
+        middle=float(np.mean(between)),
+        jump=float(x[cut] - x[cut - 1]),
+        side=min(cut, n - cut),
     )
-    place = np.arange(len(x)) - first[of_tie]
-    spread: Floats = x + step * ((place + 0.5) / counts[of_tie] - 0.5)
-    return spread
 
 
 def dip(values: Floats) -> float:

@@ -16,10 +16,12 @@ from rater.analysis.divots.iterations import (
 )
 from rater.analysis.divots.robust import Floats, Ints, median
 from rater.analysis.divots.scales import Scales
-from rater.analysis.divots.startup import StartUp, find_startup
+from rater.analysis.divots.startup import StartUp, find_startup, leaning
 from rater.analysis.divots.table import Table
 from rater.analysis.divots.work import Work
 from rater.analysis.finding import Kind
+
+_MOST_STAY = 0.5
 
 
 def startup_drafts(work: Work) -> list[Draft]:
@@ -29,12 +31,15 @@ def startup_drafts(work: Work) -> list[Draft]:
     straight line leaves of a ramp would look like one of them.
     """
     drafts = []
-    for start in find_startup(work.table, work.r, work.groups):
+    work.ramps |= leaning(work.table, work.r, work.groups)[:, None]
+    for start in find_startup(work.table, work.r, work.groups, work.steps):
         drafts.append(_startup_draft(work.table, start))
+        if start.mode in ("convoy", "input-wait"):
+            work.started |= start.cells
         if start.mode == "convoy":
             work.left_out |= start.cells
         elif start.mode == "ramp":
-            work.ramps |= start.cells
+            work.ramps |= start.cells.any(axis=1)[:, None]
     return drafts
 
 
@@ -73,11 +78,11 @@ def iteration_drafts(work: Work, fair: Floats) -> list[Draft]:
     table, scales = work.table, work.scales
     medians = _cell_levels(fair)
     copies = np.sum(~np.isnan(table.log_s), axis=2).astype(np.float64)
-    slow, drift = find_iterations(medians, scales, copies, work.left_out)
-    drafts = [_iteration_draft(work, fair, one, scales) for one in slow]
-    if drift is not None:
-        drafts.append(_drift_draft(table, drift))
-    return drafts
+    slow, drifts = find_iterations(medians, scales, copies, work.left_out | work.started)
+    drafts = [
+        draft for one in slow if (draft := _iteration_draft(work, fair, one, scales)) is not None
+    ]
+    return drafts + [_drift_draft(table, drift) for drift in drifts]
 
 
 def _cell_levels(fair: Floats) -> Floats:
@@ -93,7 +98,8 @@ def _cell_levels(fair: Floats) -> Floats:
     return np.where(enough[:, None], own, median(fair))
 
 
-def _iteration_draft(work: Work, fair: Floats, one: SlowIteration, scales: Scales) -> Draft:
+def _iteration_draft(work: Work, fair: Floats, one: SlowIteration, scales: Scales) -> Draft | None:
+    """Return a slow iteration; None where most copies of its benchmark kept their speed."""
     table = work.table
     benchmarks = range(table.shape[0]) if one.benchmark is None else (one.benchmark,)
     parts = []
@@ -106,6 +112,8 @@ def _iteration_draft(work: Work, fair: Floats, one: SlowIteration, scales: Scale
         if one.benchmark is not None:
             own = typical_change(fair, b, one.iteration)
             stayed = keepers(own, one.size, float(scales.both[b]))
+            if stayed[slots].mean() > _MOST_STAY:
+                return None
             work.r[b, one.iteration, stayed] = np.nan
             away += int(stayed.sum())
             slots = slots[~stayed[slots]]
@@ -124,7 +132,7 @@ def _iteration_draft(work: Work, fair: Floats, one: SlowIteration, scales: Scale
 def _drift_draft(table: Table, drift: Drift) -> Draft:
     b, i, s = table.shape
     parts = []
-    for bench in range(b):
+    for bench in range(b) if drift.benchmark is None else (drift.benchmark,):
         for k in range(i):
             slots = slots_of(table, bench, k)
             step = drift.size / (i - 1) * (k if drift.size > 0 else k - i + 1)
@@ -134,6 +142,6 @@ def _drift_draft(table: Table, drift: Drift) -> Draft:
         parts,
         np.ones(s, dtype=bool),
         drift.size,
-        benchmark_wide=True,
+        benchmark_wide=drift.benchmark is None,
         facts={"fit": drift.fit},
     )

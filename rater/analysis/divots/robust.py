@@ -99,3 +99,31 @@ def theil_sen(x: Floats, y: Floats) -> float:
 def normal_tail(z: float) -> float:
     """Return how often a normal variable lies above z."""
     return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def binomial_tail(least: int, of: int, often: float) -> float:
+    """Return how often `least` or more of `of` trials succeed that each do with `often`."""
+    if least <= 0 or often >= 1:
+        return 1.0
+    if least > of or often <= 0:
+        return 0.0
+    yes, no = math.log(often), math.log1p(-often)
+    ways = math.lgamma(of + 1)
+    total = sum(
+        math.exp(ways - math.lgamma(k + 1) - math.lgamma(of - k + 1) + k * yes + (of - k) * no)
+        for k in range(least, of + 1)
+    )
+    return min(1.0, total)
+
+
+def untied(values: Floats, step: float) -> Floats:
+    """Return times of a coarse clock, ascending, spread over its steps: ties are no modes."""
+    if step <= 0:
+        return values
+    x = np.sort(values)
+    _, first, of_tie, counts = np.unique(
+        np.round(x, 9), return_index=True, return_inverse=True, return_counts=True
+    )
+    place = np.arange(len(x)) - first[of_tie]
+    spread: Floats = x + step * ((place + 0.5) / counts[of_tie] - 0.5)
+    return spread

@@ -80,13 +80,30 @@ def run_levels(residuals: Floats, steps: Floats, known: Sequence[Level]) -> list
     if not enough.any():
         return []
     smooth, noise = profiles(residuals[enough], steps[enough])
-    of_run = cut(smooth / noise[:, None])
+    of_run = _at_borders(cut(smooth / noise[:, None]), known)
     count = int(of_run.max()) + 1
     if count < 2 or count > slots // 4:
         return []
     if any(_nested(of_run, level.groups) for level in known):
         return []
     return [Level("run", of_run, _LEAST, weighted=True, covered=_COVERED, alone=_ALONE)]
+
+
+def _at_borders(of_run: Ints, known: Sequence[Level]) -> Ints:
+    """Return runs with what ends beside a border of the machine ending there.
+
+    Noise moves a cut by a slot; parts of a machine are the likelier ones.
+    """
+    borders: set[int] = set()
+    for level in known:
+        borders.update((1 + np.flatnonzero(np.diff(level.groups))).tolist())
+    cuts = (1 + np.flatnonzero(np.diff(of_run))).tolist()
+    moved = {
+        next((at for at in (place, place - 1, place + 1) if at in borders), place) for place in cuts
+    }
+    starts = np.zeros(len(of_run), dtype=np.int64)
+    starts[sorted(moved)] = 1
+    return np.cumsum(starts)
 
 
 def _nested(of_run: Ints, groups: Ints) -> bool:

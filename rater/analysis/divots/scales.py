@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.robust import Floats, Ints, median, quantiles
+from rater.analysis.divots.robust import Floats, Ints, median, quantiles, untied
 from rater.analysis.divots.table import Table
 
 _FLOOR = 3e-4  # a repeat of a benchmark never agrees better
 _FEW = 24
-_OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
+_MOSTLY = 0.5
+OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
 _COARSEST_S = 1.0
-_COARSE = 0.6  # of a clock's step, the floor of a spread
+_COARSE = 0.45  # of a clock's step, the floor of a spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +65,16 @@ def scales_of(residuals: Floats, groups: Ints, steps: Floats) -> Scales:
     Each side from its own quantiles; with few values the largest is left out, else
     an outlier sets its own yardstick.
     """
-    values = group_centred(residuals, groups).reshape(len(residuals), -1)
+    centred = group_centred(residuals, groups)
+    names, sizes = np.unique(groups, return_counts=True)
+    # The middle of two takes half of what they differ by with it.
+    in_pairs = np.isin(groups, names[sizes == 2])
+    centred[:, :, in_pairs] *= math.sqrt(2)
+    values = centred.reshape(len(residuals), -1)
+    for b in np.flatnonzero(steps > 0):
+        # A third of the copies a step later is no spread of a step.
+        known = ~np.isnan(values[b])
+        values[b, known] = untied(values[b, known], float(steps[b]))
     count = np.sum(~np.isnan(values), axis=1)
     few = (count >= 4) & (count <= _FEW)
     if few.any():
@@ -73,6 +84,9 @@ def scales_of(residuals: Floats, groups: Ints, steps: Floats) -> Scales:
     q16, q25, q50, q75, q84, q90 = quantiles(values, 0.16, 0.25, 0.5, 0.75, 0.84, 0.9)
     left = np.maximum(q50 - q16, (q50 - q25) / 0.6745)
     right = np.maximum(np.maximum(q84 - q50, (q75 - q50) / 0.6745), (q90 - q50) / 1.2816)
+    if in_pairs.mean() > _MOSTLY:
+        # One slow copy of eight is a quarter of what pairs differ by.
+        left, right = (q50 - q25) / 0.6745, (q75 - q50) / 0.6745
     right = np.where(few, right * (1 + 2.5 / np.maximum(count, 1)), right)
     left = np.where(few, left * (1 + 2.5 / np.maximum(count, 1)), left)
     floor = least_spread(steps)
@@ -86,5 +100,5 @@ def least_spread(steps: Floats) -> Floats:
 
 def _shrunk(spread: Floats, count: Floats, floor: Floats) -> Floats:
     own = np.log(np.maximum(np.nan_to_num(spread), floor))
-    weight = count / (count + _OWN_WEIGHT)
+    weight = count / (count + OWN_WEIGHT)
     return np.maximum(np.exp(weight * own + (1 - weight) * float(np.median(own))), floor)

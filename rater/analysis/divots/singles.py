@@ -23,7 +23,7 @@ _LEAST_PATTERN = 3
 _SEVERAL = 2  # benchmarks in which a CPU stands out every time
 _OF_NODE = 0.6
 _OF_OUTLIERS = 0.7
-_NODE_CHANCE = 1e-4
+_NODE_CHANCE = 1e-3
 
 
 def cpu_drafts(work: Work) -> list[Draft]:

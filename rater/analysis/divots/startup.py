@@ -25,12 +25,16 @@ _SKEW = 0.015
 _RAMP_SPAN = 0.025
 _RAMP_RHO = 0.6
 _RAMP_Z = 5.0
+_LEANING_RHO = 0.35
+_LEANING_Z = 3.5
+_LEANING_INSIDE = 0.15
 _NODES_RHO = 0.85
 _WITHIN_RHO = 0.5
 _MANY_NODES = 5
 _LEAST_COPIES = 8
 _CONVOY_TIMES = 3.0
 _CONVOY_WIDER = 0.02
+_SURER = 2.0  # of few copies a width is easily too small
 _CONVOY_UP = 0.3
 _CONVOY_BULK = 0.25
 _DRAWN_IN = 4.0
@@ -48,7 +52,7 @@ class StartUp:
     effect: Floats | None = None  # (B, I, S) ln slowdown of each copy, where they differ
 
 
-def find_startup(table: Table, residuals: Floats, groups: Ints) -> list[StartUp]:
+def find_startup(table: Table, residuals: Floats, groups: Ints, steps: Floats) -> list[StartUp]:
     """Return what is wrong in the beginning; takes ramps out of `residuals`, in place."""
     found = []
     if table.barrier and not np.isnan(table.start_s).all():
@@ -56,7 +60,7 @@ def find_startup(table: Table, residuals: Floats, groups: Ints) -> list[StartUp]
             found.append(_late_start(table))
         found.append(_ramps(table, residuals, groups))
     if table.barrier:
-        convoy = _convoys(table, residuals, groups)
+        convoy = _convoys(table, residuals, groups, steps)
         found.append(convoy)
         found.append(_input_wait(table, convoy.cells))
     return [one for one in found if one.cells.any()]
@@ -128,6 +132,41 @@ def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _
     return span if _is_ramp(x, place, groups[usable], np.exp(inner[usable]), span) else 0.0
 
 
+def leaning(table: Table, residuals: Floats, groups: Ints) -> Bools:
+    """Return benchmarks (B,) whose copies are the slower the later they started, by a line.
+
+    Too little to be told as a ramp, it would make what started last look slow.
+    """
+    found = np.zeros(table.shape[0], dtype=bool)
+    if not table.barrier or table.staggered or table.shape[2] < _LEAST_COPIES:
+        return found
+    typical = np.mean(residuals, axis=1)
+    start = np.mean(table.start_s - np.min(table.start_s, axis=2, keepdims=True), axis=1)
+    for b in range(len(found)):
+        known = ~np.isnan(typical[b]) & ~np.isnan(start[b])
+        n = int(known.sum())
+        if n < _LEAST_COPIES or np.ptp(start[b, known]) == 0:
+            continue
+        x, place = np.exp(typical[b, known]), ranks(start[b, known])
+        rho = correlation(ranks(x), place)
+        sure = math.atanh(min(max(rho, 0.0), 0.999999)) * math.sqrt((n - 3) / 1.06) >= _LEANING_Z
+        if rho >= _LEANING_RHO and sure and not _is_step(x, place):
+            found[b] = _leans_inside(x, place, groups[known])
+    return found
+
+
+def _leans_inside(x: Floats, place: Floats, groups: Ints) -> bool:
+    """Tell whether copies of one group lean as well: three groups make a line by chance."""
+    names = np.unique(groups)
+    if len(names) >= _MANY_NODES:
+        return True
+    inner, own = x.copy(), place.copy()
+    for g in names:
+        inner[groups == g] -= np.median(x[groups == g])
+        own[groups == g] -= place[groups == g].mean()
+    return correlation(ranks(inner), ranks(own)) >= _LEANING_INSIDE
+
+
 def _is_step(x: Floats, place: Floats) -> bool:
     """Tell times of two levels, what starts last slow as a whole, from a line.
 
@@ -175,7 +214,7 @@ def _is_ramp(
     return bool(slopes) and float(np.median(slopes)) * len(x) >= 0.5 * span
 
 
-def _convoys(table: Table, residuals: Floats, groups: Ints) -> StartUp:
+def _convoys(table: Table, residuals: Floats, groups: Ints, steps: Floats) -> StartUp:
     b, i, s = table.shape
     size = np.zeros((b, i))
     if i < 2 or s < 4:
@@ -188,9 +227,10 @@ def _convoys(table: Table, residuals: Floats, groups: Ints) -> StartUp:
     others, others_up = median(width[:, 1:]), median(typical[:, 1:])
     wider = width[:, 0] - others
     up = typical[:, 0] - others_up
+    times = _CONVOY_TIMES * (_SURER if s < _LEAST_COPIES else 1.0)
     flagged = (
-        (width[:, 0] >= _CONVOY_TIMES * others)
-        & (wider >= _CONVOY_WIDER)
+        (width[:, 0] >= times * others)
+        & (wider >= _CONVOY_WIDER + steps)
         & (up >= _CONVOY_UP * wider)
         & bulk
     )

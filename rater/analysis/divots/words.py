@@ -17,6 +17,11 @@ def per_cent(slowdown: float) -> str:
     return f"{size:+.0f} %"
 
 
+def than_others(slowdown: float) -> str:
+    """Return `58.2 % faster` or `18.2 % slower` of a time over its fair time."""
+    return f"{per_cent(slowdown)[1:]} {'faster' if slowdown < 1 else 'slower'}"
+
+
 def sizes(slowdowns: Sequence[float]) -> str:
     """Return `+33 to +39 %`, or one size where they agree."""
     low, high = min(slowdowns), max(slowdowns)

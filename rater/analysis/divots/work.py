@@ -17,6 +17,9 @@ __all__ = ["Thresholds", "Work", "begin", "beyond_layout"]
 
 _LEAST_FINE = 6
 _LEAST_COARSE = 3
+_PAIR = 2
+LOCAL = 0  # group of the level `remote`: memory on the node of the CPU
+_REMOTE = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +34,7 @@ class Work:
     steps: Floats  # (B,) of a coarse clock
     left_out: Bools  # (B, I) cells that are not judged any more
     ramps: Bools  # (B, I) cells in which groups are not
+    started: Bools  # (B, I) cells whose slow start is told as that
     # (B, S) how much faster the layout allows copies to be, 0 or below: for groups, and for
     # single copies.
     allowed: Floats
@@ -67,6 +71,7 @@ def begin(table: Table, explained: Explained, thresholds: Thresholds) -> Work:
         steps=clock_steps(table),
         left_out=empty,
         ramps=np.zeros_like(empty),
+        started=np.zeros_like(empty),
         allowed=explained.allowed,
         allowed_alone=explained.allowed_alone,
         predicted=explained.predicted,
@@ -78,12 +83,14 @@ def levels_of(table: Table) -> tuple[Level, ...]:
     pair = np.full(len(table.node), UNKNOWN)
     both = (table.node >= 0) & (table.memory >= 0)
     pair[both] = table.node[both] * 100_000 + table.memory[both]
+    remote = np.where(both, np.where(table.memory == table.node, LOCAL, _REMOTE), UNKNOWN)
     wanted = (
-        Level("node", table.node),
+        Level("node", table.node, least=_PAIR if _in_pairs(table.node) else 3),
         Level("package", table.package),
         Level("llc", table.llc),
         Level("node+memory", pair),
         Level("memory", np.where(table.memory >= 0, table.memory, UNKNOWN)),
+        Level("remote", remote),
         Level("sharing", sharing_classes(table)[1]),
     )
     kept: list[Level] = []
@@ -96,6 +103,12 @@ def levels_of(table: Table) -> tuple[Level, ...]:
     return tuple(kept)
 
 
+def _in_pairs(node: Ints) -> bool:
+    """Tell whether lgroups have two copies each, and are enough to judge one by the others."""
+    _, sizes = np.unique(node[node != UNKNOWN], return_counts=True)
+    return len(sizes) > _PAIR and float(np.median(sizes)) == _PAIR
+
+
 def _same_division(left: Ints, right: Ints) -> bool:
     pairs = len(np.unique(np.stack((left, right)), axis=1).T)
     return pairs == len(np.unique(left)) == len(np.unique(right))
@@ -105,13 +118,21 @@ def noise_groups(table: Table) -> Ints:
     """Return groups inside of which copies should be alike.
 
     Copies that share lgroup, LLC, memory and the sharing of CPUs, where they are six or
-    more; else lgroups of three or more. A median of fewer takes their noise with it.
+    more; else those of three or more that share lgroup and memory. A median of fewer
+    takes their noise with it, which `scales_of` knows of lgroups of two.
     """
     parts = (table.node, table.llc, table.memory, sharing_classes(table)[1])
     _, fine, members = np.unique(
         np.stack(parts, axis=1), axis=0, return_inverse=True, return_counts=True
     )
     fine = fine.reshape(-1)
-    _, coarse, on_node = np.unique(table.node, return_inverse=True, return_counts=True)
-    usual = np.where(on_node[coarse] >= _LEAST_COARSE, coarse, UNKNOWN)
+    _, coarse, on_node = np.unique(
+        np.stack((table.node, table.memory), axis=1),
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
+    )
+    coarse = coarse.reshape(-1)
+    enough = _PAIR if _in_pairs(table.node) else _LEAST_COARSE
+    usual = np.where(on_node[coarse] >= enough, coarse, UNKNOWN)
     return np.where(members[fine] >= _LEAST_FINE, len(on_node) + fine, usual)
