@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SUITE ?= mini
 SIZE ?= test
+REPORT ?= rater-report.html
 # Tests wait more than they compute; more workers than CPUs would wait for each other.
 TEST_WORKERS ?= 2
 
@@ -15,6 +16,7 @@ TEST_WORKERS ?= 2
 
 run: cc $(STAMP)
 	@$(BIN)/rater run $(SUITE) --size $(SIZE)
+	@$(BIN)/rater report last -o $(REPORT)
 
 test: lint
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)

@@ -16,7 +16,7 @@ from rater.errors import RaterError
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
-    *("run", "plan", "rerun", "results", "divots", "plot", "selftest"),
+    *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
     *("suites", "layouts", "topo", "lint_bind"),
 )
 

@@ -55,7 +55,7 @@ def print_summary(
     """
     printer = Printer(console)
     head = summary.head
-    _print_head(head, printer)
+    print_head(head, printer)
     printer.line()
     if summary.rotated is not None:
         rotated_lines(summary.rotated, head, summary.proof.not_met(), printer.table, printer.prose)
@@ -63,7 +63,7 @@ def print_summary(
         print_mix(summary.mix, summary, printer)
         print_verdicts(summary, printer)
     else:
-        _print_benchmarks(summary, printer)
+        print_benchmarks(summary, printer)
     _print_proof(summary.proof, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
     if beside_copies is not None:
@@ -79,7 +79,7 @@ def print_summary(
             f"no complete {head.order} run of the same copies is stored to compare with; with one, "
             f"`rater show {head.run}` shows both"
         )
-    _print_failed(summary.failed, printer)
+    print_failed(summary.failed, printer)
     if summary.remarks:
         printer.line()
         printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
@@ -140,7 +140,8 @@ def _what(head: RunHead) -> str:
     return f"{len(head.benchmarks)} of {what}{_details(head)}" if several else what + _details(head)
 
 
-def _print_head(head: RunHead, printer: Printer) -> None:
+def print_head(head: RunHead, printer: Printer) -> None:
+    """Print what ran, when and where, and how it ended if that was not well."""
     what, several = what_ran(head.suite, head.benchmarks)
     words = [what + _details(head), *([several] if several else [])]
     rotated = head.mode == "steady" and head.order == "rotated"
@@ -170,7 +171,8 @@ def _print_head(head: RunHead, printer: Printer) -> None:
         printer.prose(f"{head.status.value}{reason}", _STATUS_STYLE.get(head.status, ""))
 
 
-def _print_benchmarks(summary: Summary, printer: Printer) -> None:
+def print_benchmarks(summary: Summary, printer: Printer) -> None:
+    """Print the results of copies that waited for each other, and what the suite comes to."""
     rows = [(b, it) for b in summary.benchmarks for it in b.iterations]
     if rows and summary.steady:
         print_windows(rows, summary.proof.not_met(), printer)
@@ -309,7 +311,8 @@ def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
         printer.prose("memory by benchmark: rater show --proof")
 
 
-def _print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
+def print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
+    """Print what happened to copies that did not end well, those alike in one line."""
     alike: dict[tuple[str, str | None, int, str], list[FailedCopy]] = {}
     for one in failed:
         alike.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)

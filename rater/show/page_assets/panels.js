@@ -1,0 +1,206 @@
+// A panel a benchmark: each a Vega view of its own, so that they flow like words on any screen.
+const pad = page.specs.panel.padding;
+const panels = [];
+
+function dotColour(row, iterations) {
+  if (row.kind) return row.kind === 1 ? 'var(--slow)' : 'var(--explained)';
+  const age = iterations.length - 1 - iterations.indexOf(row.it);
+  return 'var(--dot' + Math.min(3, age) + ')';
+}
+
+function makePanel(panel, place) {
+  const run = panel.run;
+  const name = runs.length > 1 ? panel.title + ', run ' + run.run : panel.title;
+  const labels = panel.labels.map((label) => make('button', {
+    type: 'button', class: label.explained ? 'label explained' : 'label', text: label.text, 'data-copies': label.copies.join(' '),
+  }));
+  const words = [...panel.outside, panel.failedText].filter(Boolean).map((text) => make('span', {class: 'label', text}));
+  const drawn = make('div', {class: 'drawn', tabindex: 0, role: 'application',
+    'aria-label': 'times of the copies in ' + name + '; arrow keys move from copy to copy, Enter highlights one'});
+  const head = make('figcaption', {}, make('b', {text: name}),
+    make('span', {class: 'dim', text: panel.rows.length ? '' : 'no copy ran well'}), ...labels.slice(0, 3), ...words);
+  if (labels.length > 3) head.append(make('span', {class: 'dim', text: 'and ' + (labels.length - 3) + ' more'}));
+  const figure = make('figure', {id: 'panel-' + run.run + '-' + place, class: 'panel'}, head, drawn);
+  const shown = {panel, figure, drawn, view: null, spots: null, at: -1, place};
+  labels.forEach((button, i) => button.addEventListener('click', () => {
+    const copies = panel.labels[i].copies.length ? panel.labels[i].copies : [...new Set(panel.rows.map((row) => row.copy))];
+    choose({field: 'copy', values: copies, text: 'divot: ' + panel.labels[i].text});
+  }));
+  panels.push(shown);
+  listenPanel(shown);
+  return shown;
+}
+
+async function drawPanel(shown, width) {
+  const {panel} = shown, run = panel.run;
+  if (!shown.view) {
+    const inside = (row) => row.s >= panel.low && row.s <= panel.high;
+    for (const row of panel.rows) row.colour = dotColour(row, run.iterations);
+    const order = (row) => (row.kind ? 1e6 : 0) + row.it;
+    const dots = panel.rows.filter(inside).sort((a, b) => order(a) - order(b));
+    const beyond = panel.rows.filter((row) => !inside(row));
+    const view = await drawView(shown.drawn, page.specs.panel, width);
+    if (!view) return;
+    view.signal('places', run.names.length).signal('low', panel.low).signal('high', panel.high)
+      .signal('median', panel.median).signal('dot', run.names.length > 200 ? 4 : run.names.length > 60 ? 7 : run.names.length > 16 ? 12 : 26)
+      .data('groups', run.groups.map((g) => ({...g}))).data('dots', dots)
+      .data('ticks', panel.ticks.map(([value, seconds, share]) => ({value, seconds, share})))
+      .data('ranges', run.repeated ? dots.filter((row) => row.slowest > row.fastest) : [])
+      .data('outside', beyond.map((row) => ({place: row.place, above: row.s > panel.high})))
+      .data('failed', panel.failed.map(([at]) => ({place: at})));
+    view.run();
+    shown.view = view;
+  } else {
+    shown.view.width(width).run();
+  }
+  shown.spots = null;
+}
+
+function spotsOf(shown) {
+  if (!shown.spots) {
+    const x = shown.view.scale('x'), y = shown.view.scale('y'), {low, high} = shown.panel;
+    shown.spots = shown.panel.rows.map((row) => [x(row.place), y(Math.min(high, Math.max(low, row.s)))]);
+  }
+  return shown.spots;
+}
+
+function nearest(shown, event) {
+  const svg = shown.drawn.querySelector('svg').getBoundingClientRect();
+  const scale = svg.width / (shown.view.width() + pad.left + pad.right);
+  const px = (event.clientX - svg.left) / scale - pad.left, py = (event.clientY - svg.top) / scale - pad.top;
+  let best = -1, least = 30 * 30;
+  spotsOf(shown).forEach(([x, y], i) => {
+    const far = (x - px) ** 2 + (y - py) ** 2;
+    if (far < least) { least = far; best = i; }
+  });
+  return best;
+}
+
+function point(shown, i) {
+  if (shown.at === i) return;
+  shown.at = i;
+  shown.view.data('at', i < 0 ? [] : [{...shown.panel.rows[i], panel: null}]).run();
+  if (i < 0) { hideCard(); return; }
+  const svg = shown.drawn.querySelector('svg').getBoundingClientRect();
+  const [x, y] = spotsOf(shown)[i];
+  showCard(dotLines(shown.panel.rows[i]), {x: svg.left + pad.left + x, y: svg.top + pad.top + y});
+}
+
+function pickDot(shown, i) {
+  const row = shown.panel.rows[i];
+  choose({field: 'copy', values: [row.copy], text: 'copy ' + row.copy});
+}
+
+function listenPanel(shown) {
+  const {drawn} = shown;
+  drawn.addEventListener('pointermove', (event) => { if (shown.view) point(shown, nearest(shown, event)); });
+  drawn.addEventListener('pointerleave', () => { if (shown.view) point(shown, -1); });
+  drawn.addEventListener('click', (event) => {
+    if (!shown.view) return;
+    const i = nearest(shown, event);
+    if (i >= 0) { point(shown, i); pickDot(shown, i); return; }
+    const svg = drawn.querySelector('svg').getBoundingClientRect();
+    if (event.clientY - svg.top < pad.top + shown.view.height()) return;
+    const at = shown.view.scale('x').invert(event.clientX - svg.left - pad.left);
+    const group = shown.panel.run.groups.find((g) => at >= g.first - 0.5 && at < g.first + g.size - 0.5);
+    if (group && group.name !== '-') choose({field: 'node', values: [Number(group.name)], text: 'lgroup ' + group.name});
+  });
+  drawn.addEventListener('blur', () => { if (shown.view) point(shown, -1); });
+  drawn.addEventListener('keydown', (event) => {
+    const rows = shown.panel.rows;
+    if (!shown.view || !rows.length) return;
+    const now = shown.at < 0 ? null : rows[shown.at];
+    const along = {ArrowRight: 1, ArrowLeft: -1}[event.key], across = {ArrowUp: 1, ArrowDown: -1}[event.key];
+    if (event.key === 'Enter' && now) {
+      pickDot(shown, shown.at);
+    } else if (event.key === 'Home' || event.key === 'End' || along || across) {
+      point(shown, step(rows, now, event.key, along, across));
+    } else {
+      return;
+    }
+    event.preventDefault();
+  });
+}
+
+// To the next place with the same iteration, or at the same place to the next slower or faster dot.
+function step(rows, now, key, along, across) {
+  const order = rows.map((row, i) => i);
+  const ends = order.sort((a, b) => rows[a].place - rows[b].place || rows[a].it - rows[b].it);
+  if (!now || key === 'Home') return key === 'End' ? ends[ends.length - 1] : ends[0];
+  if (key === 'End') return ends[ends.length - 1];
+  const i = rows.indexOf(now);
+  const others = along ? order.filter((o) => rows[o].it === now.it && (rows[o].place - now.place) * along > 0)
+    : order.filter((o) => rows[o].place === now.place && (rows[o].s - now.s) * across > 0);
+  const far = (o) => along ? Math.abs(rows[o].place - now.place) : Math.abs(rows[o].s - now.s);
+  return others.reduce((best, o) => best === i || far(o) < far(best) ? o : best, i);
+}
+
+// The panels of one benchmark stand side by side, a run each; benchmarks as the reader wants them.
+function orderPanels(how) {
+  const groups = new Map();
+  for (const shown of panels) {
+    const name = shown.panel.title;
+    if (!groups.has(name)) groups.set(name, {worst: how === 'worst' ? worstOf(name) : 0, figures: []});
+    groups.get(name).figures.push(shown.figure);
+  }
+  const room = document.getElementById('panels');
+  room.style.setProperty('--runs', runs.length);
+  room.replaceChildren(...[...groups.values()].sort((a, b) => b.worst - a.worst)
+    .map(({figures}) => make('div', {class: 'group'}, ...figures)));
+}
+
+// What slow copies cost a benchmark; where that is not given, how far its slowest copy is out.
+function worstOf(title) {
+  return Math.max(...panels.filter((s) => s.panel.title === title).map(({panel}) =>
+    panel.lost !== null ? panel.lost : panel.rows.length ? 1 - panel.median / Math.max(...panel.rows.map((r) => r.s)) : 0));
+}
+
+async function layOut() {
+  const room = document.getElementById('panels');
+  const first = room.querySelector('.drawn');
+  if (!first) return;
+  const width = Math.max(120, Math.floor(first.clientWidth) - pad.left - pad.right);
+  // From the top down, with room between for the reader's clicks: thousands of copies take a while.
+  const order = [...room.querySelectorAll('figure')];
+  const wanted = panels.filter(({view}) => !view || view.width() !== width);
+  wanted.sort((a, b) => order.indexOf(a.figure) - order.indexOf(b.figure));
+  let began = performance.now();
+  for (const shown of wanted) {
+    await drawPanel(shown, width);
+    if (performance.now() - began > 80) {
+      await new Promise((go) => setTimeout(go));
+      began = performance.now();
+    }
+  }
+}
+
+async function startPanels() {
+  const room = document.getElementById('panels');
+  runs.forEach((run) => run.panels.forEach((panel, place) => makePanel(panel, place)));
+  orderPanels('worst');
+  if (!panels.length) room.append(make('p', {text: 'no copy has ended: there is nothing to draw'}));
+  await layOut();
+  let waiting = null;
+  new ResizeObserver(() => {
+    if (!waiting) waiting = requestAnimationFrame(() => { waiting = null; layOut(); });
+  }).observe(room);
+  const key = document.getElementById('panel-key');
+  const words = [];
+  const iterations = runs[0].iterations;
+  if (runs.some((run) => run.repeated)) words.push(make('span', {text: 'A dot is the median run of a copy, the line all its runs. '}));
+  if (iterations.length > 1) {
+    words.push('Iterations: ', ...[...iterations].reverse().slice(0, 4).reverse().map((it) =>
+      make('b', {class: 'dot' + Math.min(3, iterations.length - 1 - iterations.indexOf(it)), text: ' ' + it + ' '})), '. ');
+  }
+  words.push(make('b', {class: 'slow', text: 'Divots'}), ' have their names above them');
+  if (runs.some((run) => run.panels.some((p) => p.rows.some((r) => r.kind === 2)))) {
+    words.push(', ', make('b', {class: 'explained', text: 'what the layout explains'}), ' too');
+  }
+  words.push('.');
+  key.append(...words);
+  listeners.push((pick) => {
+    room.classList.toggle('picking', Boolean(pick));
+    const told = pick ? {field: pick.field, values: pick.values} : null;
+    for (const shown of panels) if (shown.view) shown.view.signal('pick', told).run();
+  });
+}

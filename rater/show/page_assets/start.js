@@ -1,0 +1,22 @@
+// Divots choose their copies as they lead to their picture.
+for (const link of document.querySelectorAll('a[data-pick]')) {
+  link.addEventListener('click', () => {
+    const pick = JSON.parse(link.dataset.pick);
+    if (!chosen || chosen.text !== pick.text) choose(pick);
+  });
+}
+// What is folded is printed all the same.
+window.addEventListener('beforeprint', () => {
+  for (const folded of document.querySelectorAll('details:not([open])')) { folded.open = true; folded.dataset.folded = 'yes'; }
+});
+window.addEventListener('afterprint', () => {
+  for (const folded of document.querySelectorAll('details[data-folded]')) { folded.open = false; delete folded.dataset.folded; }
+});
+
+const began = performance.now();
+startTables();
+chooser();
+startMachines();
+startPanels().then(startTimeline).then(() => {
+  document.documentElement.dataset.drawnMs = String(Math.round(performance.now() - began));
+});

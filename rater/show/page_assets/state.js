@@ -1,0 +1,82 @@
+// What the page knows, and what the reader has chosen: one copy, core, CPU, lgroup or divot.
+const page = JSON.parse(document.getElementById('data').textContent);
+const runs = page.runs;
+const listeners = [];
+let chosen = null; // {field, values, text, run}
+
+function choose(pick) {
+  const same = chosen && pick && chosen.field === pick.field && chosen.text === pick.text &&
+    String(chosen.values) === String(pick.values);
+  chosen = same ? null : pick;
+  for (const listener of listeners) listener(chosen);
+}
+
+// Every pixel of text goes through textContent: names are other people's.
+function make(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === 'text') node.textContent = value;
+    else if (value !== null && value !== false) node.setAttribute(name, value === true ? '' : value);
+  }
+  node.append(...children);
+  return node;
+}
+
+// A view of one of the page's pictures, null where another was asked for there meanwhile. Vega's
+// expressions are interpreted, not compiled: the page's policy lets no text become a script.
+const turns = new Map();
+async function drawView(room, spec, width) {
+  const turn = (turns.get(room) || 0) + 1;
+  turns.set(room, turn);
+  const shown = await vegaEmbed(room, {...spec, width}, {
+    mode: 'vega', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: false, hover: false,
+  });
+  if (turns.get(room) === turn) return shown.view;
+  shown.view.finalize();
+  return null;
+}
+
+function median(values) {
+  if (!values.length) return null;
+  const sorted = Float64Array.from(values).sort();
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+function percentText(share) {
+  const size = (share - 1) * 100;
+  const text = Math.abs(size).toFixed(Math.abs(size) < 10 ? 1 : 0);
+  return (Number(text) === 0 ? '\u00b1' : size > 0 ? '+' : '\u2212') + text + ' %';
+}
+
+function timeText(seconds) {
+  if (seconds >= 1000) return seconds.toFixed(0) + ' s';
+  const [unit, size] = [['s', 1], ['ms', 1e-3], ['\u00b5s', 1e-6], ['ns', 1e-9]]
+    .find(([, of]) => seconds >= of) || ['ns', 1e-9];
+  const value = seconds / size;
+  return value.toFixed(Math.max(0, 4 - String(Math.trunc(value)).length)) + ' ' + unit;
+}
+
+// A time of the run: with as many decimals whether it is early or late.
+function secondText(at) {
+  const longest = Math.max(...runs.flatMap((run) => run.panels.map((panel) => panel.median || 0)));
+  return at.toFixed(longest > 100 ? 1 : 3) + ' s';
+}
+
+// A run's dots as objects, made once; panels, map and cards share them.
+for (const run of runs) {
+  run.groups = run.groups.map(([name, first, size], place) => ({name, first, size, place}));
+  for (const panel of run.panels) {
+    panel.run = run;
+    const d = panel.dots;
+    panel.rows = d.s.map((s, i) => ({
+      place: d.place[i], copy: d.copy[i], cpu: d.cpu[i], core: d.core[i], node: d.node[i],
+      it: d.it[i], s, kind: d.kind[i], start: d.start[i], local: d.local[i],
+      fastest: d.fastest ? d.fastest[i] : s, slowest: d.slowest ? d.slowest[i] : s, panel,
+    }));
+  }
+}
+
+function isChosen(row) {
+  return chosen !== null && chosen.values.includes(row[chosen.field]);
+}

@@ -1,0 +1,187 @@
+// Who ran when: how long each bracket was and what of it slow copies cost, then the bars of one.
+let timelineRun = runs[0];
+let timelineAt = 0;
+let timelineView = null, bracketsView = null, timelineBars = [];
+
+function bracketName(bracket) {
+  const tune = bracket.tune && new Set(timelineRun.timeline.brackets.map((b) => b.tune)).size > 1 ? ' ' + bracket.tune : '';
+  const name = bracket.benchmark === null ? 'all benchmarks' : bracket.benchmark + tune;
+  return name + (bracket.iteration === null ? '' : ', iteration ' + bracket.iteration) + (bracket.counted ? '' : ' (not counted)');
+}
+
+function placeOf(run) {
+  const places = new Map(run.names.map((name, place) => [name, place]));
+  return (copy, cpu) => run.axis === 'CPU' && cpu !== null ? places.get(cpu) : places.get(copy);
+}
+
+async function drawBrackets() {
+  const room = document.getElementById('brackets'), key = document.getElementById('brackets-key');
+  const brackets = timelineRun.timeline.brackets.map((bracket, place) => ({...bracket, place}))
+    .filter((bracket) => bracket.benchmark !== null && bracket.whole);
+  if (bracketsView) { bracketsView.finalize(); bracketsView = null; }
+  room.replaceChildren();
+  key.textContent = '';
+  if (brackets.length < 2) return;
+  const rows = new Map();
+  for (const bracket of brackets) {
+    const name = bracketName({...bracket, iteration: null, counted: true});
+    if (!rows.has(name)) rows.set(name, []);
+    rows.get(name).push(bracket);
+  }
+  const worst = (of) => Math.max(...of.map((b) => b.counted ? b.lost || 0 : 0));
+  const sorted = [...rows].sort((a, b) => worst(b[1]) - worst(a[1]));
+  const loses = brackets.some((b) => b.lost);
+  key.append('A bar is the bracket of a benchmark and iteration, from the first start to the last finish',
+    ...(loses ? ['; its last part is ', make('b', {class: 'slow', text: 'what slow copies cost'}), ' (score lost)'] : []),
+    '. A click, or the list below, shows the copies of one: ', make('b', {class: 'pick', text: 'it is green'}), '.');
+  const thick = (of) => 0.72 / of.length;
+  const bars = sorted.flatMap(([, of], row) => of.map((b, i) => ({
+    place: b.place, row, whole: b.whole, lost: Math.max(0, b.lost || 0), top: 0.14 + i * thick(of), thick: thick(of) * (of.length > 1 ? 0.85 : 1),
+  })));
+  const titles = sorted.map(([text, of], row) => ({
+    text, row, most: Math.max(...of.map((b) => b.whole)), lost: worst(of) >= 0.0005 ? (worst(of) * 100).toFixed(1) + ' %' : '',
+  }));
+  const names = Math.min(room.clientWidth * 0.36, 12 + 6.4 * Math.max(...sorted.map(([name]) => name.length)));
+  const view = await drawView(room, page.specs.brackets, room.clientWidth - 10);
+  if (!view) return;
+  bracketsView = view;
+  bracketsView.signal('rows', sorted.length).signal('row', Math.max(13, Math.min(22, 7 * Math.max(...sorted.map(([, of]) => of.length)))))
+    .signal('names', names).signal('most', Math.max(...titles.map((t) => t.most))).signal('chosen', timelineAt)
+    .data('bars', bars).data('titles', titles).run();
+  bracketsView.addEventListener('click', (event, item) => { if (item && item.datum && item.datum.place !== undefined) showBracket(item.datum.place); });
+  bracketsView.addEventListener('pointermove', (event, item) => {
+    const at = item && item.datum && item.datum.place !== undefined ? timelineRun.timeline.brackets[item.datum.place] : null;
+    if (!at) { hideCard(); return; }
+    showCard([bracketName(at), 'bracket ' + timeText(at.whole), at.median === null ? null : 'median copy ' + timeText(at.median),
+      at.lost === null ? null : 'score lost ' + (at.lost * 100).toFixed(1) + ' %'], {x: event.clientX, y: event.clientY});
+  });
+  room.addEventListener('pointerleave', hideCard);
+}
+
+function barsOf(bracket) {
+  const run = timelineRun, at = placeOf(run), b = bracket.bars, bad = new Set(b.bad);
+  const kinds = new Map();
+  for (const panel of run.panels) {
+    if (bracket.benchmark !== null && panel.benchmark !== bracket.benchmark) continue;
+    for (const row of panel.rows) if (row.kind && row.it === bracket.iteration) kinds.set(row.copy, row.kind);
+  }
+  const plain = (i) => bracket.benchmark === null && b.name[i] % 2 ? 'var(--bar2)' : 'var(--bar)';
+  return b.s.map((s, i) => ({
+    place: at(b.copy[i], b.cpu[i]), copy: b.copy[i], cpu: b.cpu[i], core: b.core[i], node: b.node[i],
+    name: bracket.benchmark === null ? b.name[i] : -2, of: run.timeline.names[b.name[i]], from: b.from[i], to: b.from[i] + s, s, bad: bad.has(i),
+    colour: bad.has(i) ? 'var(--failed)' : kinds.get(b.copy[i]) === 1 ? 'var(--slow)' : kinds.get(b.copy[i]) === 2 ? 'var(--explained)' : plain(i),
+  })).filter((bar) => bar.place !== undefined);
+}
+
+function runningOf(bars, most) {
+  const changes = bars.flatMap((bar) => [[bar.from, 1], [bar.to, -1]]).sort((a, b) => a[0] - b[0]);
+  const found = [];
+  let n = 0;
+  for (const [at, by] of changes) {
+    n += by;
+    const last = found[found.length - 1];
+    if (last && last.at === at) last.n = n; else found.push({at, n});
+  }
+  found.push({at: most, n: 0});
+  return found;
+}
+
+async function showBracket(place) {
+  timelineAt = place;
+  const run = timelineRun, bracket = run.timeline.brackets[place];
+  const room = document.getElementById('timeline'), key = document.getElementById('timeline-key');
+  if (timelineView) { timelineView.finalize(); timelineView = null; }
+  room.replaceChildren();
+  if (!bracket) { key.textContent = 'Nothing is stored of when copies ran.'; return; }
+  document.getElementById('bracket').value = String(place);
+  timelineBars = barsOf(bracket);
+  const ends = timelineBars.map((bar) => bar.to);
+  const most = Math.max(...ends), half = median(timelineBars.filter((bar) => !bar.bad).map((bar) => bar.to));
+  const barrier = bracket.benchmark !== null && !bracket.window.length;
+  const narrow = (half / most) > 0.75;
+  const marks = barrier && half !== null && ends.length > 2 ? [{at: half, text: 'half had finished ' + timeText(half), align: narrow ? 'right' : 'left'}] : [];
+  const starts = new Map();
+  for (const bar of timelineBars) starts.set(bar.from, (starts.get(bar.from) || 0) + 1);
+  const running = runningOf(timelineBars, most);
+  const view = await drawView(room, page.specs.timeline, room.clientWidth - 62);
+  if (!view) return;
+  view.signal('places', run.names.length).signal('most', most)
+    .signal('copies', Math.max(...running.map((r) => r.n))).signal('height', Math.max(28, Math.min(430, run.names.length * (run.names.length > 40 ? 4 : run.names.length > 8 ? 9 : 14))))
+    .signal('name', Number(document.getElementById('benchmark').value))
+    .data('groups', run.groups.map((g) => ({...g}))).data('bars', timelineBars).data('marks', marks).data('running', running)
+    .data('window', bracket.window.length === 2 ? [{from: bracket.window[0], to: bracket.window[1]}] : [])
+    .signal('pick', chosen ? {field: chosen.field, values: chosen.values} : null).run();
+  timelineView = view;
+  if (bracketsView) bracketsView.signal('chosen', place).run();
+  key.textContent = (bracket.known ? 'A bar is a run of a copy from its start to its end'
+    : 'Start times are not known: the bars begin together, their lengths are the times of the copies') +
+    (run.timeline.folded ? ' (more than can be drawn: from its first start to its last end)' : '') +
+    (bracket.window.length ? '; the window in which completions count is shaded' : '') +
+    (bracket.benchmark === null ? '; light and dark take turns, the benchmark chosen above is coloured' : '') +
+    (timelineBars.some((bar) => bar.bad) ? '; pink did not end well' : '') + '. Below: how many copies were running.';
+  timelineRoom(room);
+}
+
+function barAt(room, event) {
+  const svg = room.querySelector('svg').getBoundingClientRect(), sides = page.specs.timeline.padding;
+  const at = timelineView.scale('x').invert(event.clientX - svg.left - sides.left);
+  const place = Math.floor(timelineView.scale('y').invert(event.clientY - svg.top - sides.top));
+  return timelineBars.find((bar) => bar.place === place && bar.from <= at && at <= bar.to) || null;
+}
+
+function barLines(bar) {
+  return [placeText(bar), bar.of + (bar.bad ? ' (did not end well)' : ''), 'ran from ' + secondText(bar.from) + ' to ' + secondText(bar.to), 'it took ' + timeText(bar.s)];
+}
+
+function timelineRoom(room) {
+  if (room.dataset.listens) return;
+  room.dataset.listens = 'yes';
+  room.addEventListener('pointermove', (event) => {
+    if (!timelineView) return;
+    const bar = barAt(room, event);
+    timelineView.data('at', bar ? [{...bar}] : []).run();
+    if (bar) showCard(barLines(bar), {x: event.clientX, y: event.clientY}); else hideCard();
+  });
+  room.addEventListener('pointerleave', () => { if (timelineView) timelineView.data('at', []).run(); hideCard(); });
+  room.addEventListener('click', (event) => {
+    const bar = timelineView && barAt(room, event);
+    if (bar) choose({field: 'copy', values: [bar.copy], text: 'copy ' + bar.copy});
+  });
+}
+
+async function fillBrackets() {
+  const of = timelineRun.timeline;
+  document.getElementById('bracket').replaceChildren(...of.brackets.map((bracket, i) => make('option', {value: String(i), text: bracketName(bracket)})));
+  document.getElementById('benchmark').replaceChildren(make('option', {value: '-1', text: 'no benchmark'}),
+    ...of.names.map((name, i) => make('option', {value: String(i), text: name})));
+  const mixed = of.brackets.some((bracket) => bracket.benchmark === null);
+  document.getElementById('benchmark').value = mixed ? '0' : '-1';
+  document.getElementById('benchmark').parentNode.hidden = !mixed;
+  const lost = of.brackets.map((bracket) => bracket.counted ? bracket.lost || 0 : -1);
+  timelineAt = Math.max(0, lost.indexOf(Math.max(...lost)));
+  await drawBrackets();
+  await showBracket(timelineAt);
+}
+
+async function startTimeline() {
+  const tools = document.getElementById('timeline-tools');
+  const bracket = make('select', {id: 'bracket'}), benchmark = make('select', {id: 'benchmark'});
+  const which = make('select', {id: 'timeline-run'}, ...runs.map((run, i) => make('option', {value: String(i), text: 'run ' + run.run})));
+  const button = (text, by, label) => {
+    const node = make('button', {type: 'button', text, 'aria-label': label});
+    node.addEventListener('click', () => showBracket(Math.max(0, Math.min(timelineRun.timeline.brackets.length - 1, timelineAt + by))));
+    return node;
+  };
+  tools.append(...(runs.length > 1 ? [make('label', {text: 'run '}, which)] : []), make('label', {text: 'bracket '}, bracket),
+    button('\u2190', -1, 'the bracket before'), button('\u2192', 1, 'the next bracket'), make('label', {text: 'coloured '}, benchmark));
+  bracket.addEventListener('change', () => showBracket(Number(bracket.value)));
+  benchmark.addEventListener('change', () => { if (timelineView) timelineView.signal('name', Number(benchmark.value)).run(); });
+  which.addEventListener('change', () => { timelineRun = runs[Number(which.value)]; fillBrackets(); });
+  await fillBrackets();
+  let width = document.getElementById('timeline').clientWidth;
+  new ResizeObserver(() => {
+    const now = document.getElementById('timeline').clientWidth;
+    if (now && now !== width) { width = now; drawBrackets().then(() => showBracket(timelineAt)); }
+  }).observe(document.getElementById('timeline'));
+  listeners.push((pick) => { if (timelineView) timelineView.signal('pick', pick ? {field: pick.field, values: pick.values} : null).run(); });
+}

@@ -1,0 +1,136 @@
+"""Who ran when, and on which machine: bars and CPUs of a page, as JSON values; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rater.analysis.outcome import is_good
+from rater.analysis.score import IterationScore, Summary
+from rater.record import StoredCopy, StoredRun
+from rater.show.format import plain
+
+_MOST_BARS = 20_000  # of the timeline; more are one a copy
+
+
+def seconds(value: float) -> float:
+    """Return a time with the digits that a picture can show."""
+    return float(f"{value:.7g}")
+
+
+def timeline(summary: Summary, run: StoredRun) -> dict[str, Any]:
+    """Return who ran when: a bar for each copy run, bracket by bracket.
+
+    Times count from the first start of the bracket. Where starts are not known the bars
+    begin together.
+    """
+    phases: dict[int, list[StoredCopy]] = {}
+    for row in run.copies:
+        phases.setdefault(row.phase, []).append(row)
+    scores = {
+        (it.benchmark, it.tune, it.iteration): it
+        for benchmark in summary.benchmarks
+        for it in benchmark.iterations
+    }
+    folded = len(run.copies) > _MOST_BARS
+    names = {name: place for place, name in enumerate(run.head.benchmarks)}
+    brackets: list[dict[str, Any]] = []
+    for bracket in run.brackets:
+        rows = phases.get(bracket.phase, [])
+        for row in rows:
+            names.setdefault(row.benchmark, len(names))
+        if not rows:
+            continue
+        starts = [row.start_ns for row in rows if row.start_ns is not None]
+        known = len(starts) == len(rows)
+        begin = min(starts) if known else 0
+        bars = _folded(rows) if folded else rows
+        score = (
+            scores.get((bracket.benchmark, bracket.tune, bracket.iteration or 0))
+            if bracket.benchmark
+            else None
+        )
+        brackets.append(
+            {
+                "benchmark": None if bracket.benchmark is None else plain(bracket.benchmark),
+                "tune": bracket.tune,
+                "iteration": bracket.iteration,
+                "counted": bracket.counted,
+                "known": known,
+                "window": [
+                    seconds((at - begin) / 1e9)
+                    for at in (bracket.window_start_ns, bracket.window_finish_ns)
+                    if at is not None
+                ],
+                **_bracket_score(score, bracket.bracket_s),
+                "bars": {
+                    "copy": [row.copy for row in bars],
+                    "cpu": [row.cpu for row in bars],
+                    "core": [row.core for row in bars],
+                    "node": [row.node for row in bars],
+                    "name": [names[row.benchmark] for row in bars],
+                    "from": [
+                        seconds(((row.start_ns or 0) - begin) / 1e9) if known else 0.0
+                        for row in bars
+                    ],
+                    "s": [seconds(row.elapsed_s) for row in bars],
+                    "bad": [place for place, row in enumerate(bars) if not is_good(row)],
+                },
+            }
+        )
+    return {
+        "names": [plain(name) for name in names],
+        "folded": folded,
+        "order": run.head.order,
+        "brackets": brackets,
+    }
+
+
+def _bracket_score(score: IterationScore | None, measured_s: float | None) -> dict[str, Any]:
+    whole = score.bracket_s if score else measured_s
+    median = score.median_copy_s if score else None
+    return {
+        "whole": None if whole is None else seconds(whole),
+        "median": None if median is None else seconds(median),
+        "lost": score.score_lost if score else None,
+    }
+
+
+def _folded(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
+    """Return one row a copy, from its first start to its last finish: thousands have no room."""
+    first: dict[int, StoredCopy] = {}
+    last: dict[int, StoredCopy] = {}
+    for row in rows:
+        first.setdefault(row.copy, row)
+        last[row.copy] = row
+    return [
+        replace(row, elapsed_ns=(last[copy].finish_ns or 0) - (row.start_ns or 0))
+        for copy, row in first.items()
+    ]
+
+
+def machine(run: StoredRun) -> list[list[int | None]]:
+    """Return the machine as packages > lgroups > LLCs > cores > CPUs, as far as they are known.
+
+    Of an imported run without a machine: what its copies say of their CPUs.
+    """
+    places: dict[int, tuple[int | None, ...]] = {
+        pu.cpu: (pu.package, pu.node, pu.llc, pu.core) for pu in run.pus
+    }
+    for row in run.copies:
+        if row.cpu is None:
+            continue
+        of_copy = (row.package, row.node, row.llc, row.core)
+        there = places.get(row.cpu, (None,) * 4)
+        places[row.cpu] = tuple(
+            own if own is not None else told for own, told in zip(there, of_copy, strict=True)
+        )
+    return [
+        [cpu, *place]
+        for cpu, place in sorted(places.items(), key=lambda item: (*map(_key, item[1]), item[0]))
+    ]
+
+
+def _key(number: int | None) -> tuple[bool, int]:
+    return number is None, number or 0
