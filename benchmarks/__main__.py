@@ -9,10 +9,12 @@ from benchmarks import (
     kill9,
     planning,
     repeating,
+    restoring,
     resume,
     selftesting,
     starting,
     supervising,
+    sweeping,
 )
 from benchmarks.bench import bench
 
@@ -26,6 +28,8 @@ FIGURES = {
     "idle": supervising.idle,
     "kill9": kill9.campaign,
     "resume": resume.campaign,
+    "restoring": restoring.campaign,
+    "sweeping": sweeping.campaign,
     "steady": repeating.steady,
     "selftest": selftesting.campaign,
     "import": importing.log_reading,

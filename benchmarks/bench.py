@@ -43,6 +43,7 @@ class Bench:
             "RATER_DB": str(folder / "rater.db"),
             "RATER_LOCK": str(folder / "rater.lock"),
             "RATER_CACHE": str(folder / "cache"),
+            "RATER_JOURNAL": str(folder / "settings.json"),
         }
 
     def _compile(self, name: str) -> str:

@@ -406,6 +406,89 @@ CREATE TABLE divot (
   PRIMARY KEY (run_id, position)
 ) STRICT, WITHOUT ROWID;
 
+-- One call of `rater sweep`: runs under all combinations of some values, in blocks.
+CREATE TABLE sweep (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT,
+  uuid            TEXT NOT NULL UNIQUE,
+  -- 'running' and its process gone means that rater was killed
+  status          TEXT NOT NULL CHECK (status IN ('running', 'complete', 'failed', 'interrupted')),
+  reason          TEXT,              -- why it ended before all its runs were there, in words
+  started_at      TEXT NOT NULL,     -- UTC, ISO 8601; so is the next
+  ended_at        TEXT,
+  rounds          INTEGER NOT NULL CHECK (rounds > 0),  -- blocks: every point once in each
+  block_order     TEXT NOT NULL CHECK (block_order IN ('shuffled', 'given', 'abba')),
+  seed            INTEGER NOT NULL,  -- of shuffled orders
+  until           REAL,              -- margin (0.01: 1 %) at which it may stop early; NULL: never
+  stop_on_failure INTEGER NOT NULL CHECK (stop_on_failure IN (0, 1)),
+  suite           TEXT,              -- NULL: a plain command
+  command_line    TEXT NOT NULL,     -- how rater was called, and where
+  rater_version   TEXT NOT NULL,
+  directory       TEXT NOT NULL,
+  file            TEXT,              -- the TOML file it was read from; NULL: none
+  file_sha256     TEXT,
+  file_text       TEXT,
+  pid             INTEGER NOT NULL,  -- rater's own process, as in `run`
+  pid_start       INTEGER NOT NULL,
+  boot_id         TEXT NOT NULL,
+  resumed         INTEGER NOT NULL DEFAULT 0  -- how many times `rater sweep --resume` took it up
+) STRICT;
+
+-- A tunable of a sweep.
+CREATE TABLE sweep_axis (
+  sweep_id INTEGER NOT NULL REFERENCES sweep (id) ON DELETE CASCADE,
+  position INTEGER NOT NULL,  -- as it was given, from 0
+  name     TEXT NOT NULL,     -- copies, thp, env:NAME
+  kind     TEXT NOT NULL CHECK (kind IN ('option', 'environment', 'setting')),
+  PRIMARY KEY (sweep_id, position),
+  UNIQUE (sweep_id, name)
+) STRICT, WITHOUT ROWID;
+
+-- One combination of values; number 0 is the baseline.
+CREATE TABLE sweep_point (
+  sweep_id INTEGER NOT NULL REFERENCES sweep (id) ON DELETE CASCADE,
+  point    INTEGER NOT NULL,
+  label    TEXT NOT NULL,  -- 'copies=4 thp=always'
+  request  TEXT NOT NULL,  -- what its runs are asked for, as JSON; settings of the machine not in it
+  left_out TEXT,           -- why it cannot run here; NULL: it can
+  PRIMARY KEY (sweep_id, point)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sweep_value (
+  sweep_id INTEGER NOT NULL,
+  point    INTEGER NOT NULL,
+  axis     TEXT NOT NULL,
+  value    TEXT NOT NULL,  -- '': the option is not given, the variable not set
+  PRIMARY KEY (sweep_id, point, axis),
+  FOREIGN KEY (sweep_id, point) REFERENCES sweep_point (sweep_id, point) ON DELETE CASCADE,
+  FOREIGN KEY (sweep_id, axis) REFERENCES sweep_axis (sweep_id, name) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- Every run that is planned, in the order in which they are made.
+CREATE TABLE sweep_slot (
+  sweep_id INTEGER NOT NULL,
+  block    INTEGER NOT NULL,  -- round, from 1
+  position INTEGER NOT NULL,  -- in the block, from 1
+  point    INTEGER NOT NULL,
+  PRIMARY KEY (sweep_id, block, position),
+  UNIQUE (sweep_id, block, point),
+  FOREIGN KEY (sweep_id, point) REFERENCES sweep_point (sweep_id, point) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- A run made for a slot: stored in one transaction with the run, so that none is made twice.
+CREATE TABLE sweep_run (
+  run_id   INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
+  sweep_id INTEGER NOT NULL,
+  block    INTEGER NOT NULL,
+  point    INTEGER NOT NULL,
+  phases   INTEGER NOT NULL,  -- brackets that it has once all is measured
+  replaced INTEGER NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),  -- 1: did not get to its end,
+                              -- another run was made in its place
+  FOREIGN KEY (sweep_id, block, point) REFERENCES sweep_slot (sweep_id, block, point)
+    ON DELETE CASCADE
+) STRICT;
+
+CREATE UNIQUE INDEX sweep_run_once ON sweep_run (sweep_id, block, point) WHERE replaced = 0;
+
 -- Every copy run with its time in seconds and its place; torn attempts left out.
 CREATE VIEW copy_time AS
 SELECT
@@ -724,3 +807,25 @@ SELECT
    WHERE tag.run_id = run.id) AS tags
 FROM run
 JOIN host ON host.id = run.host_id;
+
+-- Every run that a sweep planned, and what there is of it: done when all was measured, well or not.
+CREATE VIEW sweep_progress AS
+SELECT
+  slot.sweep_id, slot.block, slot.position, slot.point, point.label,
+  sweep_run.run_id, run.status,
+  coalesce(
+    run.status = 'complete'
+    OR run.status = 'failed' AND sweep_run.phases = (
+      SELECT count(*) FROM bracket
+      WHERE bracket.run_id = run.id AND bracket.complete AND NOT bracket.torn
+    ),
+    0
+  ) AS done,
+  (SELECT (max(finish_ns) - min(start_ns)) / 1e9 FROM bracket
+   WHERE bracket.run_id = run.id) AS elapsed_s
+FROM sweep_slot AS slot
+JOIN sweep_point AS point ON point.sweep_id = slot.sweep_id AND point.point = slot.point
+LEFT JOIN sweep_run
+  ON sweep_run.sweep_id = slot.sweep_id AND sweep_run.block = slot.block
+  AND sweep_run.point = slot.point AND NOT sweep_run.replaced
+LEFT JOIN run ON run.id = sweep_run.run_id;

@@ -13,12 +13,15 @@ from importlib import import_module
 
 from rater import __version__
 from rater.errors import RaterError
+from rater.tune.paths import is_there, journal_paths
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
-    *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
-    *("suites", "layouts", "topo", "lint_bind"),
+    *("suites", "layouts", "topo", "lint_bind", "settings", "sweep", "compare", "scale"),
+    "report",
 )
+# They put back themselves what a dead sweep left of the machine's settings.
+_RESTORING = ("run", "rerun", "sweep", "restore")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -57,9 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         words, command = words[:split], words[split + 1 :]
     parser = build_parser()
     args = parser.parse_args(words)
-    if command is not None and args.subcommand not in ("run", "plan"):
+    if command is not None and args.subcommand not in ("run", "plan", "sweep"):
         parser.error(
-            "`--` and a command behind it belong to `rater run` and `rater plan`, not "
+            "`--` and a command behind it belong to `rater run`, `plan` and `sweep`, not "
             f"`{args.subcommand}`"
         )
     args.command = command
@@ -67,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A name that the terminal's encoding lacks is shown escaped, it is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if args.subcommand not in _RESTORING or getattr(args, "dry_run", False):
+        _tell_of_settings()
     try:
         status: int = args.run(args)
         sys.stdout.flush()
@@ -86,6 +91,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _tell_of_settings() -> None:
+    """Say that a dead sweep left settings changed; a look at the file system where none did."""
+    if any(is_there(path) for path in journal_paths()):
+        import_module("rater.commands.leftovers").tell()
 
 
 def _fill_standard_descriptors() -> None:

@@ -15,6 +15,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RATER_LOCK", str(tmp_path / "rater.lock"))
     monkeypatch.setenv("RATER_DB", str(tmp_path / "rater.db"))
     monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
 
 
 @pytest.fixture

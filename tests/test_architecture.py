@@ -16,6 +16,7 @@ STAGES = [
     {"errors", "resources", "record", "words", "__init__"},
     {"plan"},
     {"run"},
+    {"tune"},
     {"store"},
     {"analysis"},
     {"spec"},
@@ -33,6 +34,10 @@ FORBIDDEN = {
         *("rater.run", "rater.store", "rater.analysis"),
     },
     "run": {"rich", "sqlite3", "rater.store", "rater.analysis", "rater.show"},
+    "tune": {
+        *("trio", "psutil", "pyhwloc", "rich", "sqlite3", "numpy", "rater.run"),
+        *("rater.store", "rater.analysis", "rater.show", "rater.commands"),
+    },
     "store": {"trio", "psutil", "pyhwloc", "rich", "rater.run", "rater.show"},
     "show": {"trio", "psutil", "pyhwloc", "sqlite3", "rater.run", "rater.store"},
 }

@@ -363,7 +363,8 @@ def rows_if_any(sql: str) -> list[tuple[Any, ...]]:
 
 
 def test_ctrl_z_stops_and_continues_the_copies_and_marks_the_run(tmp_path: Path) -> None:
-    script = f"echo $$ > {tmp_path}/pid; sleep 0.6"
+    # exec: a shell that has forked and waits for its child's exec can not be seen stopped
+    script = f"echo $$ > {tmp_path}/pid; exec sleep 0.6"
     process = subprocess.Popen(
         [*RATER, "run", "--quiet", "--copies", "1", "--", "sh", "-c", script]
     )

@@ -369,7 +369,7 @@ def test_a_query_file_runs_as_it_stands_and_begins_with_its_question(
     assert "?" in text.splitlines()[0]
     with closing(sqlite3.connect(store.path)) as connection:
         for run in (None, 1):  # the shell binds NULL to a parameter that nobody set
-            connection.execute(text, {"run": run}).fetchall()
+            connection.execute(text, {"run": run, "sweep": run}).fetchall()
 
 
 def test_the_slowest_copies_are_named_with_their_place(store: Store) -> None:

@@ -304,8 +304,11 @@ def test_an_open_file_limit_is_raised_for_rater_and_given_back_to_the_copies(
     assert (rig.work / "limit.i2.c0063" / "stdout").read_text() == "96\n"
 
 
-def test_a_gate_whose_supervisor_died_does_not_start_the_program(tmp_path: Path) -> None:
-    script = launch._GATE
+@pytest.mark.parametrize("late", [(), ("A=1", "B=2 3")], ids=["plain", "tuned"])
+def test_a_gate_whose_supervisor_died_does_not_start_the_program(
+    tmp_path: Path, late: tuple[str, ...]
+) -> None:
+    script = launch.gate_script(len(late))
     done = subprocess.run(
         [
             "/bin/sh",
@@ -315,6 +318,7 @@ def test_a_gate_whose_supervisor_died_does_not_start_the_program(tmp_path: Path)
             "64",
             str(tmp_path / "no-go-file"),
             str(tmp_path),
+            *late,
             "touch",
             "started",
         ],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rater.record import RunHead, StoredRun
 
 _URI = "file://"
-_PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK")
+_PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSROOT")
 
 
 def request_of(head: RunHead) -> Request:
@@ -50,6 +50,24 @@ def go_to(args: argparse.Namespace, head: RunHead) -> None:
 
     Raises `InputError` when it cannot be entered.
     """
+    go_into(
+        args,
+        head.directory or ".",
+        f"run {head.run}",
+        "its command and files were looked for there; put it back, or use `rater run`",
+    )
+
+
+def go_into(
+    args: argparse.Namespace,
+    directory: str,
+    what: str,
+    way_out: str = "its command and files were looked for there; put it back",
+) -> None:
+    """Make `directory` ours, where `what` was made; what the caller named stays where it is.
+
+    Raises `InputError` when it cannot be entered.
+    """
     from rater.store.database import default_path
 
     args.db = str(default_path(args.db).absolute())
@@ -59,15 +77,13 @@ def go_to(args: argparse.Namespace, head: RunHead) -> None:
     suites = [word for word in os.environ.get("RATER_SUITES", "").split(":") if word]
     if suites:
         os.environ["RATER_SUITES"] = ":".join(str(Path(word).absolute()) for word in suites)
-    directory = head.directory or "."
     if directory.startswith(_URI):
         directory = os.fsdecode(unquote_to_bytes(directory.removeprefix(_URI)))
     try:
         os.chdir(directory)
     except OSError as error:
         raise InputError(
-            f"run {head.run} was made in {directory}, which cannot be entered ({error.strerror}): "
-            "its command and files were looked for there; put it back, or use `rater run`"
+            f"{what} was made in {directory}, which cannot be entered ({error.strerror}): {way_out}"
         ) from error
     if "PWD" in os.environ:  # shells that copies start believe it where it is right
         os.environ["PWD"] = directory

@@ -13,6 +13,7 @@ from rater.commands.kit import kit_command, kit_digest, kit_files
 from rater.commands.ready import Ready
 from rater.commands.request import Request, request_to_json
 from rater.commands.resolve import Resolved, size_of, tune_of
+from rater.commands.tuning import tuning_settings
 from rater.commands.workload import Workload
 from rater.plan.cpuset import format_list
 from rater.plan.layout import own_layout_text
@@ -61,7 +62,7 @@ def head_of(identity: str, ready: Ready) -> Run:
         rater_version=__version__,
         warmup_s=plan.window.warmup_ns / 1e9 if plan.window else None,
         window_s=plan.window.length_ns / 1e9 if plan.window else None,
-        directory=_directory(),
+        directory=directory_here(),
         request=request_to_json(request),
         suite_path=suite_path,
         suite_sha256=suite_sha256,
@@ -111,7 +112,7 @@ def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ..
     return (request.wrap, workload.benchmark.setup, suite.setup if suite else ())
 
 
-def _directory() -> str:
+def directory_here() -> str:
     """Return where we are as text that leads back there, whatever bytes its name has."""
     here = Path.cwd()
     return str(here) if storable(str(here)) == str(here) else here.as_uri()
@@ -154,6 +155,7 @@ def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
         *environment_snapshot(os.environ),
         *((("rater.reserved_cpus", reserved),) if reserved else ()),
         *(() if layout is None else ((LAYOUT_TEXT, layout),)),
+        *tuning_settings(resolved),
         *process_settings(),
         ("rater.supervisor_priority", _priority()),
     )

@@ -52,7 +52,7 @@ def _plot(args: argparse.Namespace) -> int:
     from rater.analysis.copies import cells_of
     from rater.show.plot import picture_document, picture_of
 
-    file = None if args.file is None else _checked_file(args.file)
+    file = None if args.file is None else checked_file(args.file)
     with existing_store(args) as store:
         run = store.load(store.find(args.which))
         labels = _labels_of(store, run)
@@ -98,7 +98,7 @@ def _what(title: str, panels: int) -> str:
     return title if panels == 1 else f"{title}, {panels} benchmarks"
 
 
-def _checked_file(name: str) -> Path:
+def checked_file(name: str) -> Path:
     """Return where to draw; raises `InputError` for a name of no known format."""
     path = Path(name)
     if path.suffix.lower().removeprefix(".") not in _FORMATS:

@@ -26,6 +26,7 @@ DEFAULT_GRACE_S = 5.0
 DEFAULT_OUTPUT_LIMIT = "1G"
 DEFAULT_UNTIL_IDLE_S = 300.0
 PREFLIGHTS = ("warn", "strict", "off")
+PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
 DEFAULT_PROOF = "auto"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
@@ -62,6 +63,8 @@ class Request:
     tags: tuple[tuple[str, str], ...]
     environment: tuple[tuple[str, str], ...]
     wrap: tuple[str, ...]
+    alloc: str | None  # a name of `run.allocator`, or the path of a library
+    hugepages: str | None  # one of PAGE_MODES
     prepare: str | None
     cooldown_s: float
     until_idle_s: float | None  # longest time to wait; None: do not
@@ -206,6 +209,19 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--tag", action="append", default=[], metavar="K=V", help="kept with the run")
     how.add_argument("--env", action="append", default=[], metavar="K=V", help="for every copy")
     how.add_argument("--wrap", metavar="PREFIX", help="e.g. 'perf stat -o out', before every copy")
+    how.add_argument(
+        "--alloc",
+        metavar="NAME|PATH",
+        help="the memory allocator of copies: system (default), jemalloc, mimalloc, tcmalloc, or "
+        "a library to preload",
+    )
+    how.add_argument(
+        "--hugepages",
+        choices=PAGE_MODES,
+        help="huge pages of copies: off (none, whatever the machine gives), madvise (glibc's "
+        "malloc asks for transparent ones), thp (what the kernel gives to all: the machine's "
+        "setting thp must be always), hugetlb (glibc's malloc takes them from the pool)",
+    )
     how.add_argument("--prepare", metavar="CMD", help="shell command before each phase, not timed")
     how.add_argument("--cooldown", type=float, metavar="S", help="rest between phases")
     how.add_argument(
@@ -278,6 +294,8 @@ def request_from(args: argparse.Namespace) -> Request:
         tags=tags_from(args),
         environment=tuple(_variable(text) for text in args.env),
         wrap=wrap,
+        alloc=args.alloc,
+        hugepages=args.hugepages,
         prepare=args.prepare,
         cooldown_s=_seconds("--cooldown", args.cooldown, least=0.0) or 0.0,
         until_idle_s=_seconds("--until-idle", args.until_idle, least=0.001),

@@ -16,6 +16,7 @@ from rater.commands.kit import (
     with_file_defaults,
 )
 from rater.commands.request import DEFAULT_COPIES, Request
+from rater.commands.tuning import tuning_of
 from rater.commands.workload import (
     Workload,
     command_workload,
@@ -41,6 +42,7 @@ from rater.plan.schedule import (
     resolve_window,
 )
 from rater.plan.topology import Topology
+from rater.run.tuning import UNTUNED, CopyTuning
 
 if TYPE_CHECKING:
     from rater.run.needs import Needs
@@ -64,6 +66,7 @@ class Resolved:
     warnings: tuple[str, ...]
     refusals: tuple[str, ...]  # why it will not run as it is
     expected_s: dict[str, float]  # by benchmark: a guess for one phase without stagger
+    tuning: CopyTuning = UNTUNED
 
 
 def resolve(request: Request, topology: Topology) -> Resolved:
@@ -176,6 +179,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         ),
         refusals=tuple(refusals),
         expected_s=_expected(workloads, placed.placements, pus, threads),
+        tuning=tuning_of(request) if topology.is_this_system else UNTUNED,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,7 +79,7 @@ def dry_run(
     from rater.show.changes import changes_document, changes_text
     from rater.show.plan import Estimates, plan_document, print_plan
 
-    warnings, problems = _preflight(resolved)
+    warnings, problems = preflight_told(resolved)
     view = plan_view(
         resolved,
         Estimates(
@@ -116,7 +116,7 @@ def dry_run(
     return 0
 
 
-def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def preflight_told(resolved: Resolved) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what a run would warn of now, and what it would be refused for, one by one."""
     from rater.commands.surroundings import preflight_of
 
@@ -128,10 +128,34 @@ def _preflight(resolved: Resolved) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return found.warnings, ()
 
 
+def program_problems(resolved: Resolved, planned: Mapping[str, str] | None = None) -> list[str]:
+    """Return why programs of a run could not be found, built or given their pages.
+
+    Nothing is made. `planned`: settings of the machine that will be set before.
+    """
+    from rater.commands.kit import kit_problems
+    from rater.commands.tuning import refuse_pages
+    from rater.run.build import find_command, find_compiler, missing_programs
+
+    checks: list[Callable[[], object]] = [partial(refuse_pages, resolved.request, planned)]
+    if resolved.request.wrap:
+        checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
+    benchmarks = [workload.benchmark for workload in resolved.workloads]
+    if any(benchmark.sources for benchmark in benchmarks):
+        checks.append(find_compiler)
+    found = [
+        f"benchmark {w.benchmark.name}: {said}"
+        for w in resolved.workloads
+        for said in missing_programs(
+            w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
+        )
+    ]
+    found += kit_problems([w.kit for w in resolved.workloads if w.kit], resolved.plan.copies)
+    return list(dict.fromkeys([*found, *_said(checks)]))
+
+
 def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
     """Try everything a run would be refused for, without making anything."""
-    from rater.commands.kit import kit_problems
-    from rater.run.build import find_command, find_compiler, missing_programs
     from rater.run.lock import default_lock_path, machine_lock
     from rater.store.database import default_path, is_there
     from rater.store.store import open_store
@@ -147,23 +171,15 @@ def _obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
         if is_there(path):
             open_store(path).close()
 
-    checks: list[Callable[[], object]] = [lock, database]
-    if resolved.request.wrap:
-        checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
-    benchmarks = [workload.benchmark for workload in resolved.workloads]
-    if any(benchmark.sources for benchmark in benchmarks):
-        checks.append(find_compiler)
-    found = [
-        f"benchmark {w.benchmark.name}: {said}"
-        for w in resolved.workloads
-        for said in missing_programs(
-            w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
-        )
-    ]
-    found += kit_problems([w.kit for w in resolved.workloads if w.kit], resolved.plan.copies)
+    return list(dict.fromkeys([*program_problems(resolved), *_said([lock, database])]))
+
+
+def _said(checks: Sequence[Callable[[], object]]) -> list[str]:
+    """Return what checks raise `InputError` for."""
+    found = []
     for check in checks:
         try:
             check()
         except InputError as error:
             found.append(str(error))
-    return list(dict.fromkeys(found))
+    return found

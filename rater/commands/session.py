@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rater.commands.attempt import Attempt, Entered, Now
 from rater.commands.common import judge_placements, print_result, run_beside
-from rater.commands.resolve import Resolved
+from rater.commands.resolve import Resolved, most_bytes
 from rater.errors import InputError
 from rater.plan.evidence import parse_cadence
 from rater.record import Event, Run, RunStatus
@@ -47,12 +47,19 @@ class Session:
     attempt: Attempt = field(default_factory=Attempt)
     # What else hears the run's events; made when its guard is there, for processes of its own.
     listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
+    # One of many: the caller holds the machine's lock for all of them, shows what they came to
+    # and hears what else is to be said.
+    one_of_many: Callable[[str], None] | None = None
     _run: Run = field(init=False)
+    _left: tuple[str, ...] = ()  # settings of a dead sweep that could not be put back
+    _untouched: tuple[str, ...] = ()  # programs that --alloc or --hugepages does not reach
 
     def run(self) -> int:
         """Take the lock, prepare, run, show."""
         from rater.commands.head import now_utc
+        from rater.commands.leftovers import put_back
         from rater.commands.surroundings import Surroundings
+        from rater.commands.tuning import refuse_pages
         from rater.run.lock import default_lock_path, machine_lock
 
         resolved, request = self.resolved, self.resolved.request
@@ -62,12 +69,18 @@ class Session:
             f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
             f"since {now_utc()}"
         )
-        with machine_lock(default_lock_path(), holder, share=request.share), ExitStack() as stack:
+        with ExitStack() as stack:
+            if self.one_of_many is None:
+                lock = machine_lock(default_lock_path(), holder, share=request.share)
+                stack.enter_context(lock)
+            self._left = put_back()
+            refuse_pages(request)
             return self._locked(stack, Surroundings(resolved))
 
     def _locked(self, stack: ExitStack, surroundings: Surroundings) -> int:
         from rater.commands.head import head_of, machine_pus, settings_now
         from rater.commands.ready import make_ready, remove_if_empty
+        from rater.commands.tuning import untouched
         from rater.run.facts import host_facts
         from rater.run.guard import MARKER, guard
         from rater.run.reserve import living_on
@@ -86,6 +99,7 @@ class Session:
         if work.parent != self.cache / "work":
             stack.callback(remove_if_empty, work.parent)
         ready = make_ready(resolved, self.cache, work, stack.callback)
+        self._untouched = untouched(ready, most_bytes(resolved) * resolved.plan.copies)
         self._run = self._with_warnings(head_of(attempt.uuid, ready), surroundings)
         now = Now(
             self._run,
@@ -100,13 +114,15 @@ class Session:
 
     def _with_warnings(self, run: Run, surroundings: Surroundings) -> Run:
         """Tell what surrounds the run, and keep it with the run."""
-        warnings = surroundings.warnings()
+        warnings = (*self._left, *self._untouched, *surroundings.warnings())
         for warning in warnings:
             self._say(f"warning: {warning}")
         return replace(run, warnings=run.warnings + warnings)
 
     def _say(self, text: str) -> None:
-        if not self.args.quiet:
+        if self.one_of_many is not None:
+            self.one_of_many(text)
+        elif not self.args.quiet:
             print(f"rater: {text}", file=sys.stderr)
 
     def _supervise(
@@ -128,6 +144,7 @@ class Session:
             resolved.placements,
             request.environment,
             keep=request.keep,
+            tuning=resolved.tuning,
         )
         phases = entered.phases
         screen = Screen(self._view(phases), phases) if self._shows_progress() else None
@@ -212,7 +229,8 @@ class Session:
             from rater.commands.kit_out import write_outs
 
             write_outs(self.resolved, run, outcome.began_ns, self._say)
-        if self.args.json or not self.args.quiet:
+        shown = self.one_of_many is None and (self.args.json or not self.args.quiet)
+        if shown:
             # Not sooner: numpy must be nowhere near copies that are timed.
             from rater.commands.search import analysis_beside_results
 
@@ -223,7 +241,8 @@ class Session:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:
             return 0
-        if self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed")):
+        told = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
+        if told and self.one_of_many is None:
             print(f"rater: run {number} failed: {outcome.reason}", file=sys.stderr)
         return 1
 

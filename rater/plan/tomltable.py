@@ -180,6 +180,33 @@ class Table:
             self.mistake(f"expected {wanted}, got an empty one", name)
         return tuple(found)
 
+    def word(self, name: str) -> str | None:
+        """Return the string or number at `name` as text, None when absent."""
+        value = self._value(name)
+        if value is None or _is_word(value):
+            return None if value is None else str(value)
+        self._unexpected(name, "a string or a number", value)
+        return None
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the list of strings and numbers at `name` as texts, empty when absent.
+
+        NUL characters are a mistake, as in `strings`.
+        """
+        value = self._value(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self._unexpected(name, "a list of strings or numbers", value)
+            return ()
+        found: list[str] = []
+        for position, item in enumerate(value):
+            if _is_word(item) and "\0" not in str(item):
+                found.append(str(item))
+            else:
+                self._unexpected(f"{name}[{position}]", "a string or a number", item)
+        return tuple(found)
+
     def table(self, name: str, *, required: bool = False) -> Table:
         """Return the table at `name`, an empty one when absent."""
         value = self._value(name, "a table" if required else None)
@@ -253,11 +280,21 @@ class Table:
     def _unexpected(self, name: str, wanted: str, value: object) -> None:
         hint = ""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if "string" in wanted and is_number and _described(value) != "a huge number":
+        if (
+            "string" in wanted
+            and "number" not in wanted
+            and is_number
+            and _described(value) != "a huge number"
+        ):
             hint = f' (put it in quotes: "{value}")'
         elif wanted == "a list of strings" and isinstance(value, str):
             hint = ' (["one", "two"])'
         self.mistake(f"expected {wanted}, got {_described(value)}{hint}", name)
+
+
+def _is_word(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, str) or (is_number and _described(value) != "a huge number")
 
 
 def _shown(part: str) -> str:

@@ -122,13 +122,18 @@ def _settings(proc: Path, sys: Path) -> Iterator[tuple[str, str | None]]:
     yield "kernel.cmdline", read_text(proc / "cmdline")
     yield "kernel.numa_balancing", read_text(kernel / "numa_balancing")
     yield "kernel.randomize_va_space", read_text(kernel / "randomize_va_space")
-    for name in ("swappiness", "zone_reclaim_mode", "overcommit_memory"):
+    yield "kernel.nmi_watchdog", read_text(kernel / "nmi_watchdog")
+    for name in (
+        *("swappiness", "zone_reclaim_mode", "overcommit_memory", "compaction_proactiveness"),
+        "min_free_kbytes",  # the kernel changes it when huge pages go on or off
+    ):
         yield f"vm.{name}", read_text(vm / name)
     for name, file in (
         ("cpu.governor", "scaling_governor"),
         ("cpu.driver", "scaling_driver"),
         ("cpu.energy_preference", "energy_performance_preference"),
         ("cpu.max_khz", "scaling_max_freq"),
+        ("cpu.min_khz", "scaling_min_freq"),
     ):
         yield name, _of_policies(cpus / "cpufreq", file)
     yield "cpu.boost", read_text(cpus / "cpufreq/boost")
@@ -153,10 +158,18 @@ def _huge_pages(sys: Path) -> Iterator[tuple[str, str | None]]:
     transparent = sys / "kernel/mm/transparent_hugepage"
     for name in ("enabled", "defrag", "shmem_enabled"):
         yield f"thp.{name}", _selected(transparent / name)
-    yield "thp.khugepaged_defrag", read_text(transparent / "khugepaged/defrag")
+    for name in (
+        *("defrag", "pages_to_scan", "scan_sleep_millisecs", "alloc_sleep_millisecs"),
+        "max_ptes_none",
+    ):
+        yield f"thp.khugepaged_{name}", read_text(transparent / "khugepaged" / name)
     for path in listed(transparent, "hugepages-*kB"):
         size = path.name.removeprefix("hugepages-")
         yield f"thp.{size}.enabled", _selected(path / "enabled")
+        yield f"thp.{size}.shmem_enabled", _selected(path / "shmem_enabled")
+    for path in listed(sys / "kernel/mm/hugepages", "hugepages-*kB"):
+        size = path.name.removeprefix("hugepages-")
+        yield f"hugepages.{size}.overcommit", read_text(path / "nr_overcommit_hugepages")
     for node in listed(sys / "devices/system/node", "node[0-9]*"):
         for path in listed(node / "hugepages", "hugepages-*kB"):
             size = path.name.removeprefix("hugepages-")

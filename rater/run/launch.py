@@ -32,18 +32,27 @@ from rater.run.guard import FIRST_FREE_FD, Guard
 from rater.run.look import GATE_NAME
 from rater.run.priority import urgent
 from rater.run.script import TELL_FD
+from rater.run.tuning import transparent_pages
 
 GATE_SHELL = "/bin/sh"
 NOT_RELEASED = 125  # exit code of a gate whose supervisor died
 _NO_DIRECTORY = 126
-# $1: the soft limit of open files rater itself was given, $2: go file, $3: directory
-_GATE = (
-    f'ulimit -Sn "$1"; cd -- "$3" || exit {_NO_DIRECTORY}; exec 4>&-; '
-    f'read -r rater_gate <&3 || [ -e "$2" ] || exit {NOT_RELEASED}; '
-    'shift 3; exec "$@" 3<&-'
-)
 _FDS_PER_COPY = 2  # a pidfd, and the writing end of its own gate
 _FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
+
+
+def gate_script(late: int) -> str:
+    """Return the gate's script.
+
+    $1: the soft limit of open files rater itself was given, $2: go file, $3: directory, then
+    `late` variables as NAME=VALUE that only the copy is to have, then the copy's words.
+    """
+    export = "".join(f'export "${number}"; ' for number in range(4, 4 + late))
+    return (
+        f'ulimit -Sn "$1"; cd -- "$3" || exit {_NO_DIRECTORY}; exec 4>&-; {export}'
+        f'read -r rater_gate <&3 || [ -e "$2" ] || exit {NOT_RELEASED}; '
+        f'shift {3 + late}; exec "$@" 3<&-'
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class CopySpec:
     directory: str  # working directory of the copy
     output: str  # what the names of its files begin with: "DIR/" of its own, or "DIR/name."
     workloads: int = 0  # commands that its script tells of as they end; 0: it tells nothing
+    late: dict[bytes, bytes] = field(default_factory=dict)  # variables that its gate has not
+    transparent: bool | None = None  # as `tuning.transparent_pages`; alike for all copies of a run
 
     @property
     def stdout(self) -> str:
@@ -220,7 +231,8 @@ class Launcher:
         """
         born: list[Child] = []
         try:
-            with urgent(), ThreadBinding() as binding:
+            pages = transparent_pages(wanted[0].spec.transparent if wanted else None)
+            with pages, urgent(), ThreadBinding() as binding:
                 # In the order of copies: grouped by CPU, which spares this thread moves, their
                 # first instructions lay twice as far apart (128 on 2 CPUs: 170 ms against 89).
                 for one in wanted:
@@ -255,15 +267,16 @@ class Launcher:
         Its time begins before the spawn, as `exec` belongs to it. None when the kernel
         does not execute the program (a script without `#!`): a gate's shell may.
         """
-        with urgent(), ThreadBinding() as binding:
+        spec = wanted.spec
+        with transparent_pages(spec.transparent), urgent(), ThreadBinding() as binding:
             binding.apply(self._placements[wanted.copy])
             now = time.monotonic_ns()
             try:
                 pid = os.posix_spawn(
-                    wanted.spec.argv[0],
-                    wanted.spec.argv,
-                    wanted.spec.environment,
-                    file_actions=_own_files(wanted.spec),
+                    spec.argv[0],
+                    spec.argv,
+                    spec.environment | spec.late,
+                    file_actions=_own_files(spec),
                     setpgroup=0,
                     setsigmask=(),
                     setsigdef=_DEFAULT_SIGNALS,
@@ -287,7 +300,9 @@ class Launcher:
         limit = str(self.original_nofile)
         read_end, write_end = (shared_gate, None) if shared_gate is not None else high_pipe()
         assert read_end is not None
-        argv = [GATE_SHELL, "-c", _GATE, GATE_NAME.decode(), limit, str(go_file), spec.directory]
+        script = gate_script(len(spec.late))
+        argv = [GATE_SHELL, "-c", script, GATE_NAME.decode(), limit, str(go_file), spec.directory]
+        argv += [os.fsdecode(b"%b=%b" % pair) for pair in spec.late.items()]
         tell: tuple[tuple[int, int, int], ...] = ()
         if spec.workloads and self._tell is not None:
             tell = ((os.POSIX_SPAWN_DUP2, self._tell, TELL_FD),)

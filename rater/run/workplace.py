@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from rater.run.prepare import (
 )
 from rater.run.script import workloads_in
 from rater.run.setup import SetupStopped, set_up_copy
+from rater.run.tuning import UNTUNED, CopyTuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,9 @@ class RunFolders:
         added: Sequence[tuple[str, str]],
         *,
         keep: bool,
+        tuning: CopyTuning = UNTUNED,
     ) -> None:
+        self._tuning = tuning
         self._work = work
         self._programs = programs
         self.keeps = keep
@@ -275,7 +278,8 @@ class RunFolders:
             return self._own_spec(program.own[copy], name, environment)
         if program.directory is not None:
             # No directory for output alone: making one can cost more than all the rest.
-            return CopySpec(program.argv, environment, program.directory, f"{self._work}/{name}.")
+            output = f"{self._work}/{name}."
+            return self._tuned(CopySpec(program.argv, environment, program.directory, output))
         workloads = workloads_in(program.argv)
         if program.inputs:
             made = self._run_dir(program, copy, name)
@@ -293,13 +297,20 @@ class RunFolders:
         except OSError as error:
             raise cannot_be_made(Path(path), error) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
-        return CopySpec(program.argv, environment, path, f"{path}/", workloads)
+        return self._tuned(CopySpec(program.argv, environment, path, f"{path}/", workloads))
 
     def _own_spec(self, own: Own, name: str, environment: dict[bytes, bytes]) -> CopySpec:
         """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(own.directory)}
         output, workloads = f"{self._work}/{name}.", workloads_in(own.argv)
-        return CopySpec(own.argv, environment, own.directory, output, workloads)
+        return self._tuned(CopySpec(own.argv, environment, own.directory, output, workloads))
+
+    def _tuned(self, spec: CopySpec) -> CopySpec:
+        tuning = self._tuning
+        if tuning is UNTUNED:
+            return spec
+        late = tuning.added(spec.environment)
+        return replace(spec, late=late, transparent=tuning.transparent)
 
     def _run_dir(self, program: Program, copy: int, name: str) -> RunDir:
         """Make a run directory; inputs of the copy's own are written where it will read them.

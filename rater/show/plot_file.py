@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,11 @@ def draw(picture: Picture, path: Path) -> None:
 
     Raises `InputError` where matplotlib is missing or the file cannot be written.
     """
-    data = drawn(picture, path.suffix.lower().removeprefix("."))
+    write_drawing(drawn(picture, path.suffix.lower().removeprefix(".")), path)
+
+
+def write_drawing(data: bytes, path: Path) -> None:
+    """Write what was drawn; raises `InputError` where that cannot be done."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -52,6 +57,17 @@ def draw(picture: Picture, path: Path) -> None:
 
 def drawn(picture: Picture, form: str) -> bytes:
     """Return the picture as a file's content; `form` is svg, png or pdf."""
+    sheet = _sheet(picture)
+    return rendered(
+        sheet.size(len(picture.panels)), lambda figure: _draw_page(figure, picture, sheet), form
+    )
+
+
+def rendered(size: tuple[float, float], paint: Callable[[Figure], None], form: str) -> bytes:
+    """Return as a file's content what `paint` draws on a page; size in inches.
+
+    Raises `InputError` where matplotlib is missing.
+    """
     try:
         import matplotlib as mpl  # noqa: PLC0415 - half a second, only where a file is drawn
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - the same
@@ -59,17 +75,15 @@ def drawn(picture: Picture, form: str) -> bytes:
     except ImportError as error:
         raise InputError(
             f"drawing files needs matplotlib, which is not installed ({error}); "
-            "`pip install matplotlib` installs it, or leave out -o: `rater plot` draws in the "
-            "terminal without it"
+            "`pip install matplotlib` installs it, or leave out -o: the terminal needs none"
         ) from error
 
-    sheet = _sheet(picture)
     with mpl.rc_context():
         mpl.rcdefaults()  # not the user's own settings, made for other pictures
         mpl.rcParams.update(_SETTINGS)
-        figure = Figure(figsize=sheet.size(len(picture.panels)))
+        figure = Figure(figsize=size)
         FigureCanvasAgg(figure)
-        _draw_page(figure, picture, sheet)
+        paint(figure)
         out = io.BytesIO()
         with warnings.catch_warnings():
             # A host's name may have letters that the font lacks: they are drawn as boxes.

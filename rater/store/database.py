@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rater.errors import InputError, RunError
@@ -167,6 +168,8 @@ def _check_file(path: Path) -> None:
     if not path.is_file():
         kind = "a directory" if path.is_dir() else "not a regular file"
         raise InputError(f"{path}: {kind}, not a database; name a file with --db or RATER_DB")
+    if _is_open_here(path):
+        return  # it was looked at then
     try:
         with path.open("rb") as file:
             head = file.read(100)
@@ -187,6 +190,21 @@ def _check_file(path: Path) -> None:
                 f"{path}: read-only for you ({place} cannot be written, which its write-ahead "
                 "log needs); copy it to a folder of yours and name the copy with --db"
             )
+
+
+def _is_open_here(path: Path) -> bool:
+    """Tell whether this process has the file open already.
+
+    Then it must not be opened and closed past SQLite: that drops all locks which the process has
+    on it (fcntl(2)), another process takes itself for the last one, removes the write-ahead log
+    that is in use, and the database is damaged (sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    state = path.stat()
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+        with suppress(OSError):  # the descriptor of the listing itself
+            if os.path.samestat(os.fstat(int(number)), state):
+                return True
+    return False
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path) -> None:

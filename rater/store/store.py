@@ -267,6 +267,20 @@ class Store:
         with self._reading():
             return copy_runs(self._connection, run_id)
 
+    # -- for modules with tables of their own (`store.sweeps`) ------------------------------------
+
+    @contextmanager
+    def writing(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """Give the connection inside one transaction, all or nothing; `doing` is for errors."""
+        with self._transaction(doing):
+            yield self._connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection inside one view of all tables."""
+        with self._reading():
+            yield self._connection
+
     # -- inside ---------------------------------------------------------------------------------
 
     @contextmanager

@@ -1,0 +1,132 @@
+"""`rater compare`: is one better than the other, by how much, and how sure is that."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from rater.commands.common import add_common, existing_store, print_json
+from rater.commands.points import POINTS_HELP, looks_of, points_from, points_without_runs
+from rater.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rater.analysis.comparison import Comparison
+    from rater.analysis.points import Point
+    from rater.store.store import Store
+
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
+_WORSE = "worse"
+_EPILOG = """\
+verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
+`same within 1 %` where it lies within the margin, else `cannot tell: N more rounds
+would` (at the noise seen). Points of a sweep are compared inside its rounds.
+Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
+runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater compare`."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="compare runs, tags or the points of a sweep: speedups, intervals, verdicts",
+        description="Compare points with the first of them: everything that differs and is no "
+        "axis, then for each benchmark and the suite the speedup (copies an hour over the "
+        "baseline's) with its interval and verdict, and what became of the slow copies.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("points", metavar="POINT", nargs="+", help=POINTS_HELP)
+    parser.add_argument(
+        "--baseline",
+        metavar="POINT|AXIS=VALUE",
+        help="what the others are compared with (default: the first)",
+    )
+    parser.add_argument(
+        "--within", metavar="P%", default="1%", help="what `same` means; default 1%%"
+    )
+    parser.add_argument(
+        "--by",
+        metavar="AXIS",
+        help="of a sweep with several axes: compare the values of this one, those of the others "
+        "held, in one verdict over all of them",
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="worse[:P%]",
+        help="exit with 1 where a benchmark or suite is worse (by more than P %%) with all "
+        "comparisons considered (Holm): of equal points, 1 table of 20 fails by chance (more where "
+        "each is a single run)",
+    )
+    add_common(parser)
+    parser.set_defaults(run=compare_points)
+
+
+def compare_points(args: argparse.Namespace) -> int:
+    """Print the comparison; return the exit status."""
+    from rater.analysis.compare import compare
+    from rater.run.facts import volatile
+
+    margin = share(args.within, "--within")
+    if not margin:
+        raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
+    worst = _fail_on(args.fail_on)
+    with existing_store(args) as store:
+        points = points_from(store, args.points)
+        baseline = _baseline(store, args.baseline, points)
+        looks = looks_of(store, args.points)
+        without = points_without_runs(store, args.points)
+    comparison = compare(
+        points, margin=margin, by=args.by, baseline=baseline, looks=looks, volatile=volatile
+    )
+    if args.json:
+        from rater.show.compare_json import comparison_document
+
+        document = comparison_document(comparison)
+        print_json(document | {"points_without_runs": list(without)})
+    else:
+        from rich.console import Console
+
+        from rater.show.compare import print_comparison
+        from rater.show.printer import Printer
+
+        printer = Printer(Console())
+        printer.some(without, "yellow")
+        print_comparison(comparison, printer)
+    return 1 if worst is not None and _has_worse(comparison, worst) else 0
+
+
+def share(text: str, option: str) -> float:
+    """Read `1%` or `1` as 0.01. Raises `InputError` naming the option."""
+    found = _SHARE.fullmatch(text.strip())
+    if found is None or float(found[1]) >= 100:
+        raise InputError(f"{option} {text}: expected a number of per cent, as in {option} 1%")
+    return float(found[1]) / 100
+
+
+def _fail_on(text: str | None) -> float | None:
+    """Return by how much worse fails: a share of the speedup; None: nothing does."""
+    if text is None:
+        return None
+    word, colon, least = text.partition(":")
+    if word != _WORSE:
+        raise InputError(f"--fail-on {text}: expected worse, or worse:P% as in worse:2%")
+    return share(least, "--fail-on worse:") if colon else 0.0
+
+
+def _has_worse(comparison: Comparison, least: float) -> bool:
+    return any(
+        cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
+        for _, _, cell in comparison.verdicts()
+    )
+
+
+def _baseline(store: Store, word: str | None, points: Sequence[Point]) -> str | None:
+    """Return the label of the point that a word of the user means, or the word itself."""
+    labels = {point.label for point in points}
+    values = {"=".join(pair) for point in points for pair in point.values}
+    if word is None or word in labels or word in values:
+        return word
+    return points_from(store, [word])[0].label

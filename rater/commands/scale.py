@@ -1,0 +1,74 @@
+"""`rater scale`: throughput against the number of copies."""
+
+from __future__ import annotations
+
+import argparse
+
+from rater.commands.common import add_common, existing_store, print_json
+from rater.commands.points import POINTS_HELP
+from rater.errors import InputError
+from rater.words import count
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater scale`."""
+    parser = subparsers.add_parser(
+        "scale",
+        help="throughput against copies: efficiency, knee, plateau, law of scalability, SMT",
+        description="Say how throughput grows with the number of copies, benchmark by benchmark: "
+        "speedup, efficiency against one copy and per lgroup, where it bends, flattens and falls "
+        "(never from noise), the Universal Scalability Law, what second threads of cores yield, "
+        "and rotated order against homogeneous. Runs that differ in more than their copies make "
+        "curves of their own.",
+    )
+    parser.add_argument("which", metavar="RUN|SWEEP", nargs="+", help=POINTS_HELP)
+    parser.add_argument(
+        "-o",
+        dest="file",
+        metavar="FILE",
+        help="draw the curves as well, into FILE, by its name .svg, .png or .pdf",
+    )
+    add_common(parser)
+    parser.set_defaults(run=_scale)
+
+
+def _scale(args: argparse.Namespace) -> int:
+    from rater.analysis.scale import scale
+    from rater.analysis.scale_pairs import orders, smt_yields
+    from rater.commands.plot import checked_file
+    from rater.commands.points import points_from, points_without_runs
+    from rater.run.facts import volatile
+
+    file = None if args.file is None else checked_file(args.file)
+    with existing_store(args) as store:
+        points = points_from(store, args.which)
+        missing = points_without_runs(store, args.which)
+    scaling = scale(points, volatile)
+    smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
+    if not scaling.curves and not smt and not rotated:
+        alone = "; ".join(map(str, scaling.alone))
+        raise InputError(
+            f"{alone}. Expected runs of the same with different numbers of copies, as "
+            "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4` make them"
+        )
+    if file is not None and scaling.curves:
+        from rater.show.scale_file import draw_curves
+
+        draw_curves(scaling.curves, file)
+    if args.json:
+        from rater.show.scale_json import scaling_document
+
+        print_json(scaling_document(scaling, smt, rotated, missing))
+        return 0
+    from rich.console import Console
+
+    from rater.show.printer import Printer
+    from rater.show.scale import print_scaling
+
+    printer = Printer(Console())
+    print_scaling(scaling, smt, rotated, printer, missing=missing)
+    if file is not None and scaling.curves:
+        printer.line()
+        panels = {one.name for curve in scaling.curves for one in curve.series}
+        printer.line(f"{args.file}: {count(len(panels), 'panel')}")
+    return 0

@@ -1,0 +1,117 @@
+"""`rater sweep`: runs under all combinations of some values, in blocks, resumable."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rater.commands.common import add_common, existing_store, print_json
+from rater.commands.request import add_run_arguments
+from rater.plan.sweep import BlockOrder
+
+_DESCRIPTION = """\
+Run a suite or a command under all combinations of the axes' values (points), every
+point once a block (round), in another random order each block, so that what drifts
+over time hits all points alike. All points are looked at and built before the first
+run. Settings of the machine are put back at the end, however it ends.
+
+An axis is an option of `rater run` (copies=1,2,4), a variable of every copy
+(env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the machine (thp=never,always:
+`rater settings` lists them; needs root). `\\,` is a comma inside a value. The first
+point, the first value of every axis, is the baseline.
+
+  rater sweep mini --axis copies=1,2,4 --axis thp=never,always --rounds 5
+  rater sweep SUITE ... -- or a command: rater sweep --axis copies=1,2 -- ./bench
+  rater sweep FILE.toml           the same from a file (rater sweep --example)
+  rater sweep --resume 3          what is missing of sweep 3, nothing twice
+  rater sweep --show 3            what it came to; rater compare sweep:3 compares
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater sweep`."""
+    parser = subparsers.add_parser(
+        "sweep",
+        help="runs under all combinations of settings, options and variables, interleaved",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_run_arguments(parser)
+    sweep = parser.add_argument_group("the sweep")
+    sweep.add_argument("--axis", action="append", default=[], metavar="NAME=V1,V2,...")
+    sweep.add_argument("--rounds", type=int, metavar="N", help="blocks; default 5")
+    sweep.add_argument(
+        "--block-order",
+        choices=tuple(BlockOrder),
+        help="of the points in a block: shuffled (default), given, or abba: every second block "
+        "backwards (--order takes these words too)",
+    )
+    sweep.add_argument("--seed", type=int, metavar="N", help="of the shuffled orders; kept")
+    sweep.add_argument(
+        "--until",
+        metavar="P%",
+        help="look after every block from the third on, and stop when every comparison with the "
+        "baseline is better, worse or the same within P%%; intervals are widened for the "
+        "number of looks, so that equal points are not called different more often",
+    )
+    sweep.add_argument("--skip-refused", action="store_true", help="leave out what cannot run")
+    sweep.add_argument(
+        "--stop-on-failure", action="store_true", help="stop when a copy failed; else it goes on"
+    )
+    sweep.add_argument("--dry-run", action="store_true", help="show all points; run nothing")
+    sweep.add_argument("--quiet", action="store_true", help="no progress, no table")
+    stored = parser.add_argument_group("sweeps that are stored")
+    stored.add_argument(
+        "--resume",
+        metavar="SWEEP",
+        help="a number, last: run what is missing; with --rounds N more blocks; refused where "
+        "machine, suite or programs changed (--force: go on all the same)",
+    )
+    stored.add_argument("--list", dest="listing", action="store_true", help="the sweeps there are")
+    stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
+    stored.add_argument("--example", action="store_true", help="print a file to begin with")
+    add_common(parser)
+    parser.set_defaults(run=sweep_command)
+
+
+def sweep_command(args: argparse.Namespace) -> int:
+    """Do what is asked for; return the exit status."""
+    if args.example:
+        from rater.plan.sweep_toml import EXAMPLE
+
+        sys.stdout.write(EXAMPLE)
+        return 0
+    if args.listing:
+        return _list(args)
+    if args.show is not None:
+        from rater.commands.sweep_view import show_sweep
+        from rater.store.sweeps import find_sweep
+
+        with existing_store(args) as store:
+            show_sweep(args, store, find_sweep(store, args.show))
+        return 0
+    if args.resume is not None:
+        from rater.commands.sweep_resume import resume
+
+        return resume(args)
+    from rater.commands.sweep_make import new
+
+    return new(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from rater.commands.sweep_view import view_of
+    from rater.show.sweep import print_sweeps, sweeps_document
+    from rater.store.sweeps import sweeps
+
+    with existing_store(args) as store:
+        views = [view_of(sweep) for sweep in sweeps(store)]
+    if args.json:
+        print_json(sweeps_document(views))
+    else:
+        from rich.console import Console
+
+        from rater.show.printer import Printer
+
+        print_sweeps(views, Printer(Console()))
+    return 0

@@ -1,0 +1,153 @@
+"""What a sweep needs before its first run: every point resolved, every program built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError
+from rater.plan.sweep import AxisKind, Values, label_of
+from rater.words import count
+
+if TYPE_CHECKING:
+    from rater.commands.request import Request
+    from rater.commands.resolve import Resolved
+    from rater.commands.sweep_asked import PointAsked
+    from rater.plan.topology import Topology
+
+_MOST_LABELS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PointReady:
+    """A point that was looked at."""
+
+    point: int  # number in the grid
+    values: Values
+    settings: dict[str, str]  # of the machine, by name of the axis
+    request: Request | None  # None: it cannot be asked for
+    resolved: Resolved | None  # as it would be now; None: it cannot be
+    refusals: tuple[str, ...]  # why it cannot run here
+
+    @property
+    def label(self) -> str:
+        """The point in words."""
+        return label_of(self.values)
+
+
+def look_at(
+    points: Mapping[int, PointAsked],
+    kinds: Mapping[str, AxisKind],
+    topology: Topology,
+    cache: Path,
+) -> tuple[PointReady, ...]:
+    """Resolve all points, by number, on this machine as it is; nothing is made, set or stored."""
+    changing = _changing_cpus(kinds)
+    return tuple(
+        _look_at(number, point, point.settings(kinds), topology, cache, unsure=bool(changing))
+        for number, point in points.items()
+    )
+
+
+def _look_at(
+    number: int,
+    point: PointAsked,
+    settings: dict[str, str],
+    topology: Topology,
+    cache: Path,
+    *,
+    unsure: bool,
+) -> PointReady:
+    request = point.request
+    if isinstance(request, str):
+        return PointReady(number, point.values, settings, None, None, (request,))
+    resolved, refusals = looked_up(request, settings, topology, cache)
+    if unsure:  # other CPUs will be there: told when it is its turn
+        refusals = ()
+    return PointReady(number, point.values, settings, request, resolved, refusals)
+
+
+def looked_up(
+    request: Request, settings: Mapping[str, str], topology: Topology, cache: Path
+) -> tuple[Resolved | None, tuple[str, ...]]:
+    """Return what a request means here, and all it would be refused for.
+
+    `settings` are those that will be set before.
+    """
+    from rater.commands.resolve import needs_of, resolve
+    from rater.commands.run import preflight_told, program_problems
+    from rater.tune.knobs import find
+    from rater.tune.paths import sysroot
+
+    try:
+        resolved = resolve(request, topology)
+    except InputError as error:
+        return None, (str(error),)
+    planned = {find(name, sysroot()).name: value for name, value in settings.items()}
+    needs = needs_of(resolved, cache / "work", ())
+    return resolved, (
+        *resolved.refusals,
+        *(() if request.force else needs.problems),
+        *preflight_told(resolved)[1],
+        *program_problems(resolved, planned),
+    )
+
+
+def refused_together(points: Sequence[PointReady]) -> str | None:
+    """Say which points cannot run and why, each reason once; None: all can."""
+    by_reason: dict[str, list[str]] = {}
+    for point in points:
+        if point.refusals:
+            by_reason.setdefault("; ".join(point.refusals), []).append(point.label)
+    if not by_reason:
+        return None
+    lines = []
+    for reason, labels in by_reason.items():
+        more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+        lines.append(f"  {', '.join(labels[:_MOST_LABELS])}{more}: {reason}")
+    refused = sum(bool(point.refusals) for point in points)
+    head = f"{refused} of {count(len(points), 'point')} cannot run here:"
+    return "\n".join([head, *lines])
+
+
+def build_all(
+    points: Sequence[PointReady], mark: str, cache: Path, say: Callable[[str], None]
+) -> None:
+    """Set up and build what points run, so that nothing is built between their runs.
+
+    Once for each that differs in what it builds. `mark` tells the processes that this
+    starts from all others. Raises `InputError` where it does not succeed.
+    """
+    from rater.commands.ready import make_ready
+    from rater.run.guard import MARKER, guard
+
+    kinds: dict[object, Resolved] = {}
+    for point in points:
+        if point.resolved is not None and point.request is not None:
+            request = point.request
+            what = (request.suites, request.command, request.size, request.tune)
+            kinds.setdefault(what, point.resolved)
+    if len(kinds) > 1:
+        say(f"building for {len(kinds)} different tunes or sizes before the first run")
+    for number, resolved in enumerate(kinds.values()):
+        with ExitStack() as stack:
+            os.environ[MARKER] = mark
+            stack.callback(os.environ.pop, MARKER, None)
+            stack.enter_context(guard(mark, resolved.plan.copies))
+            work = cache / "work" / f"{mark}-{number}"
+            make_ready(resolved, cache, work, stack.callback)
+
+
+def _changing_cpus(kinds: Mapping[str, AxisKind]) -> list[str]:
+    from rater.tune.knobs import find
+    from rater.tune.paths import sysroot
+
+    return [
+        name
+        for name, kind in kinds.items()
+        if kind is AxisKind.SETTING and find(name, sysroot()).changes_cpus
+    ]

@@ -1,0 +1,119 @@
+"""A stored sweep that goes on: exactly what is missing of it, or more rounds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rater.commands.again import go_into
+from rater.commands.common import existing_store, print_json
+from rater.commands.request import options_given, request_from_json
+from rater.commands.sweep_asked import PointAsked
+from rater.commands.sweep_make import conduct
+from rater.commands.sweep_ready import PointReady, look_at, refused_together
+from rater.commands.sweep_view import show_sweep, view_of
+from rater.errors import InputError
+from rater.plan.sweep import AxisKind, slots_of
+from rater.record import RunStatus
+from rater.run import machine
+from rater.run.build import cache_root
+from rater.show.sweep import print_missing, sweep_document
+from rater.store.store import Store
+from rater.store.sweeps import StoredSweep, find_sweep, load_sweep, take_up
+
+# What may stand beside --resume, and what argparse brings along.
+_BESIDE = frozenset(
+    ("resume", "rounds", "force", "share", "quiet", "dry_run", "json", "db", "run")
+    + ("subcommand", "command", "listing", "example")
+)
+
+
+def resume(args: argparse.Namespace) -> int:
+    """Make what is missing of a stored sweep; return the exit status."""
+    given = options_given(args, _BESIDE)
+    if args.command is not None:
+        given.append("-- COMMAND")
+    if given:
+        raise InputError(
+            f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a sweep is run "
+            "as it was asked for"
+        )
+    with existing_store(args) as store:
+        sweep = load_sweep(store, find_sweep(store, args.resume))
+    asked = sweep.asked
+    if sweep.status is RunStatus.RUNNING:
+        raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
+    rounds = asked.rounds if args.rounds is None else args.rounds
+    if rounds < asked.rounds:
+        raise InputError(
+            f"--rounds {rounds}: sweep {sweep.number} has {asked.rounds}; more can be added"
+        )
+    was_decided = sweep.status is RunStatus.COMPLETE and bool(sweep.missing)
+    is_asked_for_more = args.rounds is not None and (was_decided or rounds > asked.rounds)
+    if not is_asked_for_more and (was_decided or not sweep.missing):
+        return _nothing_left(args, sweep)
+    go_into(args, asked.directory, f"sweep {sweep.number}")
+    kinds = dict(sweep.axes)
+    cache = cache_root()
+    points = _points_again(args, sweep, kinds, cache)
+    if args.dry_run:
+        return _show_missing(args, sweep)
+    more = slots_of(sorted(points), rounds, asked.order, asked.seed, first=asked.rounds + 1)
+
+    def begin(store: Store) -> int:
+        take_up(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)
+        return sweep.number
+
+    return conduct(
+        args,
+        kinds,
+        points,
+        cache,
+        begin,
+        until=None if was_decided else asked.until,
+        compare_before=not args.force,
+    )
+
+
+def _points_again(
+    args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind], cache: Path
+) -> dict[int, PointReady]:
+    """Return the points of a stored sweep as they are here and now; all must be able to run."""
+    asked = {}
+    for point in sweep.points:
+        if point.left_out is None:
+            request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
+            request = replace(
+                request, force=request.force or args.force, share=request.share or args.share
+            )
+            asked[point.point] = PointAsked(point.values, request)
+    found = look_at(asked, kinds, machine.discover(), cache)
+    refused = refused_together(found)
+    if refused is not None:
+        raise InputError(f"sweep {sweep.number} cannot go on: {refused}")
+    return {point.point: point for point in found}
+
+
+def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
+    if not args.quiet:
+        why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
+        print(f"rater: sweep {sweep.number}: nothing is missing{why}", file=sys.stderr)
+    if args.json or not args.quiet:
+        with existing_store(args) as store:
+            show_sweep(args, store, sweep.number)
+    return 1 if any(it.failed for it in sweep.slots) else 0
+
+
+def _show_missing(args: argparse.Namespace, sweep: StoredSweep) -> int:
+    if args.json:
+        print_json(sweep_document(view_of(sweep)) | {"dry_run": True})
+    else:
+        from rich.console import Console
+
+        from rater.show.printer import Printer
+
+        print_missing(view_of(sweep), Printer(Console()))
+    return 0

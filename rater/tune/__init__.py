@@ -1,0 +1,1 @@
+"""Settings of the machine: read, set, journalled, put back exactly."""
