@@ -17,8 +17,9 @@ from rater.tune.paths import is_there, journal_paths
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
-    *("suites", "layouts", "topo", "lint_bind", "settings", "sweep", "compare", "scale"),
-    "report",
+    *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
+    *("compare", "scale", "sweep", "settings"),
+    *("suites", "layouts", "topo", "lint_bind"),
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "restore")
