@@ -111,10 +111,11 @@ def _read(path: Path, most: int) -> bytes:
         os.close(handle)
 
 
-# hwloc of pyhwloc 3.0.1 at times overlooks an order given by types (`indexes=core:pack:pu`), in
-# one of three calls of a process that has made many, and numbers CPUs as they lie instead.
+# hwloc of pyhwloc 3.0.1 overlooks an order given by types (`indexes=core:pack:pu`), and numbers
+# CPUs as they lie instead, where a field that it never set happens to be 0: what lay there before.
 _BY_TYPES = re.compile(r"indexes=[^)\s]*[A-Za-z]")
 _TRIES = 24
+_FREED_BYTES = range(1 << 10, 100 << 10, 1 << 10)  # sizes between which hwloc's own lie
 
 
 def from_synthetic(text: str) -> Topology:
@@ -141,7 +142,10 @@ def from_synthetic(text: str) -> Topology:
         raise InputError(
             f"{text!r} does not describe a machine of 1 to {_MOST_PUS} PUs: expected one {_EXAMPLE}"
         )
-    for _ in range(_TRIES if _BY_TYPES.search(text) else 1):
+    by_types = _BY_TYPES.search(text)
+    for _ in range(_TRIES if by_types else 1):
+        if by_types:
+            _leave_no_zeros()
         topology = parse_xml(_hwloc_xml(text, f"the description {text!r}"), text.strip())
         if any(pu.os != position for position, pu in enumerate(topology.pus)):
             break
@@ -149,6 +153,12 @@ def from_synthetic(text: str) -> Topology:
         return topology
     # hwloc makes up 1 GiB for each node that is said to have none.
     return replace(topology, nodes=tuple(replace(n, memory_bytes=0) for n in topology.nodes))
+
+
+def _leave_no_zeros() -> None:
+    """Fill memory that the next calls of malloc will be given with something else than 0."""
+    filled = [b"\1" * size for size in _FREED_BYTES]
+    filled.clear()
 
 
 def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
