@@ -15,8 +15,9 @@ TEST_WORKERS ?= 2
 .PHONY: run test bench lint clean
 
 run: cc $(STAMP)
-	@$(BIN)/rater run $(SUITE) --size $(SIZE)
-	@$(BIN)/rater report last -o $(REPORT)
+	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
+	  [ $$status -eq 2 ] || $(BIN)/rater report last -o $(REPORT) || [ $$status -ne 0 ] || status=$$?; \
+	  exit $$status
 
 test: lint
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)

@@ -5,22 +5,28 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
 import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from rater.analysis.compare import compare
 from rater.analysis.copies import cells_of
 from rater.analysis.finding import Analysis
+from rater.analysis.points import Point, PointRun
 from rater.analysis.readings import read_back
+from rater.analysis.scale import scale
 from rater.analysis.score import summarise
 from rater.record import CopyStatus, MachinePU, StoredRun
 from rater.show import page_library, page_timeline
 from rater.show.page import is_page, page_of
 from rater.show.page_data import Told, run_data
 from rater.show.page_html import element, script_json, table_html
+from rater.show.page_several import Together
 from rater.show.page_story import score_lost
 from rater.show.page_timeline import machine, timeline
 from rater.show.plot import Label, picture_of
@@ -46,8 +52,14 @@ def told(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> Told
 
 
 def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
-    text = page_of([told(run, divots=divots) for run in runs], "var vega;", lambda _: False)
-    return Page(text)
+    shown = [told(run, divots=divots) for run in runs]
+    return Page(page_of(shown, "var vega;", beside(*runs) if len(runs) > 1 else None))
+
+
+def beside(*runs: StoredRun) -> Together:
+    points = [Point(f"run {run.head.run}", (), (PointRun(run, None),)) for run in runs]
+    scaling = scale(points, lambda _: False)
+    return Together(compare(points), scaling if scaling.curves else None)
 
 
 def a_run(**head: object) -> StoredRun:
@@ -129,6 +141,7 @@ def test_a_file_that_rater_did_not_make_stays(rater: Rater, tmp_path: Path) -> N
         (("-o", "/dev/null"), "is no regular file"),
         (("99",), "no such run"),
         (("-o", "/proc/version"), "is no page that rater wrote"),
+        (("-o", f"/tmp/{300 * 'n'}.html"), "cannot be written (File name too long)"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
@@ -190,6 +203,88 @@ def test_a_database_without_an_ended_copy_still_makes_a_page(rater: Rater, tmp_p
     assert Page((tmp_path / "p.html").read_text()).data["runs"][0]["panels"] == []
 
 
+@needs_vega
+def test_a_run_that_was_cut_off_is_searched_all_the_same(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document()))
+    with sqlite3.connect(os.environ["RATER_DB"]) as base:
+        base.execute("UPDATE run SET status = 'interrupted', source = 'run'")
+
+    rater("report", "-o", tmp_path / "p.html")
+
+    shown = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
+    assert "lgroup 1 : all benchmarks +30.0 %" in shown.text
+    assert "divot 1 " in shown.text
+
+
+@needs_vega
+def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: Path) -> None:
+    for number in range(1, 5):
+        slow = 1.2 if number > 2 else 1.0
+        rater("import", written(tmp_path, document(uuid=f"u-{number}", slow=slow)))
+
+    status, out, err = rater("report", "1,2", "3,4", "4", "-o", tmp_path / "p.html", "--json")
+    again, _, _ = rater("report", "1,2", "3,4", "-o", tmp_path / "p.html", "--json")
+
+    assert (status, out) == (2, "")
+    assert "run 4 is in runs 3, 4 and in run 4" in err
+    assert again == 0
+    data = Page((tmp_path / "p.html").read_text(encoding="utf-8")).data
+    assert [run["run"] for run in data["runs"]] == [1, 2, 3, 4]
+    assert data["comparison"]["sides"] == ["runs 3, 4"]
+
+
+@needs_vega
+def test_the_same_run_twice_is_one(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+
+    _, out, _ = rater("report", "1", "last", "-o", tmp_path / "p.html", "--json")
+
+    assert json.loads(out)["runs"] == [1]
+
+
+@needs_vega
+def test_a_page_can_go_to_standard_output(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path, document(benchmarks=1))
+    rater("import", file)
+
+    status, out, err = rater("report", "-o", "-")
+
+    assert (status, err) == (0, "")
+    assert is_page(out[:4096])
+    assert list(tmp_path.glob("*.html")) == []
+    assert not (tmp_path / "-").exists()
+
+
+@needs_vega
+@pytest.mark.parametrize("what", ["--machine", "--timeline"])
+def test_pictures_of_the_page_are_files_too(rater: Rater, tmp_path: Path, what: str) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1, name="<b>")))
+    file = tmp_path / "p.svg"
+
+    assert rater("plot", what, "-o", file)[0] == 0
+
+    text = file.read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    assert "var(--" not in text
+    assert "run 1" in text
+    status, _, err = rater("plot", what)
+    assert (status, f"{what}: expected -o FILE" in err) == (2, True)
+
+
+@needs_vega
+def test_speedups_are_drawn_into_a_file(rater: Rater, tmp_path: Path) -> None:
+    for number in (1, 2):
+        rater("import", written(tmp_path, document(uuid=f"u-{number}", benchmarks=1)))
+    file = tmp_path / "c.svg"
+
+    assert rater("compare", "1", "2", "-o", file)[0] == 0
+
+    assert "speedup over run 1" in file.read_text(encoding="utf-8")
+
+
 # -- the page -----------------------------------------------------------------------------
 
 
@@ -207,7 +302,7 @@ def test_the_page_asks_nothing_of_the_network() -> None:
 
 
 def test_only_the_scripts_of_the_page_may_run() -> None:
-    text = page_of([told(a_run())], "var vega = '</script>';", lambda _: False)
+    text = page_of([told(a_run())], "var vega = '</script>';")
     shown = Page(text)
 
     data, *scripts = shown.scripts
@@ -230,8 +325,19 @@ def test_a_healthy_run_says_so_in_one_line() -> None:
     ) in shown.text
 
 
-def test_where_there_was_no_search_the_page_says_which_command_makes_one() -> None:
-    assert "There was no search for divots: rater divots 7 makes one." in page(a_run()).text
+def test_a_search_that_failed_is_no_search_that_found_nothing() -> None:
+    shown = page(a_run())
+
+    assert "The search for divots failed; rater divots 7 makes it once more." in shown.text
+    assert "divots not known" in shown.text
+
+
+def test_a_run_that_can_show_little_is_not_said_to_be_healthy() -> None:
+    shown = page(a_run(), divots=Analysis((), {"copy": 0.3}))
+
+    assert "No divots" not in shown.text
+    assert "divots not known" in shown.text
+    assert "This run can see a single copy slower by 30.0 %." in shown.text
 
 
 def test_dots_carry_what_a_reader_may_ask_of_them() -> None:
@@ -278,9 +384,29 @@ def test_slow_parts_are_marked_as_in_the_other_pictures() -> None:
 
     assert panel["dots"]["kind"] == [1, 2, 0, 0]
     assert panel["labels"] == [
-        {"text": "copy 0: +30 %", "explained": False, "copies": [0]},
-        {"text": "copy 1: by the layout", "explained": True, "copies": [1]},
+        {"text": "copy 0: +30 %", "explained": False, "copies": [0], "its": []},
+        {"text": "copy 1: by the layout", "explained": True, "copies": [1], "its": []},
     ]
+
+
+def test_an_iteration_that_is_slow_at_large_is_marked_and_chosen_alone() -> None:
+    rows = [copy_row(n, 10.0 * it, iteration=it, phase=it) for n in range(4) for it in (1, 2)]
+    label = Label((0, 1, 2, 3), "iteration 2: +100 %", (2,))
+
+    (panel,) = run_data(told(stored(rows, copies=4, iterations=2), label), {})["panels"]
+
+    kinds = dict(zip(panel["dots"]["it"], panel["dots"]["kind"], strict=True))
+    assert kinds == {1: 0, 2: 1}
+    assert panel["labels"][0]["its"] == [2]
+
+
+def test_the_timeline_marks_what_the_panels_mark_in_the_same_tune() -> None:
+    rows = [copy_row(n, 10.0, tune=tune, phase=p) for n in range(3) for p, tune in enumerate("bp")]
+    slow = Label((1,), "copy 1: +30 %", tune="p")
+
+    brackets = run_data(told(stored(rows), slow), {})["timeline"]["brackets"]
+
+    assert [(one["tune"], one["bars"]["kind"]) for one in brackets] == [("b", []), ("p", [[1, 1]])]
 
 
 def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
@@ -290,15 +416,15 @@ def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
     data = run_data(shown, {})
 
     assert data["panels"][0]["dots"]["copy"] == [0]
-    assert data["panels"][0]["failed"] == [[1, 1, 1]]
-    assert data["timeline"]["brackets"][0]["bars"]["bad"] == [1]
+    assert data["panels"][0]["failed"] == [[1, 1, 1, 1, 1, 4.0, "exit status 3"]]
+    assert data["timeline"]["brackets"][0]["bars"]["bad"] == [[1, "exit status 3"]]
 
 
 def test_bars_count_from_the_first_start_of_their_bracket() -> None:
     rows = [copy_row(n, 2.0, start_ns=5 * S + n * S) for n in range(2)]
     run = stored(rows)
 
-    (bracket,) = timeline(summarise(run), run)["brackets"]
+    (bracket,) = timeline(summarise(run), run, {})["brackets"]
 
     assert bracket["known"] is True
     assert bracket["bars"]["from"] == [0.0, 1.0]
@@ -308,7 +434,7 @@ def test_bars_without_known_starts_begin_together() -> None:
     rows = [replace(copy_row(n, 2.0 + n), start_ns=None, finish_ns=None) for n in range(2)]
     run = stored(rows, closed=False, source="import")
 
-    (bracket,) = timeline(summarise(run), run)["brackets"]
+    (bracket,) = timeline(summarise(run), run, {})["brackets"]
 
     assert bracket["known"] is False
     assert bracket["bars"]["from"] == [0.0, 0.0]
@@ -322,9 +448,9 @@ def test_more_runs_than_can_be_drawn_are_a_bar_a_copy(monkeypatch: pytest.Monkey
     ]
     run = stored(rows)
 
-    found = timeline(summarise(run), run)
+    found = timeline(summarise(run), run, {})
 
-    assert found["folded"] is True
+    assert found["brackets"][0]["folded"] is True
     assert found["brackets"][0]["bars"]["copy"] == [0, 1]
     assert found["brackets"][0]["bars"]["s"] == [8.0, 8.0]
 
@@ -353,10 +479,26 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
 
     shown = page(runs[0], replace(runs[1], copies=tuple(slower)))
 
-    assert shown.text.startswith("runs 7, 8") or "runs 7, 8" in shown.text
+    assert "run 7; run 8 Beside each other" in shown.text
     assert "setting thp" in shown.text
+    (line,) = shown.data["comparison"]["lines"]
+    assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell")
     first, second = (run["panels"][0] for run in shown.data["runs"])
     assert (first["low"], first["high"]) == (second["low"], second["high"])
+
+
+def test_runs_with_other_numbers_of_copies_have_curves() -> None:
+    runs = [
+        stored([copy_row(n, 10.0 + many) for n in range(many)], run=many, copies=many)
+        for many in (1, 2, 4)
+    ]
+
+    speedup, rate = page(*runs).data["scaling"]
+
+    assert speedup["title"] == "speedup over 1 copy"
+    assert [x for x, _ in rate["lines"][0]["at"]] == [1.0, 2.0, 4.0]
+    # 4 copies in 14 s each against 1 in 11 s.
+    assert speedup["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
 
 
 # -- text that is not HTML ----------------------------------------------------------------
@@ -390,9 +532,8 @@ def test_hostile_names_stay_text_in_every_part_of_the_page() -> None:
     run = stored(rows, copies=4, hostname=bad, suite=bad, command_line=bad, tags=((bad, bad),))
     run = replace(run, settings=((bad, bad),), warnings=(bad,), environment=((bad, bad),))
 
-    text = page_of(
-        [told(run), told(replace(run, head=replace(run.head, run=8)))], "", lambda _: False
-    )
+    again = replace(run, head=replace(run.head, run=8))
+    text = page_of([told(run), told(again)], "", beside(run, again))
 
     shown = Page(text)
     assert len(shown.scripts) == 3, "data, library and script; no other"

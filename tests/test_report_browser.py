@@ -50,7 +50,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setenv("RATER_DB", str(folder / "r.db"))
         for told in (document(), hostile, document(slow=1.15, uuid="u-3")):
             assert main(["import", str(written(folder, told))]) == 0
-        wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3"}
+        other = document(uuid="u-4", benchmarks=1, name="other")
+        assert main(["import", str(written(folder, other))]) == 0
+        wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3", "unlike": "1 4"}
         for name, runs in wanted.items():
             found[name] = folder / f"{name}.html"
             assert main(["report", *runs.split(), "-o", str(found[name])]) == 0
@@ -185,7 +187,7 @@ def test_the_keyboard_does_what_the_mouse_does(browser: Browser, pages: dict[str
 
 def test_a_table_sorts_by_click_and_by_key(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["one"])
-    table = "#when + section table"
+    table = "#results section table"
     brackets = (
         f"[...document.querySelectorAll('{table}')[0].tBodies[0].rows]"
         ".map(r => +r.cells[2].textContent)"
@@ -273,6 +275,87 @@ def test_the_panels_of_several_runs_stand_benchmark_by_benchmark(
     # 30 % and 15 % on one scale: the same colour is the same slowdown.
     assert heats[0] > 95
     assert 40 < heats[1] < 60
+
+
+def test_a_link_of_the_same_divot_in_another_run_is_its_own(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["twice"])
+    links = browser.js("[...document.querySelectorAll('a[data-pick]')].map(a => a.hash)")
+    of_second = next(i for i, link in enumerate(links) if link.startswith("#panel-3-"))
+
+    for link, run in ((0, 1), (of_second, 3)):
+        browser.js(f"document.querySelectorAll('a[data-pick]')[{link}].click()")
+        browser.frame()
+        assert browser.js(CHOSEN).startswith(f"divot: lgroup 1: run {run}: 4 copies, +")
+        chosen = browser.js(
+            "[...document.querySelectorAll('#panels figure')]"
+            ".filter(f => f.querySelector('.picked-marks path')).map(f => f.id.split('-')[1])"
+        )
+        assert set(chosen) == {str(run)}
+
+
+def test_panels_of_runs_with_other_benchmarks_have_widths_of_their_own(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["unlike"])
+
+    beyond = browser.js(
+        "[...document.querySelectorAll('#panels .drawn')].map(d => "
+        "d.querySelector('svg').getBoundingClientRect().width - d.clientWidth)"
+    )
+
+    assert len(beyond) == 4
+    assert max(beyond) <= 1
+
+
+def test_the_field_takes_lists_and_says_what_it_does_not_understand(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["one"])
+    found = []
+    for text in ("7", "lgroup1", "core 1", "CPU 0-2,8", "the slow one"):
+        browser.js(
+            "(i => { i.value = '" + text + "'; i.dispatchEvent(new Event('change')); })"
+            "(document.getElementById('choose'))"
+        )
+        browser.frame()
+        found.append((browser.js(CHOSEN), browser.js(PICKED)[0]))
+
+    assert [count for _, count in found] == [2, 8, 4, 8, 8]
+    assert "“the slow one” is not understood" in found[-1][0]
+
+
+def test_the_brackets_and_the_timeline_answer_to_keys(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["one"])
+    bracket = "document.getElementById('bracket').value"
+
+    browser.js("document.getElementById('brackets').focus()")
+    browser.key("Home")
+    first = browser.js(bracket)
+    browser.key("ArrowDown")
+    browser.wait(lambda: browser.js(bracket) != first, "another bracket is not shown")
+    bars = "document.querySelectorAll('#timeline .bars-marks path').length"
+    browser.wait(lambda: browser.js(bars) == 16, "the bars are not drawn")
+
+    browser.js("document.getElementById('timeline').focus()")
+    browser.key("Home", "ArrowDown")
+    assert browser.js(CARD)[0].startswith("copy 1 ·")
+    browser.key("Enter")
+    assert browser.js(CHOSEN).startswith("copy 1: ")
+
+
+def test_the_comparison_is_drawn(browser: Browser, pages: dict[str, Path]) -> None:
+    opened(browser, pages["twice"])
+
+    shown = browser.js(
+        "[...document.querySelectorAll('#comparison .titles-marks text')].map(t => t.textContent)"
+    )
+
+    assert sorted(shown) == ["b0", "b1", "b2", "suite"]
+    assert browser.said() == []
 
 
 def test_a_phone_has_no_need_to_scroll_sideways(browser: Browser, pages: dict[str, Path]) -> None:

@@ -12,6 +12,7 @@ from rater.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from rater.analysis.comparison import Comparison
     from rater.analysis.points import Point
@@ -60,6 +61,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "comparisons considered (Holm): of equal points, 1 table of 20 fails by chance (more where "
         "each is a single run)",
     )
+    parser.add_argument(
+        "-o",
+        dest="file",
+        metavar="FILE",
+        help="draw the speedups with their intervals as well, into FILE, by its name .svg, .png "
+        "or .pdf",
+    )
     add_common(parser)
     parser.set_defaults(run=compare_points)
 
@@ -67,8 +75,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def compare_points(args: argparse.Namespace) -> int:
     """Print the comparison; return the exit status."""
     from rater.analysis.compare import compare
+    from rater.commands.plot import checked_file
     from rater.run.facts import volatile
 
+    file = None if args.file is None else checked_file(args.file)
     margin = share(args.within, "--within")
     if not margin:
         raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
@@ -81,6 +91,8 @@ def compare_points(args: argparse.Namespace) -> int:
     comparison = compare(
         points, margin=margin, by=args.by, baseline=baseline, looks=looks, volatile=volatile
     )
+    if file is not None:
+        _draw(comparison, file)
     if args.json:
         from rater.show.compare_json import comparison_document
 
@@ -96,6 +108,17 @@ def compare_points(args: argparse.Namespace) -> int:
         printer.some(without, "yellow")
         print_comparison(comparison, printer)
     return 1 if worst is not None and _has_worse(comparison, worst) else 0
+
+
+def _draw(comparison: Comparison, file: Path) -> None:
+    from rater.show.page_charts import comparison_data
+    from rater.show.page_static import comparison_svg, rendered_svg
+    from rater.show.plot_file import write_drawing
+
+    data = comparison_data(comparison)
+    if data is None:
+        raise InputError("-o: no benchmark has a valid result on both sides: nothing to draw")
+    write_drawing(rendered_svg(comparison_svg(data), file.suffix.lower().removeprefix(".")), file)
 
 
 def share(text: str, option: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rater.commands.common import add_common, existing_store, print_json_rows
 from rater.errors import InputError
@@ -44,6 +44,18 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)",
     )
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
+        "--machine",
+        action="store_true",
+        help="the machine instead, each CPU coloured by the slowdown of its copies (with -o)",
+    )
+    other.add_argument(
+        "--timeline",
+        action="store_true",
+        help="who ran when instead: of the bracket of --benchmark and --iteration, else of the "
+        "one that lost most (with -o)",
+    )
     add_common(parser)
     parser.set_defaults(run=_plot)
 
@@ -53,6 +65,8 @@ def _plot(args: argparse.Namespace) -> int:
     from rater.show.plot import picture_document, picture_of
 
     file = None if args.file is None else checked_file(args.file)
+    if args.machine or args.timeline:
+        return _draw_other(args, file)
     with existing_store(args) as store:
         run = store.load(store.find(args.which))
         labels = _labels_of(store, run)
@@ -82,6 +96,56 @@ def _plot(args: argparse.Namespace) -> int:
 
         print_picture(picture, Printer(Console()))
     return 0
+
+
+def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
+    """Draw the machine or the timeline, as `rater report` has them."""
+    from rater.commands.report import told_of
+    from rater.show.page_data import run_data
+    from rater.show.page_static import machine_svg, rendered_svg, timeline_svg
+    from rater.show.plot_file import write_drawing
+
+    what = "--machine" if args.machine else "--timeline"
+    if file is None:
+        raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
+    if args.machine and (args.benchmark is not None or args.iteration is not None):
+        raise InputError("--machine is of the whole run: leave out --benchmark and --iteration")
+    with existing_store(args) as store:
+        told = told_of(store, store.load(store.find(args.which)))
+    head = told.run.head
+    benchmark = _chosen(args.benchmark, args.iteration, told.cells, head)
+    data = run_data(told, {})
+    if args.machine:
+        if not data["machine"]:
+            raise InputError(f"run {head.run}: it is not known where its copies ran")
+        svg = machine_svg(data)
+    else:
+        svg = timeline_svg(data, _bracket(data, benchmark, args.iteration, head))
+    write_drawing(rendered_svg(svg, file.suffix.lower().removeprefix(".")), file)
+    if args.json:
+        print_json_rows({"run": head.run, "file": args.file})
+    else:
+        print(f"{args.file}: {what.removeprefix('--')}, run {head.run}")
+    return 0
+
+
+def _bracket(
+    data: dict[str, Any], benchmark: str | None, iteration: int | None, head: RunHead
+) -> int:
+    """Return the place of the bracket that was asked for, else of that which lost most."""
+    from rater.show.format import plain
+
+    brackets = data["timeline"]["brackets"]
+    asked = None if benchmark is None else plain(benchmark)
+    found = [
+        place
+        for place, one in enumerate(brackets)
+        if one["benchmark"] in (None, asked) or asked is None
+        if iteration in (None, one["iteration"])
+    ]
+    if not found:
+        raise InputError(f"run {head.run}: nothing is stored of when its copies ran")
+    return max(found, key=lambda place: brackets[place]["lost"] or 0.0)
 
 
 def _labels_of(store: Store, run: StoredRun) -> tuple[Label, ...]:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, existing_store, print_json
+from rater.commands.points import POINTS_HELP
 from rater.errors import InputError
 
 if TYPE_CHECKING:
+    from rater.analysis.finding import Analysis
+    from rater.analysis.points import Point
     from rater.record import StoredRun
     from rater.show.page_data import Told
+    from rater.show.page_several import Together
     from rater.store.store import Store
 
+_STDOUT = "-"
 _MOST_RUNS = 12  # pages of more are hardly read, and every run has its panels
 _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that
 
@@ -32,17 +40,18 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "which",
-        metavar="RUN",
+        metavar="POINT",
         nargs="*",
         default=[],
-        help="a number, the start of a uuid, last, last~1, or tag:K=V; of several the first is "
-        "what the others are compared with (default: last)",
+        help=f"{POINTS_HELP}; of several the first is what the others are compared with "
+        "(default: last)",
     )
     parser.add_argument(
         "-o",
         dest="file",
         metavar="FILE",
-        help="the page (default: rater-report-RUN.html in the current directory)",
+        help="the page; - is standard output (default: rater-report-RUN.html in the current "
+        "directory)",
     )
     parser.add_argument(
         "--force", action="store_true", help="write over FILE though rater did not make it"
@@ -52,22 +61,27 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _report(args: argparse.Namespace) -> int:
-    from rater.run.facts import volatile
     from rater.show.page import page_of
     from rater.show.page_library import library
 
     with existing_store(args) as store:
-        specs = args.which or ["last"]
-        numbers = list(dict.fromkeys(n for spec in specs for n in store.find_all(spec)))
-        if len(numbers) > _MOST_RUNS:
-            raise InputError(
-                f"{len(numbers)} runs: a page holds at most {_MOST_RUNS}; name fewer of them"
-            )
+        asked = _asked(store, args.which or ["last"])
+        shown, notes = _shown(asked.points)
+        numbers = [run.head.run for run in shown]
         path = Path(args.file or f"rater-report-{'-'.join(map(str, numbers))}.html")
-        _check(path, force=args.force)
+        if args.file != _STDOUT:
+            _check(path, force=args.force)
+        elif args.json:
+            raise InputError("-o - --json: both would be written to standard output; leave one out")
         vega = library()  # before the work: it may not be installed
-        told = [_told(store, store.load(number)) for number in numbers]
-    _write(path, page_of(told, vega, volatile))
+        told = [told_of(store, run) for run in shown]
+    together = _together(asked, notes)
+    page = page_of(told, vega, together)
+    if args.file == _STDOUT:
+        sys.stdout.buffer.write(page.encode())
+        sys.stdout.buffer.flush()
+        return 0
+    _write(path, page)
     size = path.stat().st_size
     if args.json:
         print_json({"runs": numbers, "file": str(path), "bytes": size})
@@ -80,17 +94,90 @@ def _named(numbers: list[int]) -> str:
     return f"run {numbers[0]}" if len(numbers) == 1 else f"runs {', '.join(map(str, numbers))}"
 
 
-def _told(store: Store, run: StoredRun) -> Told:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What stands on the page: points as `rater compare` takes them."""
+
+    points: tuple[Point, ...]
+    looks: int
+    without_runs: tuple[str, ...]
+
+
+def _asked(store: Store, words: Sequence[str]) -> _Asked:
+    """Return the points that words mean; what names runs once more is left out.
+
+    The runs of a single point that is no sweep's stand beside each other, a point each.
+    """
+    from rater.analysis.points import Point, PointRun
+    from rater.commands.points import looks_of, points_from, points_without_runs
+
+    wanted: list[str] = []
+    seen: set[tuple[int, ...]] = set()
+    for word in dict.fromkeys(words):
+        plain_run = not word.startswith(("sweep:", "tag:")) and "," not in word
+        numbers = tuple(store.find_all(word)) if plain_run else ()
+        if not numbers or numbers not in seen:
+            wanted.append(word)
+        seen.add(numbers)
+    points = points_from(store, wanted)
+    if len(points) == 1 and len(points[0].runs) > 1:
+        points = tuple(
+            Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
+            for one in points[0].runs
+        )
+    return _Asked(points, looks_of(store, wanted), points_without_runs(store, wanted))
+
+
+def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
+    """Return the runs that have pictures and tables, and in words which have none.
+
+    All, or of many the last one of each point. Raises `InputError` for too many points.
+    """
+    every = [one.run for point in points for one in point.runs]
+    if len(every) <= _MOST_RUNS:
+        return every, ()
+    if len(points) > _MOST_RUNS:
+        raise InputError(
+            f"{len(points)} points of {len(every)} runs: a page holds at most {_MOST_RUNS}; "
+            "name fewer of them"
+        )
+    note = (
+        f"{len(every)} runs are compared; the pictures and tables below them are those of the "
+        "last run of each point"
+    )
+    return [point.runs[-1].run for point in points], (note,)
+
+
+def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
+    """Return what several points come to beside each other; None for one."""
+    from rater.analysis.compare import compare
+    from rater.analysis.scale import scale
+    from rater.run.facts import volatile
+    from rater.show.page_several import Together
+
+    points = asked.points
+    if len(points) < 2:
+        return None
+    copies = {one.run.head.copies for point in points for one in point.runs}
+    scaling = scale(points, volatile) if len(copies) > 1 else None
+    return Together(
+        compare(points, looks=asked.looks, volatile=volatile),
+        scaling if scaling and scaling.curves else None,
+        (*asked.without_runs, *notes),
+    )
+
+
+def told_of(store: Store, run: StoredRun) -> Told:
+    """Return a run with all that a page says of it."""
     from rater.analysis.copies import cells_of
     from rater.analysis.readings import read_back
     from rater.analysis.score import summarise
     from rater.commands.common import run_beside
-    from rater.commands.search import analysis_beside_results
     from rater.show.page_data import Told
     from rater.show.plot import picture_of
     from rater.show.plot_words import labels_from
 
-    divots = analysis_beside_results(store, run)
+    divots = _searched(store, run)
     cells = cells_of(run)
     beside = run_beside(store, run)
     return Told(
@@ -104,10 +191,38 @@ def _told(store: Store, run: StoredRun) -> Told:
     )
 
 
+def _searched(store: Store, run: StoredRun) -> Analysis | None:
+    """Return the divots of a run however it ended; None: the search for them failed.
+
+    Whatever goes wrong in it is a line on standard error: the page has everything else.
+    """
+    from rater.analysis.finding import Analysis, Thresholds, nothing_to_compare
+    from rater.commands.search import analysis_of
+
+    if nothing_to_compare(run.head):
+        return Analysis((), {})
+    try:
+        return analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
+    except Exception as error:  # of any kind: a search must not cost a page
+        number = run.head.run
+        print(
+            f"rater: run {number}: no divots, the search for them failed "
+            f"({type(error).__name__}: {error}); `rater divots {number}` tries again",
+            file=sys.stderr,
+        )
+        return None
+
+
 def _check(path: Path, *, force: bool) -> None:
     """Raise `InputError` for a place where no page can be written, or another file would go."""
     from rater.show.page import is_page
 
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name too long for a file, a folder that lets nobody in
+        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
     if path.is_dir():
         raise InputError(f"-o {path}: is a directory; expected a file in it")
     if not path.parent.is_dir():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 
@@ -23,9 +23,10 @@ from rater.show.beside import print_beside
 from rater.show.copies import CopiesView, print_copies
 from rater.show.format import duration, gigabytes, plain, what_ran
 from rater.show.metrics import print_metrics
+from rater.show.page_charts import comparison_data, scaling_data
 from rater.show.page_data import Told, run_data
 from rater.show.page_html import Html, PagePrinter, element, joined, script_hash, script_json
-from rater.show.page_several import common_ranges, compared
+from rater.show.page_several import Together, common_ranges, compared
 from rater.show.page_story import story
 from rater.show.proof import memory_lines, verdict_lines
 from rater.show.readings import notable_text, print_cpus
@@ -36,23 +37,23 @@ from rater.show.terminal import print_benchmarks, print_failed
 
 MARK = "rater report"  # in the page's head: rater may write over a file that has it
 _ASSETS = Path(__file__).parent / "page_assets"
-_SCRIPTS = ("state", "cards", "panels", "machine", "timeline", "tables", "start")
+_SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _MOST_ROWS = 40  # of a table that is there at once
-_SPECS = ("panel", "brackets", "timeline")
+_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling")
 
 
-def page_of(runs: Sequence[Told], library: str, volatile: Callable[[str], bool]) -> str:
+def page_of(runs: Sequence[Told], library: str, together: Together | None = None) -> str:
     """Return the page of one run or several; `library` is Vega as a script (`page_library`).
 
-    `volatile` names settings that are mere readings, which no two runs share.
+    `together`: what several come to beside each other.
     """
     several = len(runs) > 1
     ranges = common_ranges(runs)
     body = joined(
-        *compared(runs, volatile),
+        *(compared(runs, together) if together else ()),
         *(story(told, several=several) for told in runs),
         _pictures(several=several),
-        *(_details(told, several=several) for told in runs),
+        element("div", *(_details(told, several=several) for told in runs), id="results"),
         element(
             "footer",
             f"Written by rater {__version__}. The page holds all of its data and asks no network.",
@@ -62,6 +63,8 @@ def page_of(runs: Sequence[Told], library: str, volatile: Callable[[str], bool])
     script = _inline(_script())
     data = {
         "runs": [run_data(told, ranges) for told in runs],
+        "comparison": comparison_data(together.comparison) if together else None,
+        "scaling": scaling_data(together.scaling.curves) if together and together.scaling else None,
         "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
     }
     return Template(_asset("page.html")).substitute(

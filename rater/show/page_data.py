@@ -13,12 +13,12 @@ from typing import Any
 
 from rater.analysis.copies import Cell, CopyPoint
 from rater.analysis.finding import Analysis
-from rater.analysis.outcome import is_good
+from rater.analysis.outcome import FailedCopy, is_good
 from rater.analysis.readings import RunReadings
 from rater.analysis.score import Summary
 from rater.record import StoredRun
 from rater.show.format import plain
-from rater.show.page_timeline import machine, seconds, timeline
+from rater.show.page_timeline import RunKey, machine, seconds, timeline
 from rater.show.plot import Dot, Label, Panel, Picture
 from rater.show.plot_words import (
     failed_text,
@@ -27,8 +27,6 @@ from rater.show.plot_words import (
     percent_text,
     time_text,
 )
-
-type _Run = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
 
 _TICK_APART = 0.14  # of a panel's height: nearer numbers would touch
 _PLAIN, _SLOW, _EXPLAINED = 0, 1, 2  # a dot's kind
@@ -57,6 +55,7 @@ def run_data(
     picture, run = told.picture, told.run.without_torn()
     lost = _lost(told.summary)
     more = _More(told, run)
+    kinds = [_kinds(panel) for panel in picture.panels]
     return {
         "run": told.run.head.run,
         "axis": picture.axis,
@@ -65,9 +64,18 @@ def run_data(
         "iterations": list(picture.iterations),
         "repeated": picture.repeated,
         "panels": [
-            _panel(panel, picture.repeated, more, lost, range_s) for panel in picture.panels
+            _panel(panel, more, range_s, of_panel, lost, repeated=picture.repeated)
+            for panel, of_panel in zip(picture.panels, kinds, strict=True)
         ],
-        "timeline": timeline(told.summary, run),
+        "timeline": timeline(
+            told.summary,
+            run,
+            {
+                (panel.benchmark, panel.tune, dot.iteration, dot.copy): kind
+                for panel, of_panel in zip(picture.panels, kinds, strict=True)
+                for dot, kind in of_panel.items()
+            },
+        ),
         "machine": machine(run),
     }
 
@@ -76,17 +84,22 @@ class _More:
     """What is known of a copy's run beside its time: when it began, how local its memory was."""
 
     def __init__(self, told: Told, run: StoredRun) -> None:
-        self.points: dict[_Run, CopyPoint] = {
+        self.points: dict[RunKey, CopyPoint] = {
             (cell.benchmark, cell.tune, cell.iteration, point.copy): point
             for cell in told.cells
             for point in cell.points
         }
-        self._starts: dict[_Run, int] = {}
+        self._starts: dict[RunKey, int] = {}
         for row in run.copies:
             if row.start_ns is not None and is_good(row):
                 self._starts.setdefault(
                     (row.benchmark, row.tune, row.iteration, row.copy), row.start_ns
                 )
+        self._failed: dict[RunKey, FailedCopy] = {
+            (cell.benchmark, cell.tune, cell.iteration, one.copy): one
+            for cell in told.cells
+            for one in reversed(cell.failed)
+        }
         shares: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
         for proof in told.summary.proof.copies:
             if proof.local_share is not None:
@@ -94,9 +107,15 @@ class _More:
                 shares[key].append(proof.local_share)
         self._local = {key: sum(of) / len(of) for key, of in shares.items()}
 
-    def start_s(self, key: _Run) -> float | None:
+    def start_s(self, key: RunKey) -> float | None:
         start_ns = self._starts.get(key)
         return None if start_ns is None else seconds(start_ns / 1e9)
+
+    def failure(self, panel: Panel, place: int, copy: int, iteration: int) -> list[Any]:
+        """Return a failed copy's place, copy, iteration, CPU, lgroup, seconds, and what it did."""
+        one = self._failed[panel.benchmark, panel.tune, iteration, copy]
+        where = [one.cpu, one.node, seconds(one.elapsed_s)]
+        return [place, copy, iteration, *where, plain(one.what)]
 
     def local(self, benchmark: str, dot: Dot) -> float | None:
         share = self._local.get((benchmark, dot.iteration, dot.copy))
@@ -105,17 +124,18 @@ class _More:
 
 def _panel(
     panel: Panel,
-    repeated: bool,
     more: _More,
-    lost: Mapping[tuple[str, str | None], float],
     range_s: Mapping[tuple[str, str | None], tuple[float, float]],
+    kinds: Mapping[Dot, int],
+    lost: Mapping[tuple[str, str | None], float],
+    *,
+    repeated: bool,
 ) -> dict[str, Any]:
     median_s = panel.median_s or 1.0
     low_s, high_s = range_s.get(
         (panel.benchmark, panel.tune), (panel.low * median_s, panel.high * median_s)
     )
-    named = {dot: label.explained for label, dots in reversed(panel.parts()) for dot in dots}
-    keys: list[_Run] = [
+    keys: list[RunKey] = [
         (panel.benchmark, panel.tune, dot.iteration, dot.copy) for dot in panel.dots
     ]
     found = [more.points.get(key) for key in keys]
@@ -123,6 +143,7 @@ def _panel(
     return {
         "title": panel.title,
         "benchmark": plain(panel.benchmark),
+        "tune": panel.tune,
         "median": seconds(panel.median_s) if panel.median_s else None,
         "low": seconds(low_s),
         "high": seconds(high_s),
@@ -134,7 +155,9 @@ def _panel(
             for above in (True, False)
             if (beyond := panel.outside(above=above))
         ],
-        "failed": [[place, copy, iteration] for place, copy, iteration in panel.failed],
+        "failed": [
+            more.failure(panel, place, copy, iteration) for place, copy, iteration in panel.failed
+        ],
         "failedText": failed_text(panel),
         "dots": {
             "place": [dot.place for dot in dots],
@@ -144,9 +167,7 @@ def _panel(
             "node": [None if point is None else point.node for point in found],
             "it": [dot.iteration for dot in dots],
             "s": [seconds(dot.elapsed_s) for dot in dots],
-            "kind": [
-                _PLAIN if (e := named.get(d)) is None else _EXPLAINED if e else _SLOW for d in dots
-            ],
+            "kind": [kinds.get(dot, _PLAIN) for dot in dots],
             "start": [more.start_s(key) for key in keys],
             "local": [more.local(panel.benchmark, dot) for dot in dots],
             **(
@@ -158,6 +179,21 @@ def _panel(
                 else {}
             ),
         },
+    }
+
+
+def _kinds(panel: Panel) -> dict[Dot, int]:
+    """Return the dots that have names: parts of the picture, and iterations that stand out."""
+    shown = {dot.iteration for dot in panel.dots}
+    whole = [
+        (label, panel.covered(label))
+        for label in panel.overall()
+        if label.iterations and not shown.issubset(label.iterations)
+    ]
+    return {
+        dot: _EXPLAINED if label.explained else _SLOW
+        for label, dots in reversed([*panel.parts(), *whole])
+        for dot in dots
     }
 
 
@@ -173,6 +209,7 @@ def _label(label: Label, dots: Sequence[Dot], panel: Panel) -> dict[str, Any]:
         "text": plain(label_text(label, panel)),
         "explained": label.explained,
         "copies": sorted({dot.copy for dot in dots}),
+        "its": [] if dots else sorted(label.iterations),  # of all copies: iterations alone
     }
 
 

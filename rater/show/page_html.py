@@ -16,6 +16,7 @@ from rater.show.printer import Printer
 from rater.show.table import Column
 
 _WIDE = 10_000  # cells: a page breaks its lines itself
+_LONG = 40  # letters: longer cells break into lines
 _VOID = ("br", "meta", "link", "input")
 # Ends of a script element (and what begins one, or a comment), and line ends in JavaScript.
 _IN_SCRIPT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -103,10 +104,7 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
     Sorted by another column, each row would else lose its name.
     """
     shown = [column for column in columns if any(column.heading) or any(column.cells)]
-    heads = [
-        element("th", " ".join(column.heading).strip(), scope="col", class_=_side(column))
-        for column in shown
-    ]
+    heads = [element("th", _heading(column), scope="col", class_=_side(column)) for column in shown]
     rows = []
     above = [""] * len(shown)
     for place in range(max(len(column.cells) for column in shown)):
@@ -115,12 +113,20 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
             text = column.cells[place].strip()
             again = number == 0 and not text and bool(above[number])
             above[number] = text or above[number]
-            kind = " ".join(part for part in (_side(column), "again" if again else None) if part)
+            long = "long" if len(text or above[number]) > _LONG and not column.right else None
+            kinds = (_side(column), "again" if again else None, long)
+            kind = " ".join(part for part in kinds if part)
             cells.append(element("td", above[number] if again else text, class_=kind or None))
         style = _CLASSES.get(styles[place]) if place < len(styles) else None
         rows.append(element("tr", *cells, class_=style))
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
     return element("div", table, class_="scroll", tabindex=0)
+
+
+def _heading(column: Column) -> str:
+    """Return both lines of a heading as one; a word that a terminal breaks is whole again."""
+    first, second = column.heading
+    return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
 
 
 def _side(column: Column) -> str | None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rater.analysis.changes import differences, stored_conditions
-from rater.analysis.copies import RatioPair, ratio_pairs
+from rater.analysis.comparison import Comparison
 from rater.analysis.divots.between import between_runs
-from rater.show.format import decimals, number
+from rater.analysis.scale import Scaling
+from rater.analysis.scale_pairs import orders, smt_yields
+from rater.show.compare import print_comparison
 from rater.show.page_data import Told
 from rater.show.page_html import Html, PagePrinter, element
-from rater.show.table import Column
+from rater.show.scale import print_scaling
 
-_PAD = 0.04  # of the span of the times, above and below
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several runs beside each other."""
+
+    comparison: Comparison
+    scaling: Scaling | None  # None: all have the same number of copies
+    notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
 
 
 def common_ranges(runs: Sequence[Told]) -> dict[tuple[str, str | None], tuple[float, float]]:
@@ -29,69 +38,54 @@ def common_ranges(runs: Sequence[Told]) -> dict[tuple[str, str | None], tuple[fl
     return {key: (min(ends), max(ends)) for key, ends in found.items()}
 
 
-def compared(runs: Sequence[Told], volatile: Callable[[str], bool]) -> Iterator[Html]:
-    """Yield what several runs come to beside the first of them; nothing of one run."""
-    if len(runs) < 2:
-        return
-    first = runs[0]
-    numbers = ", ".join(str(told.run.head.run) for told in runs)
+def compared(runs: Sequence[Told], together: Together) -> Iterator[Html]:
+    """Yield what several runs come to beside the first of them; nothing of one run.
+
+    What they differ in beside that which is compared stands first: it may be why.
+    """
+    comparison = together.comparison
     printer = PagePrinter()
-    printer.table(_columns(runs))
-    printer.prose(f"per cent: to run {first.run.head.run}; more is faster", "dim")
-    parts = [element("h1", f"runs {numbers}"), printer.take()]
-    between = between_runs(
-        [(told.run.head.run, told.divots.findings) for told in runs if told.divots is not None]
+    printer.some(together.notes, "yellow")
+    print_comparison(comparison, printer)
+    yield element(
+        "section",
+        element("h1", "; ".join(side.label for side in comparison.sides)),
+        element("h2", "Beside each other"),
+        element(
+            "p",
+            f"Speedup over {comparison.sides[0].label}: right of the line is faster, the bar is "
+            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 cannot tell.",
+            class_="how",
+        ),
+        element("div", id="comparison"),
+        printer.take(),
+        class_="tables",
     )
+    if together.scaling is not None:
+        yield _scaling(together.scaling)
+    numbers = [(told.run.head.run, told.divots.findings) for told in runs if told.divots]
+    between = between_runs(numbers)
     for one in between:
         printer.prose(f"{one.kind}: {one.summary}")
     if not between:
         printer.prose("no place has divots in two of the runs")
-    parts += [element("h2", "What comes back"), printer.take()]
-    yield element("section", *parts, class_="tables")
-    yield element(
+    yield element("section", element("h2", "What comes back"), printer.take())
+
+
+def _scaling(scaling: Scaling) -> Html:
+    printer = PagePrinter()
+    print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
+    return element(
         "section",
-        element("h2", "What was different"),
-        *(_differences(first, told, volatile) for told in runs[1:]),
+        element("h2", "More copies"),
+        element(
+            "p",
+            "Throughput against the number of copies: dots are medians of runs, the dashed line "
+            "is linear from the smallest number, the curve the Universal Scalability Law where it "
+            "fits. In a ring: the knee.",
+            class_="how",
+        ),
+        element("div", id="scaling", class_="scaling"),
+        element("details", element("summary", "in numbers"), printer.take()),
         class_="tables",
     )
-
-
-def _columns(runs: Sequence[Told]) -> list[Column]:
-    first = runs[0]
-    pairs = [ratio_pairs(told.summary, first.summary) for told in runs]
-    rows: dict[tuple[str, str | None, str], dict[int, RatioPair]] = {}
-    for place, found in enumerate(pairs):
-        for pair in found:
-            rows.setdefault((pair.name, pair.tune, pair.unit), {})[place] = pair
-    names = [f"{name} {tune}" if tune else name for name, tune, _ in rows]
-    columns = [
-        Column(("benchmark", ""), names, right=False),
-        Column(("unit", ""), [unit for *_, unit in rows], right=False),
-    ]
-    for place, told in enumerate(runs):
-        of_run = [of.get(place) for of in rows.values()]
-        values = [pair.value if pair else None for pair in of_run]
-        places = decimals(values)
-        run = f"run {told.run.head.run}"
-        columns.append(Column((run, ""), [number(value, places) for value in values]))
-        if place:
-            changes = [pair.change if pair else None for pair in of_run]
-            told_changes = ["-" if c is None else f"{c * 100:+.1f}" for c in changes]
-            columns.append(Column((run, "%"), told_changes))
-    return columns
-
-
-def _differences(first: Told, other: Told, volatile: Callable[[str], bool]) -> Html:
-    found = differences(stored_conditions(first.run), stored_conditions(other.run), volatile)
-    numbers = f"run {first.run.head.run}", f"run {other.run.head.run}"
-    if not found:
-        return element("p", f"{numbers[1]} was run under the conditions of {numbers[0]}")
-    printer = PagePrinter()
-    printer.table(
-        [
-            Column(("what", ""), [one.what for one in found], right=False),
-            Column((numbers[0], ""), [str(one.before) for one in found], right=False),
-            Column((numbers[1], ""), [str(one.now) for one in found], right=False),
-        ]
-    )
-    return printer.take()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 
 from rater.analysis.confirm import next_command
 from rater.analysis.divots.document import evidence_line
-from rater.analysis.finding import Finding
+from rater.analysis.finding import Analysis, Finding, nothing_to_compare
 from rater.analysis.score import Summary
 from rater.show.divots import print_findings, visible_line
-from rater.show.format import clock, count, number, percent, what_ran
+from rater.show.format import clock, count, gigabytes, number, percent, what_ran
 from rater.show.page_data import Told
 from rater.show.page_html import Html, PagePrinter, element
+from rater.show.page_links import links_of
 from rater.show.terminal import print_head
+from rater.words import some
 
 _OPEN = 5  # divots whose words are there at once; the others unfold
-_MOST_LINKED = 6
+# What firmware and SPEC's tools write where nobody has told them better.
+_NAMELESS = ("could not determine", "system vendor system model name", "unknown")
+_KERNEL = "kernel.release"  # among the settings of the machine
 _LONG = 60  # letters
+_LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
 def story(told: Told, *, several: bool) -> Html:
@@ -29,7 +33,7 @@ def story(told: Told, *, several: bool) -> Html:
     name = element("h2" if several else "h1", _heading(told))
     return element(
         "section",
-        element("header", name, *facts, _figures(told)),
+        element("header", name, *facts, *_where(told), _figures(told), *_glossary(told)),
         element(
             "div",
             element("div", *_slow(told, several=several), class_="divots"),
@@ -91,10 +95,14 @@ def _figures(told: Told) -> Html:
         figures.append((number(summary.mix.selected.ratio), "ratio of the window"))
     lost = score_lost(summary)
     if lost is not None:
-        figures.append((f"{percent(lost)} %", "of the score lost to slow copies"))
-    if told.divots is not None:
-        found = sum(not one.explained for one in told.divots.findings)
-        figures.append((str(found), "divot" if found == 1 else "divots"))
+        figures.append(
+            (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
+        )
+    found = _divots(told)
+    if found or (told.divots is not None and could_see(told.divots)):
+        figures.append((str(len(found)), "divot" if len(found) == 1 else "divots"))
+    else:
+        figures.append(("not known", "divots"))
     if summary.failed:
         figures.append((str(len(summary.failed)), "copy runs failed"))
     if head.elapsed_s:
@@ -109,17 +117,91 @@ def _figures(told: Told) -> Html:
     )
 
 
+def _where(told: Told) -> Iterator[Html]:
+    """Say on what machine it ran, as far as that is known."""
+    host = told.run.host
+    settings = dict(told.run.settings)
+    parts = [
+        f"{product}"
+        for product in (host.product, host.cpu_model)
+        if product and product.lower() not in _NAMELESS
+    ]
+    sizes = (
+        (host.packages, "package"),
+        (host.nodes, "lgroup"),
+        (host.cores, "core"),
+        (host.pus, "CPU"),
+    )
+    parts += [count(number, word) for number, word in sizes if number]
+    parts += [] if host.memory_bytes is None else [f"{gigabytes(host.memory_bytes)} of memory"]
+    parts += [f"Linux {settings[_KERNEL]}"] if _KERNEL in settings else []
+    if parts:
+        yield element("p", ", ".join(parts))
+
+
+def _glossary(told: Told) -> Iterator[Html]:
+    """Explain the words of the top to someone who reads a page of rater for the first time."""
+    words = [
+        "An lgroup is a NUMA node: CPUs with memory of their own.",
+        "A divot is what is slow, and not explained by where the copies were placed: a part of "
+        "the machine, a copy, or an iteration.",
+    ]
+    findings = _divots(told)
+    lost = score_lost(told.summary)
+    if lost is not None:
+        words.append(
+            "Score lost: how much lower the score is than if each copy had been as fast as the "
+            "median copy of its benchmark."
+        )
+        if any((one.score_lost or 0) > lost for one in findings):
+            words.append(
+                "A divot's cost stands beside a run without it, not beside the median copy: what "
+                "slows most copies, or the median too, can cost more than the score lost."
+            )
+    if any(one.score_lost is not None for one in findings):
+        words.append(
+            "“Of the score”, or of a benchmark's rate (copies an hour): what would be won "
+            "without the divot."
+        )
+    yield element("p", " ".join(words), class_="how words")
+
+
+def _divots(told: Told) -> list[Finding]:
+    findings = told.divots.findings if told.divots else ()
+    return [one for one in findings if not one.explained]
+
+
+def could_see(analysis: Analysis) -> bool:
+    """Tell whether a search without a find says anything: whether no huge effect was needed."""
+    return bool(analysis.visible) and min(analysis.visible.values()) <= _LARGE
+
+
+def _without(summary: Summary) -> str:
+    """Name the benchmarks that have no part in the score lost: copies of them failed."""
+    names = [
+        benchmark.benchmark
+        for benchmark in summary.benchmarks
+        if not any(it.selected and it.score_lost is not None for it in benchmark.iterations)
+    ]
+    return f" ({some(names, 3)} left out: no valid result)" if names else ""
+
+
 def _slow(told: Told, *, several: bool) -> Iterator[Html]:
     heading = "h3" if several else "h2"
     head, analysis = told.run.head, told.divots
     yield element(heading, "What is slow")
     if analysis is None:
-        yield element("p", f"There was no search for divots: rater divots {head.run} makes one.")
+        yield element(
+            "p", f"The search for divots failed; rater divots {head.run} makes it once more."
+        )
         return
-    found = [one for one in analysis.findings if not one.explained]
+    found = _divots(told)
     printer = PagePrinter()
     if not found:
-        print_findings(head, analysis, printer)
+        if could_see(analysis) or analysis.findings:
+            print_findings(head, analysis, printer)
+        else:
+            printer.prose(_unseen(told, analysis))
         yield printer.take()
         return
     items = [_divot(place, one, told) for place, one in enumerate(found, 1)]
@@ -144,10 +226,23 @@ def _slow(told: Told, *, several: bool) -> Iterator[Html]:
     yield printer.take()
 
 
+def _unseen(told: Told, analysis: Analysis) -> str:
+    """Say why nothing was found though something may be slow."""
+    if analysis.visible:
+        why = visible_line(analysis.visible)
+    elif nothing_to_compare(told.run.head):
+        why = "Too few copies and iterations to see any."
+    elif analysis.failed:
+        why = "Too few copies ended well to see any."
+    else:
+        why = "So few copies would show only large ones, and none stands out."
+    return f"Nothing is known of divots. {why}"
+
+
 def _divot(place: int, one: Finding, told: Told) -> Html:
     head = told.run.head
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
-    line = evidence_line(one)
+    line = evidence_line(one).replace("p=<", "p<")
     lead, rest = (one.place, line[len(one.place) :]) if line.startswith(one.place) else ("", line)
     command = next_command(place, one, head)
     return element(
@@ -155,47 +250,7 @@ def _divot(place: int, one: Finding, told: Told) -> Html:
         element("b", lead) if lead else "",
         rest,
         " ",
-        _links(one, told),
+        links_of(one, told),
         element("code", command, class_="next") if command else "",
         class_="dim" if one.cost < 0.002 and not one.fast else None,
     )
-
-
-def _links(one: Finding, told: Told) -> Html:
-    """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
-    sizes: dict[tuple[str, str | None], float] = {}
-    for cell in one.cells:
-        key = (cell.benchmark, cell.tune)
-        sizes[key] = max(sizes.get(key, 0.0), abs(cell.slowdown - 1))
-    places = {(p.benchmark, p.tune): n for n, p in enumerate(told.picture.panels)}
-    wanted = sorted((key for key in sizes if key in places), key=lambda key: -sizes[key])
-    if not wanted:
-        wanted = [key for key in places if not one.benchmarks or key[0] in one.benchmarks][:1]
-    by_cpu = told.picture.axis == "CPU" and bool(one.cpus)
-    pick = {
-        "field": "cpu" if by_cpu else "copy",
-        "values": list(one.cpus if by_cpu else one.copies),
-        "text": f"divot: {one.place}",
-        "run": told.run.head.run,
-    }
-    links = [
-        element(
-            "a",
-            told.picture.panels[places[key]].title,
-            href=f"#{panel_id(told.run.head.run, places[key])}",
-            data_pick=json.dumps(pick),
-        )
-        for key in wanted[:_MOST_LINKED]
-    ]
-    if not links:
-        return Html("")
-    more = f" and {len(wanted) - len(links)} more" if len(wanted) > len(links) else ""
-    spaced = [part for link in links for part in (" ", link)]
-    return element(
-        "span", "picture:" if len(links) == 1 else "pictures:", *spaced, more, class_="links"
-    )
-
-
-def panel_id(run: int, place: int) -> str:
-    """Return the name of a panel as a place of the page."""
-    return f"panel-{run}-{place}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rater.analysis.outcome import is_good
+from rater.analysis.outcome import is_good, what_happened
 from rater.analysis.score import IterationScore, Summary
 from rater.record import StoredCopy, StoredRun
 from rater.show.format import plain
 
-_MOST_BARS = 20_000  # of the timeline; more are one a copy
+type RunKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
+
+_MOST_BARS = 20_000  # of one bracket; more are one a copy
 
 
 def seconds(value: float) -> float:
@@ -19,11 +21,11 @@ def seconds(value: float) -> float:
     return float(f"{value:.7g}")
 
 
-def timeline(summary: Summary, run: StoredRun) -> dict[str, Any]:
+def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> dict[str, Any]:
     """Return who ran when: a bar for each copy run, bracket by bracket.
 
     Times count from the first start of the bracket. Where starts are not known the bars
-    begin together.
+    begin together. `kinds`: of copy runs that belong to a divot, which colour they have.
     """
     phases: dict[int, list[StoredCopy]] = {}
     for row in run.copies:
@@ -33,7 +35,6 @@ def timeline(summary: Summary, run: StoredRun) -> dict[str, Any]:
         for benchmark in summary.benchmarks
         for it in benchmark.iterations
     }
-    folded = len(run.copies) > _MOST_BARS
     names = {name: place for place, name in enumerate(run.head.benchmarks)}
     brackets: list[dict[str, Any]] = []
     for bracket in run.brackets:
@@ -45,7 +46,8 @@ def timeline(summary: Summary, run: StoredRun) -> dict[str, Any]:
         starts = [row.start_ns for row in rows if row.start_ns is not None]
         known = len(starts) == len(rows)
         begin = min(starts) if known else 0
-        bars = _folded(rows) if folded else rows
+        folded = len(rows) > _MOST_BARS
+        bars = _folded(rows, known=known) if folded else rows
         score = (
             scores.get((bracket.benchmark, bracket.tune, bracket.iteration or 0))
             if bracket.benchmark
@@ -58,6 +60,7 @@ def timeline(summary: Summary, run: StoredRun) -> dict[str, Any]:
                 "iteration": bracket.iteration,
                 "counted": bracket.counted,
                 "known": known,
+                "folded": folded,
                 "window": [
                     seconds((at - begin) / 1e9)
                     for at in (bracket.window_start_ns, bracket.window_finish_ns)
@@ -75,13 +78,22 @@ def timeline(summary: Summary, run: StoredRun) -> dict[str, Any]:
                         for row in bars
                     ],
                     "s": [seconds(row.elapsed_s) for row in bars],
-                    "bad": [place for place, row in enumerate(bars) if not is_good(row)],
+                    "bad": [
+                        [place, what_happened(row)]
+                        for place, row in enumerate(bars)
+                        if not is_good(row)
+                    ],
+                    "kind": [
+                        [place, kind]
+                        for place, row in enumerate(bars)
+                        if not folded
+                        and (kind := kinds.get((row.benchmark, row.tune, row.iteration, row.copy)))
+                    ],
                 },
             }
         )
     return {
         "names": [plain(name) for name in names],
-        "folded": folded,
         "order": run.head.order,
         "brackets": brackets,
     }
@@ -97,15 +109,23 @@ def _bracket_score(score: IterationScore | None, measured_s: float | None) -> di
     }
 
 
-def _folded(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
-    """Return one row a copy, from its first start to its last finish: thousands have no room."""
+def _folded(rows: Sequence[StoredCopy], *, known: bool) -> list[StoredCopy]:
+    """Return one row a copy, from its first start to its last finish: thousands have no room.
+
+    Where starts are not `known`, as long as its runs together.
+    """
     first: dict[int, StoredCopy] = {}
-    last: dict[int, StoredCopy] = {}
+    ends_ns: dict[int, int] = {}
+    busy_ns: dict[int, int] = {}
     for row in rows:
         first.setdefault(row.copy, row)
-        last[row.copy] = row
+        ends_ns[row.copy] = (row.start_ns or 0) + row.elapsed_ns
+        busy_ns[row.copy] = busy_ns.get(row.copy, 0) + row.elapsed_ns
     return [
-        replace(row, elapsed_ns=(last[copy].finish_ns or 0) - (row.start_ns or 0))
+        replace(
+            row,
+            elapsed_ns=ends_ns[copy] - (row.start_ns or 0) if known else busy_ns[copy],
+        )
         for copy, row in first.items()
     ]
 

@@ -13,7 +13,12 @@ from rater.show.plot import Dot, Label, Panel
 
 _LEAST_EXPLAINED = 0.01  # of a time; less than the layout does is hardly to be seen
 # Findings whose place is no name: it is all copies.
-_NAMES = {Kind.STARTUP: "start-up", Kind.DRIFT: "drift", Kind.BIMODAL: "two speeds"}
+_NAMES = {
+    Kind.STARTUP: "start-up",
+    Kind.DRIFT: "drift",
+    Kind.BIMODAL: "two speeds",
+    Kind.WANDERING: "lgroups take turns",
+}
 
 
 def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:

@@ -26,9 +26,10 @@ function placeText(row) {
 
 function dotLines(row) {
   const of = row.panel.median ? ' (' + percentText(row.s / row.panel.median) + ' to the median copy)' : '';
+  if (row.what) return [placeText(row), row.panel.title + ', iteration ' + row.it, row.what, 'after ' + timeText(row.s) + '; it does not count'];
   const times = row.start === null ? null :
-    row.fastest !== row.slowest ? 'first start ' + secondText(row.start) :
-      'ran from ' + secondText(row.start) + ' to ' + secondText(row.start + row.s);
+    row.fastest !== row.slowest ? 'first start ' + secondText(row.start) + ' after the start of the run' :
+      'ran from ' + secondText(row.start) + ' to ' + secondText(row.start + row.s) + ' of the run';
   return [
     placeText(row),
     row.panel.title + ', iteration ' + row.it,
@@ -37,6 +38,22 @@ function dotLines(row) {
     times,
     row.local === null ? null : 'memory ' + (row.local * 100).toFixed(1) + ' % on its lgroup',
   ];
+}
+
+// What a reader writes: `copy 7`, `lgroup1`, `core 1`, `CPUs 0-3,8`, `7` alone. null: nothing; undefined: who knows.
+function understood(text) {
+  if (!text.trim()) return null;
+  const found = /^\s*(lgroups?|nodes?|cpus?|cores?|cop(?:y|ies))?\s*(\d{1,7}(?:\s*-\s*\d{1,7})?(?:[\s,]+\d{1,7}(?:\s*-\s*\d{1,7})?)*)\s*$/i.exec(text);
+  if (!found) return undefined;
+  const word = (found[1] || 'copy').toLowerCase();
+  const field = word.startsWith('l') || word.startsWith('n') ? 'node' : word.startsWith('cp') ? 'cpu' : word.startsWith('cor') ? 'core' : 'copy';
+  const there = new Set(runs.flatMap((run) => run.panels.flatMap((panel) => [...panel.rows, ...panel.bad].map((row) => row[field]))));
+  const wanted = found[2].replace(/\s*-\s*/g, '-').split(/[\s,]+/).map((part) => part.split('-').map(Number));
+  const values = wanted.flatMap(([first, last]) => last === undefined ? [first] : [...there].filter((v) => v !== null && v >= first && v <= last));
+  const list = wanted.map((ends) => ends.join('-')).join(',');
+  const several = /[-,]/.test(list);
+  const name = {node: 'lgroup', cpu: 'CPU', core: 'core', copy: several ? 'copie' : 'copy'}[field];
+  return {field, values: [...new Set(values)].sort((a, b) => a - b), text: name + (several ? 's ' : ' ') + list};
 }
 
 function chooser() {
@@ -55,20 +72,19 @@ function chooser() {
   for (const [word, values] of [['lgroup', nodes], ['CPU', cpus], ['copy', copies]]) {
     for (const value of ascending(values)) options.append(make('option', {value: word + ' ' + value}));
   }
-  const input = make('input', {id: 'choose', list: 'choices', autocomplete: 'off', placeholder: 'lgroup 1, CPU 5, copy 7', size: 20});
+  const input = make('input', {id: 'choose', type: 'text', list: 'choices', autocomplete: 'off', placeholder: 'lgroup 1, CPU 5, copy 7', size: 20});
   const label = make('label', {text: 'highlight '}, input);
   const said = make('output', {id: 'chosen', 'aria-live': 'polite'});
   const clear = make('button', {type: 'button', id: 'clear', text: 'clear', hidden: true});
   const order = make('select', {id: 'order'},
     make('option', {value: 'worst', text: 'worst first'}), make('option', {value: 'suite', text: 'order of the suite'}));
   input.addEventListener('change', () => {
-    const found = /^\s*(lgroup|cpu|copy)\s+(\d+)\s*$/i.exec(input.value);
-    if (found) {
-      const field = {lgroup: 'node', cpu: 'cpu', copy: 'copy'}[found[1].toLowerCase()];
-      choose({field, values: [Number(found[2])], text: input.value.trim()});
-    } else if (!input.value.trim()) {
-      choose(null);
-    }
+    const found = understood(input.value);
+    input.setAttribute('aria-invalid', String(found === undefined));
+    if (found === undefined) said.textContent = '\u201c' + input.value.trim().slice(0, 40) + '\u201d is not understood: write copy 7, CPU 5, core 2 or lgroup 1, or lists as in CPU 0-3,8';
+    else if (found && !samePick(found, chosen)) choose(found);
+    else if (!found && chosen) choose(null);
+    else if (!found) said.textContent = '';
   });
   clear.addEventListener('click', () => { choose(null); input.focus(); });
   document.addEventListener('keydown', (event) => { if (event.key === 'Escape') { hideCard(); if (chosen) choose(null); } });
@@ -77,23 +93,45 @@ function chooser() {
   listeners.push(() => {
     clear.hidden = !chosen;
     if (!chosen) { input.value = ''; said.textContent = ''; return; }
-    if (!/^divot/.test(chosen.text)) input.value = chosen.text;
+    input.value = /^divot/.test(chosen.text) ? '' : chosen.text;
+    input.setAttribute('aria-invalid', 'false');
     said.textContent = chosenText();
   });
+}
+
+// A divot's size is that in its own benchmarks and iterations, wherever its copies are shown.
+function isOwn(row) {
+  const own = chosen.own;
+  return !own || ((!own.benchmarks || own.benchmarks.includes(row.panel.benchmark)) &&
+    (own.tune === undefined || own.tune === row.panel.tune) && (!own.its || own.its.includes(row.it)));
+}
+
+// The iterations that a divot is about, where it is about some of them.
+function partText() {
+  const its = chosen.turns ? Object.keys(chosen.turns) : chosen.own ? chosen.own.its : chosen.its;
+  const every = new Set(runs.flatMap((run) => run.iterations));
+  if (chosen.own && its && its.length === every.size) return '';
+  if (!its || !its.length) return '';
+  return ', iteration' + (its.length > 1 ? 's ' : ' ') + its.join(', ') + (chosen.turns ? ', the lgroups that were slow in each' : ' alone');
 }
 
 function chosenText() {
   const told = [];
   for (const run of runs) {
-    const shares = [], copies = new Set();
+    if (chosen.run !== undefined && chosen.run !== run.run) continue;
+    const shares = [], copies = new Set(), names = new Set();
     for (const panel of run.panels) {
       for (const row of panel.rows) {
-        if (isChosen(row)) { shares.push(row.s / panel.median); copies.add(row.copy); }
+        if (!isChosen(row)) continue;
+        copies.add(row.copy);
+        if (!isOwn(row)) continue;
+        shares.push(row.s / panel.median);
+        names.add(panel.title);
       }
     }
     const of = runs.length > 1 ? 'run ' + run.run + ': ' : '';
     const many = copies.size === 1 ? '1 copy' : copies.size + ' copies';
-    told.push(of + (shares.length ? many + ', ' + percentText(median(shares)) + ' over all benchmarks (median)' : 'not in this run'));
+    told.push(of + (shares.length ? many + ', ' + percentText(median(shares)) + ' to the median copy over ' + (names.size === run.panels.length && names.size > 1 ? 'all benchmarks' : names.size > 3 ? names.size + ' benchmarks' : [...names].join(', ')) + partText() + ' (median)' : 'not in this run'));
   }
   return chosen.text + ': ' + told.join('; ');
 }

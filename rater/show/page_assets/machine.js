@@ -1,6 +1,6 @@
 // Of each CPU the median of its copies' times over their benchmark's median: of all, or of one.
 function slowdowns(run, title) {
-  const times = new Map(), nodes = new Map(), copies = new Map();
+  const times = new Map(), nodes = new Map(), copies = new Map(), failed = new Map();
   const add = (map, key, value) => { if (!map.has(key)) map.set(key, []); map.get(key).push(value); };
   for (const panel of run.panels) {
     if (title !== null && panel.title !== title) continue;
@@ -12,8 +12,13 @@ function slowdowns(run, title) {
       if (!copies.has(row.cpu)) copies.set(row.cpu, new Set());
       copies.get(row.cpu).add(row.copy);
     }
+    for (const row of panel.bad) {
+      if (row.cpu === null) continue;
+      if (!failed.has(row.cpu)) failed.set(row.cpu, new Set());
+      failed.get(row.cpu).add(row.copy);
+    }
   }
-  return {shares: new Map([...times].map(([cpu, of]) => [cpu, median(of)])), nodes, copies};
+  return {shares: new Map([...times].map(([cpu, of]) => [cpu, median(of)])), nodes, copies, failed};
 }
 
 // The machine: packages hold lgroups, those caches, those cores, those CPUs; coloured by slowdown.
@@ -44,21 +49,26 @@ function machineMap(room, run) {
     return found;
   };
   const several = split(run.machine, 1).size > 1;
-  for (const [pack, ofPack] of split(run.machine, 1)) {
-    const packBox = level(box, 'package', pack, ofPack, several && pack !== null ? (v) => make('div', {class: 'name', text: 'package ' + v}) : null);
+  // Packages hold lgroups; where one lgroup spans packages (memory alike from all), it holds them.
+  const spans = [...split(run.machine, 2).values()].some((rows) => split(rows, 1).size > 1);
+  const packageName = (v) => several && v !== null ? make('div', {class: 'name', text: 'package ' + v}) : '';
+  const lgroupName = (v) => {
+    const share = make('span', {class: 'share'});
+    if (v === null) return make('div', {class: 'name', text: 'CPUs'});
+    boards.set(v, share);
+    const button = make('button', {type: 'button', class: 'name', 'data-node': v}, 'lgroup ' + v + ' ', share);
+    button.addEventListener('click', () => choose({field: 'node', values: [v], text: 'lgroup ' + v}));
+    return button;
+  };
+  for (const [whole, ofWhole] of split(run.machine, spans ? 2 : 1)) {
+    const wholeBox = level(box, spans ? 'lgroup' : 'package', whole, ofWhole, spans ? lgroupName : packageName);
     const inner = make('div', {class: 'lgroups'});
-    packBox.append(inner);
-    for (const [node, ofNode] of split(ofPack, 2)) {
-      const nodeBox = level(inner, 'lgroup', node, ofNode, (v, rows) => {
-        const share = make('span', {class: 'share'});
-        if (v === null) return make('div', {class: 'name', text: 'CPUs'});
-        boards.set(v, share);
-        const button = make('button', {type: 'button', class: 'name', 'data-node': v}, 'lgroup ' + v + ' ', share);
-        button.addEventListener('click', () => choose({field: 'node', values: [v], text: 'lgroup ' + v}));
-        return button;
-      });
-      for (const [, ofCache] of split(ofNode, 3)) {
-        const cacheBox = level(nodeBox, 'llc', null, ofCache, null);
+    wholeBox.append(inner);
+    for (const [part, ofPart] of split(ofWhole, spans ? 1 : 2)) {
+      const node = spans ? whole : part;
+      const partBox = level(inner, spans ? 'package' : 'lgroup', part, ofPart, spans ? packageName : lgroupName);
+      for (const [, ofCache] of split(ofPart, 3)) {
+        const cacheBox = level(partBox, 'llc', null, ofCache, null);
         cacheBox.style.setProperty('--columns', Math.max(4, Math.ceil(Math.sqrt(3 * ofCache.length))));
         for (const [, ofCore] of split(ofCache, 4)) {
           const coreBox = level(cacheBox, 'core', null, ofCore, null);
@@ -71,7 +81,7 @@ function machineMap(room, run) {
             chip.addEventListener('focus', tell);
             chip.addEventListener('pointerleave', hideCard);
             chip.addEventListener('blur', hideCard);
-            chip.addEventListener('click', () => choose({field: 'cpu', values: [cpu], text: 'CPU ' + cpu}));
+            chip.addEventListener('click', () => { choose({field: 'cpu', values: [cpu], text: 'CPU ' + cpu}); tell(); });
           }
         }
       }
@@ -85,13 +95,18 @@ function machineMap(room, run) {
     order[at].tabIndex = -1; order[to].tabIndex = 0; order[to].focus();
     event.preventDefault();
   });
-  let shares = new Map(), copies = new Map();
+  let shares = new Map(), copies = new Map(), failed = new Map();
   const cpuLines = (cpu, core, node) => {
     const of = copies.get(cpu);
-    const list = of ? [...of].sort((a, b) => a - b) : [];
+    const few = (set) => {
+      const list = [...set].sort((a, b) => a - b);
+      return (list.length === 1 ? 'copy ' : 'copies ') + (list.length > 8 ? list.slice(0, 8).join(', ') + ', \u2026' : list.join(', '));
+    };
+    const bad = failed.get(cpu);
     return [
       'CPU ' + cpu + (core === null ? '' : ' \u00b7 core ' + core) + (node === null ? '' : ' \u00b7 lgroup ' + node),
-      list.length ? (list.length === 1 ? 'copy ' : 'copies ') + (list.length > 8 ? list.slice(0, 8).join(', ') + ', \u2026' : list.join(', ')) : 'no copy was placed here',
+      of ? few(of) : bad ? null : 'no copy was placed here',
+      bad ? 'failed: ' + few(bad) : null,
       shares.has(cpu) ? percentText(shares.get(cpu)) + ' to the median copy, ' + select.selectedOptions[0].textContent : null,
     ];
   };
@@ -100,16 +115,18 @@ function machineMap(room, run) {
     const seen = slowdowns(run, title);
     copies = seen.copies;
     shares = seen.shares;
+    failed = seen.failed;
     // One scale for all runs of the page: the same colour is the same slowdown.
     const sizes = runs.flatMap((one) => [...slowdowns(one, title).shares.values()]).map((share) => Math.abs(share - 1));
     sizes.sort((a, b) => a - b);
     const span = Math.max(0.05, sizes.length ? sizes[Math.floor(0.98 * (sizes.length - 1))] : 0);
     for (const [cpu, chip] of chips) {
       const share = shares.get(cpu);
-      chip.classList.toggle('idle', share === undefined);
+      chip.classList.toggle('idle', share === undefined && !failed.has(cpu));
+      chip.classList.toggle('failed', failed.has(cpu));
       chip.classList.toggle('quick', share < 1);
       chip.style.setProperty('--heat', share === undefined ? 0 : Math.min(100, 100 * Math.abs(share - 1) / span) + '%');
-      chip.setAttribute('aria-label', 'CPU ' + cpu + (share === undefined ? ', not used' : ', ' + percentText(share)));
+      chip.setAttribute('aria-label', 'CPU ' + cpu + (share === undefined ? failed.has(cpu) ? '' : ', not used' : ', ' + percentText(share)) + (failed.has(cpu) ? ', a copy failed' : ''));
     }
     for (const [node, text] of boards) {
       const of = seen.nodes.get(node);
@@ -117,15 +134,15 @@ function machineMap(room, run) {
       text.textContent = share === null ? '' : percentText(share);
       text.classList.toggle('slow', share !== null && share >= 1.015);
     }
-    scale.replaceChildren(make('span', {text: '\u2212' + (span * 100).toFixed(0) + ' %'}), make('span', {class: 'ramp'}), make('span', {text: '+' + (span * 100).toFixed(0) + ' % to the median copy'}));
+    scale.replaceChildren(make('span', {text: '\u2212' + (span * 100).toFixed(0) + ' %'}), make('span', {class: 'ramp'}), make('span', {text: '+' + (span * 100).toFixed(0) + ' % to the median copy' + (failed.size ? '; struck out: a copy failed there' : '')}));
   };
   select.addEventListener('change', colour);
   room.append(make('div', {class: 'tools'}, make('label', {text: 'coloured by '}, select), scale), box);
   colour();
   listeners.push((pick) => {
     const cpus = new Set();
-    if (pick) for (const panel of run.panels) for (const row of panel.rows) if (isChosen(row)) cpus.add(row.cpu);
-    if (pick && pick.field === 'cpu') for (const cpu of pick.values) cpus.add(cpu);
+    if (pick) for (const panel of run.panels) for (const row of [...panel.rows, ...panel.bad]) if (isChosen(row)) cpus.add(row.cpu);
+    if (pick && pick.run === undefined && pick.field === 'cpu') for (const cpu of pick.values) cpus.add(cpu);
     for (const [cpu, chip] of chips) chip.classList.toggle('chosen', cpus.has(cpu));
   });
 }

@@ -21,10 +21,11 @@ function makePanel(panel, place) {
     make('span', {class: 'dim', text: panel.rows.length ? '' : 'no copy ran well'}), ...labels.slice(0, 3), ...words);
   if (labels.length > 3) head.append(make('span', {class: 'dim', text: 'and ' + (labels.length - 3) + ' more'}));
   const figure = make('figure', {id: 'panel-' + run.run + '-' + place, class: 'panel'}, head, drawn);
-  const shown = {panel, figure, drawn, view: null, spots: null, at: -1, place};
+  const shown = {panel, figure, drawn, view: null, spots: null, at: -1, place, all: [...panel.rows, ...panel.bad]};
   labels.forEach((button, i) => button.addEventListener('click', () => {
     const copies = panel.labels[i].copies.length ? panel.labels[i].copies : [...new Set(panel.rows.map((row) => row.copy))];
-    choose({field: 'copy', values: copies, text: 'divot: ' + panel.labels[i].text});
+    choose({field: 'copy', values: copies, text: 'divot: ' + panel.labels[i].text, run: run.run,
+      ...(panel.labels[i].its.length ? {benchmarks: [panel.benchmark], tune: panel.tune, its: panel.labels[i].its} : {})});
   }));
   panels.push(shown);
   listenPanel(shown);
@@ -47,7 +48,7 @@ async function drawPanel(shown, width) {
       .data('ticks', panel.ticks.map(([value, seconds, share]) => ({value, seconds, share})))
       .data('ranges', run.repeated ? dots.filter((row) => row.slowest > row.fastest) : [])
       .data('outside', beyond.map((row) => ({place: row.place, above: row.s > panel.high})))
-      .data('failed', panel.failed.map(([at]) => ({place: at})));
+      .data('failed', panel.bad.map(({place}) => ({place}))).data('picked', picked(shown));
     view.run();
     shown.view = view;
   } else {
@@ -56,10 +57,18 @@ async function drawPanel(shown, width) {
   shown.spots = null;
 }
 
+// What is chosen of a panel, drawn above its dots: those that failed where their crosses are.
+function picked(shown) {
+  if (!chosen) return [];
+  const {panel} = shown;
+  return [...panel.rows.filter(isChosen).map((row) => ({place: row.place, s: row.s})),
+    ...panel.bad.filter(isChosen).map((row) => ({place: row.place, s: panel.low}))];
+}
+
 function spotsOf(shown) {
   if (!shown.spots) {
     const x = shown.view.scale('x'), y = shown.view.scale('y'), {low, high} = shown.panel;
-    shown.spots = shown.panel.rows.map((row) => [x(row.place), y(Math.min(high, Math.max(low, row.s)))]);
+    shown.spots = shown.all.map((row) => [x(row.place), y(row.what ? low : Math.min(high, Math.max(low, row.s)))]);
   }
   return shown.spots;
 }
@@ -79,15 +88,16 @@ function nearest(shown, event) {
 function point(shown, i) {
   if (shown.at === i) return;
   shown.at = i;
-  shown.view.data('at', i < 0 ? [] : [{...shown.panel.rows[i], panel: null}]).run();
+  const row = i < 0 ? null : shown.all[i];
+  shown.view.data('at', row ? [{place: row.place, s: row.what ? shown.panel.low : row.s}] : []).run();
   if (i < 0) { hideCard(); return; }
   const svg = shown.drawn.querySelector('svg').getBoundingClientRect();
   const [x, y] = spotsOf(shown)[i];
-  showCard(dotLines(shown.panel.rows[i]), {x: svg.left + pad.left + x, y: svg.top + pad.top + y});
+  showCard(dotLines(row), {x: svg.left + pad.left + x, y: svg.top + pad.top + y});
 }
 
 function pickDot(shown, i) {
-  const row = shown.panel.rows[i];
+  const row = shown.all[i];
   choose({field: 'copy', values: [row.copy], text: 'copy ' + row.copy});
 }
 
@@ -107,7 +117,7 @@ function listenPanel(shown) {
   });
   drawn.addEventListener('blur', () => { if (shown.view) point(shown, -1); });
   drawn.addEventListener('keydown', (event) => {
-    const rows = shown.panel.rows;
+    const rows = shown.all;
     if (!shown.view || !rows.length) return;
     const now = shown.at < 0 ? null : rows[shown.at];
     const along = {ArrowRight: 1, ArrowLeft: -1}[event.key], across = {ArrowUp: 1, ArrowDown: -1}[event.key];
@@ -157,16 +167,16 @@ function worstOf(title) {
 
 async function layOut() {
   const room = document.getElementById('panels');
-  const first = room.querySelector('.drawn');
-  if (!first) return;
-  const width = Math.max(120, Math.floor(first.clientWidth) - pad.left - pad.right);
+  if (!panels.length) return;
+  // Each its own: runs of other benchmarks than the first leave some of them wider.
+  const widths = new Map(panels.map((shown) => [shown, Math.max(120, Math.floor(shown.drawn.clientWidth) - pad.left - pad.right)]));
   // From the top down, with room between for the reader's clicks: thousands of copies take a while.
   const order = [...room.querySelectorAll('figure')];
-  const wanted = panels.filter(({view}) => !view || view.width() !== width);
+  const wanted = panels.filter((shown) => !shown.view || shown.view.width() !== widths.get(shown));
   wanted.sort((a, b) => order.indexOf(a.figure) - order.indexOf(b.figure));
   let began = performance.now();
   for (const shown of wanted) {
-    await drawPanel(shown, width);
+    await drawPanel(shown, widths.get(shown));
     if (performance.now() - began > 80) {
       await new Promise((go) => setTimeout(go));
       began = performance.now();
@@ -196,11 +206,11 @@ async function startPanels() {
   if (runs.some((run) => run.panels.some((p) => p.rows.some((r) => r.kind === 2)))) {
     words.push(', ', make('b', {class: 'explained', text: 'what the layout explains'}), ' too');
   }
+  if (runs.some((run) => run.panels.some((p) => p.bad.length))) words.push('; \u00d7 a copy that failed');
   words.push('.');
   key.append(...words);
   listeners.push((pick) => {
     room.classList.toggle('picking', Boolean(pick));
-    const told = pick ? {field: pick.field, values: pick.values} : null;
-    for (const shown of panels) if (shown.view) shown.view.signal('pick', told).run();
+    for (const shown of panels) if (shown.view) shown.view.data('picked', picked(shown)).run();
   });
 }

@@ -2,7 +2,7 @@
 for (const link of document.querySelectorAll('a[data-pick]')) {
   link.addEventListener('click', () => {
     const pick = JSON.parse(link.dataset.pick);
-    if (!chosen || chosen.text !== pick.text) choose(pick);
+    if (!samePick(chosen, pick)) choose(pick);
   });
 }
 // What is folded is printed all the same.
@@ -17,6 +17,6 @@ const began = performance.now();
 startTables();
 chooser();
 startMachines();
-startPanels().then(startTimeline).then(() => {
+startCharts().then(startPanels).then(startTimeline).then(() => {
   document.documentElement.dataset.drawnMs = String(Math.round(performance.now() - began));
 });

@@ -2,13 +2,15 @@
 const page = JSON.parse(document.getElementById('data').textContent);
 const runs = page.runs;
 const listeners = [];
-let chosen = null; // {field, values, text, run}
+let chosen = null; // {field, values, text}; of a divot also run, benchmarks, tune, its, turns
 
 function choose(pick) {
-  const same = chosen && pick && chosen.field === pick.field && chosen.text === pick.text &&
-    String(chosen.values) === String(pick.values);
-  chosen = same ? null : pick;
+  chosen = samePick(chosen, pick) ? null : pick;
   for (const listener of listeners) listener(chosen);
+}
+
+function samePick(a, b) {
+  return Boolean(a && b) && JSON.stringify(a) === JSON.stringify(b);
 }
 
 // Every pixel of text goes through textContent: names are other people's.
@@ -74,9 +76,22 @@ for (const run of runs) {
       it: d.it[i], s, kind: d.kind[i], start: d.start[i], local: d.local[i],
       fastest: d.fastest ? d.fastest[i] : s, slowest: d.slowest ? d.slowest[i] : s, panel,
     }));
+    panel.bad = panel.failed.map(([place, copy, it, cpu, node, s, what]) => ({
+      place, copy, it, cpu, node, s, what, core: null, kind: 0, start: null, local: null, fastest: s, slowest: s, panel,
+    }));
   }
 }
 
+// A divot is of its own run, and one that is not of a part of the machine of its own iterations.
+function isPart(run, benchmark, tune, row) {
+  if (!chosen || (chosen.run !== undefined && chosen.run !== run.run)) return false;
+  if (chosen.benchmarks && !chosen.benchmarks.includes(benchmark)) return false;
+  if (chosen.tune !== undefined && chosen.tune !== tune) return false;
+  if (chosen.turns) return (chosen.turns[row.it] || []).includes(row.node);
+  if (chosen.its && !chosen.its.includes(row.it)) return false;
+  return chosen.values.includes(row[chosen.field]);
+}
+
 function isChosen(row) {
-  return chosen !== null && chosen.values.includes(row[chosen.field]);
+  return isPart(row.panel.run, row.panel.benchmark, row.panel.tune, row);
 }

@@ -1,7 +1,7 @@
 // Who ran when: how long each bracket was and what of it slow copies cost, then the bars of one.
 let timelineRun = runs[0];
 let timelineAt = 0;
-let timelineView = null, bracketsView = null, timelineBars = [];
+let timelineView = null, bracketsView = null, timelineBars = [], bracketOrder = [], barNow = null;
 
 function bracketName(bracket) {
   const tune = bracket.tune && new Set(timelineRun.timeline.brackets.map((b) => b.tune)).size > 1 ? ' ' + bracket.tune : '';
@@ -29,17 +29,19 @@ async function drawBrackets() {
     rows.get(name).push(bracket);
   }
   const worst = (of) => Math.max(...of.map((b) => b.counted ? b.lost || 0 : 0));
+  const failures = (of) => of.reduce((n, b) => n + b.bars.bad.length, 0);
   const sorted = [...rows].sort((a, b) => worst(b[1]) - worst(a[1]));
   const loses = brackets.some((b) => b.lost);
   key.append('A bar is the bracket of a benchmark and iteration, from the first start to the last finish',
     ...(loses ? ['; its last part is ', make('b', {class: 'slow', text: 'what slow copies cost'}), ' (score lost)'] : []),
-    '. A click, or the list below, shows the copies of one: ', make('b', {class: 'pick', text: 'it is green'}), '.');
+    '. A click, or the list below, shows the copies of one: ', make('b', {class: 'pick', text: 'it is green, with an edge'}), '.',
+    ...(brackets.some((b) => b.bars.bad.length) ? [' \u00d7: copies failed; without a valid result there is no score lost.'] : []));
   const thick = (of) => 0.72 / of.length;
   const bars = sorted.flatMap(([, of], row) => of.map((b, i) => ({
     place: b.place, row, whole: b.whole, lost: Math.max(0, b.lost || 0), top: 0.14 + i * thick(of), thick: thick(of) * (of.length > 1 ? 0.85 : 1),
   })));
   const titles = sorted.map(([text, of], row) => ({
-    text, row, most: Math.max(...of.map((b) => b.whole)), lost: worst(of) >= 0.0005 ? (worst(of) * 100).toFixed(1) + ' %' : '',
+    text, row, most: Math.max(...of.map((b) => b.whole)), lost: (worst(of) >= 0.0005 ? (worst(of) * 100).toFixed(1) + ' %' : '') + (failures(of) ? ' \u00d7' : ''),
   }));
   const names = Math.min(room.clientWidth * 0.36, 12 + 6.4 * Math.max(...sorted.map(([name]) => name.length)));
   const view = await drawView(room, page.specs.brackets, room.clientWidth - 10);
@@ -48,28 +50,82 @@ async function drawBrackets() {
   bracketsView.signal('rows', sorted.length).signal('row', Math.max(13, Math.min(22, 7 * Math.max(...sorted.map(([, of]) => of.length)))))
     .signal('names', names).signal('most', Math.max(...titles.map((t) => t.most))).signal('chosen', timelineAt)
     .data('bars', bars).data('titles', titles).run();
-  bracketsView.addEventListener('click', (event, item) => { if (item && item.datum && item.datum.place !== undefined) showBracket(item.datum.place); });
-  bracketsView.addEventListener('pointermove', (event, item) => {
-    const at = item && item.datum && item.datum.place !== undefined ? timelineRun.timeline.brackets[item.datum.place] : null;
-    if (!at) { hideCard(); return; }
-    showCard([bracketName(at), 'bracket ' + timeText(at.whole), at.median === null ? null : 'median copy ' + timeText(at.median),
-      at.lost === null ? null : 'score lost ' + (at.lost * 100).toFixed(1) + ' %'], {x: event.clientX, y: event.clientY});
+  bracketOrder = bars.map((bar) => bar.place);
+  const placeAt = (item) => item && item.datum && item.datum.place !== undefined ? item.datum.place : null;
+  bracketsView.addEventListener('click', (event, item) => {
+    if (placeAt(item) === null) return;
+    showBracket(placeAt(item));
+    showCard(bracketLines(placeAt(item)), {x: event.clientX, y: event.clientY});
   });
+  bracketsView.addEventListener('pointermove', (event, item) => {
+    if (placeAt(item) === null) hideCard(); else showCard(bracketLines(placeAt(item)), {x: event.clientX, y: event.clientY});
+  });
+}
+
+function bracketLines(place) {
+  const at = timelineRun.timeline.brackets[place], bad = at.bars.bad.length;
+  return [bracketName(at), 'bracket ' + timeText(at.whole), at.median === null ? null : 'median copy ' + timeText(at.median),
+    at.lost === null ? null : 'score lost ' + (at.lost * 100).toFixed(1) + ' %',
+    bad ? bad + (bad === 1 ? ' copy run' : ' copy runs') + ' failed' : null];
+}
+
+// Brackets by key, in the order they stand in; of the timeline, bar by bar.
+function timelineKeys() {
+  const room = document.getElementById('brackets'), bars = document.getElementById('timeline');
+  Object.entries({role: 'application', tabindex: 0, 'aria-label': 'brackets; arrow keys show the copies of the next one'}).forEach(([k, v]) => room.setAttribute(k, v));
+  Object.entries({role: 'application', tabindex: 0, 'aria-label': 'who ran when; arrow keys move from run to run, Enter highlights a copy'}).forEach(([k, v]) => bars.setAttribute(k, v));
   room.addEventListener('pointerleave', hideCard);
+  room.addEventListener('blur', hideCard);
+  room.addEventListener('keydown', (event) => {
+    const now = bracketOrder.indexOf(timelineAt), last = bracketOrder.length - 1;
+    const to = {ArrowDown: now + 1, ArrowRight: now + 1, ArrowUp: now - 1, ArrowLeft: now - 1, Home: 0, End: last}[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    if (bracketOrder[to] === undefined) return;
+    showBracket(bracketOrder[to]);
+    const box = room.getBoundingClientRect();
+    showCard(bracketLines(bracketOrder[to]), {x: box.x + box.width / 3, y: box.y});
+  });
+  bars.addEventListener('blur', () => pointBar(null));
+  bars.addEventListener('keydown', (event) => {
+    const along = {ArrowRight: 1, ArrowLeft: -1}[event.key], across = {ArrowUp: -1, ArrowDown: 1}[event.key];
+    if (event.key === 'Enter' && barNow) choose({field: 'copy', values: [barNow.copy], text: 'copy ' + barNow.copy});
+    else if (event.key === 'Home' || event.key === 'End' || along || across) pointBar(nextBar(event.key, along, across));
+    else return;
+    event.preventDefault();
+  });
+}
+
+// Along time the run of the copy before or after; across, what the place above or below runs then.
+function nextBar(key, along, across) {
+  const ordered = [...timelineBars].sort((a, b) => a.place - b.place || a.from - b.from);
+  if (!barNow || key === 'Home') return ordered[key === 'End' ? ordered.length - 1 : 0] || null;
+  if (key === 'End') return ordered[ordered.length - 1];
+  if (along) {
+    const own = ordered.filter((bar) => bar.place === barNow.place);
+    return own[own.indexOf(barNow) + along] || barNow;
+  }
+  const others = ordered.filter((bar) => (bar.place - barNow.place) * across > 0);
+  const far = (bar) => Math.abs(bar.place - barNow.place) * 1e9 + Math.abs(bar.from - barNow.from);
+  return others.reduce((best, bar) => best === null || far(bar) < far(best) ? bar : best, null) || barNow;
+}
+
+function pointBar(bar) {
+  barNow = bar;
+  if (!timelineView) return;
+  timelineView.data('at', bar ? [{place: bar.place, from: bar.from, to: bar.to}] : []).run();
+  if (!bar) { hideCard(); return; }
+  const svg = document.querySelector('#timeline svg').getBoundingClientRect(), sides = page.specs.timeline.padding;
+  showCard(barLines(bar), {x: svg.left + sides.left + timelineView.scale('x')((bar.from + bar.to) / 2), y: svg.top + sides.top + timelineView.scale('y')(bar.place)});
 }
 
 function barsOf(bracket) {
-  const run = timelineRun, at = placeOf(run), b = bracket.bars, bad = new Set(b.bad);
-  const kinds = new Map();
-  for (const panel of run.panels) {
-    if (bracket.benchmark !== null && panel.benchmark !== bracket.benchmark) continue;
-    for (const row of panel.rows) if (row.kind && row.it === bracket.iteration) kinds.set(row.copy, row.kind);
-  }
+  const run = timelineRun, at = placeOf(run), b = bracket.bars, bad = new Map(b.bad), kinds = new Map(b.kind);
   const plain = (i) => bracket.benchmark === null && b.name[i] % 2 ? 'var(--bar2)' : 'var(--bar)';
   return b.s.map((s, i) => ({
     place: at(b.copy[i], b.cpu[i]), copy: b.copy[i], cpu: b.cpu[i], core: b.core[i], node: b.node[i],
-    name: bracket.benchmark === null ? b.name[i] : -2, of: run.timeline.names[b.name[i]], from: b.from[i], to: b.from[i] + s, s, bad: bad.has(i),
-    colour: bad.has(i) ? 'var(--failed)' : kinds.get(b.copy[i]) === 1 ? 'var(--slow)' : kinds.get(b.copy[i]) === 2 ? 'var(--explained)' : plain(i),
+    name: bracket.benchmark === null ? b.name[i] : -2, of: run.timeline.names[b.name[i]], from: b.from[i], to: b.from[i] + s, s, bad: bad.get(i) || null, it: bracket.iteration, kind: kinds.get(i) || 0,
+    colour: bad.has(i) ? 'var(--failed)' : kinds.get(i) === 1 ? 'var(--slow)' : kinds.get(i) === 2 ? 'var(--explained)' : plain(i),
   })).filter((bar) => bar.place !== undefined);
 }
 
@@ -86,20 +142,35 @@ function runningOf(bars, most) {
   return found;
 }
 
+// When the copy ended with which half of them had.
+function halfDone(ends) {
+  const sorted = Float64Array.from(ends).sort();
+  return sorted.length ? sorted[Math.ceil(sorted.length / 2) - 1] : null;
+}
+
+// What is coloured above the bars: what is chosen, else the benchmark that the reader has named.
+function pickedBars() {
+  const name = Number(document.getElementById('benchmark').value);
+  const bracket = timelineRun.timeline.brackets[timelineAt];
+  const told = timelineBars.filter((bar) => chosen ? isPart(timelineRun, bar.of, bracket.tune, bar) : bar.name === name);
+  return told.map(({place, from, to}) => ({place, from, to}));
+}
+
 async function showBracket(place) {
   timelineAt = place;
   const run = timelineRun, bracket = run.timeline.brackets[place];
   const room = document.getElementById('timeline'), key = document.getElementById('timeline-key');
   if (timelineView) { timelineView.finalize(); timelineView = null; }
+  barNow = null;
   room.replaceChildren();
   if (!bracket) { key.textContent = 'Nothing is stored of when copies ran.'; return; }
   document.getElementById('bracket').value = String(place);
   timelineBars = barsOf(bracket);
   const ends = timelineBars.map((bar) => bar.to);
-  const most = Math.max(...ends), half = median(timelineBars.filter((bar) => !bar.bad).map((bar) => bar.to));
-  const barrier = bracket.benchmark !== null && !bracket.window.length;
+  const most = Math.max(...ends), half = halfDone(ends);
+  const barrier = bracket.known && bracket.benchmark !== null && !bracket.window.length && !bracket.folded;
   const narrow = (half / most) > 0.75;
-  const marks = barrier && half !== null && ends.length > 2 ? [{at: half, text: 'half had finished ' + timeText(half), align: narrow ? 'right' : 'left'}] : [];
+  const marks = barrier && half !== null && ends.length > 2 ? [{at: half, text: 'half had finished after ' + timeText(half), align: narrow ? 'right' : 'left'}] : [];
   const starts = new Map();
   for (const bar of timelineBars) starts.set(bar.from, (starts.get(bar.from) || 0) + 1);
   const running = runningOf(timelineBars, most);
@@ -107,18 +178,19 @@ async function showBracket(place) {
   if (!view) return;
   view.signal('places', run.names.length).signal('most', most)
     .signal('copies', Math.max(...running.map((r) => r.n))).signal('height', Math.max(28, Math.min(430, run.names.length * (run.names.length > 40 ? 4 : run.names.length > 8 ? 9 : 14))))
-    .signal('name', Number(document.getElementById('benchmark').value))
     .data('groups', run.groups.map((g) => ({...g}))).data('bars', timelineBars).data('marks', marks).data('running', running)
-    .data('window', bracket.window.length === 2 ? [{from: bracket.window[0], to: bracket.window[1]}] : [])
-    .signal('pick', chosen ? {field: chosen.field, values: chosen.values} : null).run();
+    .data('window', bracket.window.length === 2 ? [{from: bracket.window[0], to: bracket.window[1]}] : []).data('edges', bracket.window.map((at) => ({at})))
+    .data('picked', pickedBars()).data('failed', timelineBars.filter((bar) => bar.bad).map(({place, from, to}) => ({place, from, to}))).run();
   timelineView = view;
   if (bracketsView) bracketsView.signal('chosen', place).run();
-  key.textContent = (bracket.known ? 'A bar is a run of a copy from its start to its end'
+  key.replaceChildren((bracket.known ? 'A bar is a run of a copy from its start to its end'
     : 'Start times are not known: the bars begin together, their lengths are the times of the copies') +
-    (run.timeline.folded ? ' (more than can be drawn: from its first start to its last end)' : '') +
-    (bracket.window.length ? '; the window in which completions count is shaded' : '') +
-    (bracket.benchmark === null ? '; light and dark take turns, the benchmark chosen above is coloured' : '') +
-    (timelineBars.some((bar) => bar.bad) ? '; pink did not end well' : '') + '. Below: how many copies were running.';
+    (bracket.folded ? ' (more than can be drawn: from its first start to its last end)' : '') +
+    (bracket.window.length ? '; completions count between the upright lines, the shaded window' : '') +
+    (bracket.benchmark === null ? '; light and dark take turns, a benchmark chosen above is green' : ''),
+    ...(timelineBars.some((bar) => bar.kind === 1) ? ['; ', make('b', {class: 'slow', text: 'orange: a divot'})] : []),
+    ...(timelineBars.some((bar) => bar.kind === 2) ? ['; ', make('b', {class: 'explained', text: 'blue: slow, as the layout explains'})] : []),
+    ...(timelineBars.some((bar) => bar.bad) ? ['; pink with an edge and a \u00d7: did not end well'] : []), '. Below: how many copies were running.');
   timelineRoom(room);
 }
 
@@ -130,7 +202,7 @@ function barAt(room, event) {
 }
 
 function barLines(bar) {
-  return [placeText(bar), bar.of + (bar.bad ? ' (did not end well)' : ''), 'ran from ' + secondText(bar.from) + ' to ' + secondText(bar.to), 'it took ' + timeText(bar.s)];
+  return [placeText(bar), bar.of, bar.bad, timelineRun.timeline.brackets[timelineAt].known ? 'ran from ' + secondText(bar.from) + ' to ' + secondText(bar.to) + ' of this bracket' : null, 'it took ' + timeText(bar.s)];
 }
 
 function timelineRoom(room) {
@@ -139,13 +211,15 @@ function timelineRoom(room) {
   room.addEventListener('pointermove', (event) => {
     if (!timelineView) return;
     const bar = barAt(room, event);
-    timelineView.data('at', bar ? [{...bar}] : []).run();
+    timelineView.data('at', bar ? [{place: bar.place, from: bar.from, to: bar.to}] : []).run();
     if (bar) showCard(barLines(bar), {x: event.clientX, y: event.clientY}); else hideCard();
   });
   room.addEventListener('pointerleave', () => { if (timelineView) timelineView.data('at', []).run(); hideCard(); });
   room.addEventListener('click', (event) => {
     const bar = timelineView && barAt(room, event);
-    if (bar) choose({field: 'copy', values: [bar.copy], text: 'copy ' + bar.copy});
+    if (!bar) return;
+    choose({field: 'copy', values: [bar.copy], text: 'copy ' + bar.copy});
+    showCard(barLines(bar), {x: event.clientX, y: event.clientY}); // a tap has no pointer to hover with
   });
 }
 
@@ -155,10 +229,12 @@ async function fillBrackets() {
   document.getElementById('benchmark').replaceChildren(make('option', {value: '-1', text: 'no benchmark'}),
     ...of.names.map((name, i) => make('option', {value: String(i), text: name})));
   const mixed = of.brackets.some((bracket) => bracket.benchmark === null);
-  document.getElementById('benchmark').value = mixed ? '0' : '-1';
+  const divots = of.brackets.some((bracket) => bracket.bars.kind.length);
+  document.getElementById('benchmark').value = mixed && !divots ? '0' : '-1'; // green would hide what is orange
   document.getElementById('benchmark').parentNode.hidden = !mixed;
   const lost = of.brackets.map((bracket) => bracket.counted ? bracket.lost || 0 : -1);
-  timelineAt = Math.max(0, lost.indexOf(Math.max(...lost)));
+  const failed = of.brackets.findIndex((bracket) => bracket.bars.bad.length);
+  timelineAt = failed >= 0 ? failed : Math.max(0, lost.indexOf(Math.max(...lost)));
   await drawBrackets();
   await showBracket(timelineAt);
 }
@@ -175,13 +251,14 @@ async function startTimeline() {
   tools.append(...(runs.length > 1 ? [make('label', {text: 'run '}, which)] : []), make('label', {text: 'bracket '}, bracket),
     button('\u2190', -1, 'the bracket before'), button('\u2192', 1, 'the next bracket'), make('label', {text: 'coloured '}, benchmark));
   bracket.addEventListener('change', () => showBracket(Number(bracket.value)));
-  benchmark.addEventListener('change', () => { if (timelineView) timelineView.signal('name', Number(benchmark.value)).run(); });
+  benchmark.addEventListener('change', () => { if (timelineView) timelineView.data('picked', pickedBars()).run(); });
   which.addEventListener('change', () => { timelineRun = runs[Number(which.value)]; fillBrackets(); });
+  timelineKeys();
   await fillBrackets();
   let width = document.getElementById('timeline').clientWidth;
   new ResizeObserver(() => {
     const now = document.getElementById('timeline').clientWidth;
     if (now && now !== width) { width = now; drawBrackets().then(() => showBracket(timelineAt)); }
   }).observe(document.getElementById('timeline'));
-  listeners.push((pick) => { if (timelineView) timelineView.signal('pick', pick ? {field: pick.field, values: pick.values} : null).run(); });
+  listeners.push(() => { if (timelineView) timelineView.data('picked', pickedBars()).run(); });
 }
