@@ -228,8 +228,11 @@ def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: 
     assert (status, out) == (2, "")
     assert "run 4 is in runs 3, 4 and in run 4" in err
     assert again == 0
-    data = Page((tmp_path / "p.html").read_text(encoding="utf-8")).data
-    assert [run["run"] for run in data["runs"]] == [1, 2, 3, 4]
+    page = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
+    data = page.data
+    assert [run["run"] for run in data["runs"]] == [2, 4]
+    assert "those of the last run of each point" in page.text
+    assert page.text.count("An lgroup is a NUMA node") == 1
     assert data["comparison"]["sides"] == ["runs 3, 4"]
 
 

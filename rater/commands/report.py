@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rater.store.store import Store
 
 _STDOUT = "-"
-_MOST_RUNS = 12  # pages of more are hardly read, and every run has its panels
+_MOST_RUNS = 12  # every run on a page has its panels
 _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that
 
 
@@ -131,10 +131,10 @@ def _asked(store: Store, words: Sequence[str]) -> _Asked:
 def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
     """Return the runs that have pictures and tables, and in words which have none.
 
-    All, or of many the last one of each point. Raises `InputError` for too many points.
+    All, or of points of several runs the last one of each. Raises `InputError` for too many points.
     """
     every = [one.run for point in points for one in point.runs]
-    if len(every) <= _MOST_RUNS:
+    if len(every) == len(points) <= _MOST_RUNS:
         return every, ()
     if len(points) > _MOST_RUNS:
         raise InputError(

@@ -51,7 +51,7 @@ def page_of(runs: Sequence[Told], library: str, together: Together | None = None
     ranges = common_ranges(runs)
     body = joined(
         *(compared(runs, together) if together else ()),
-        *(story(told, several=several) for told in runs),
+        *(story(told, several=several, first=told is runs[0]) for told in runs),
         _pictures(several=several),
         element("div", *(_details(told, several=several) for told in runs), id="results"),
         element(

@@ -25,15 +25,19 @@ _LONG = 60  # letters
 _LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
-def story(told: Told, *, several: bool) -> Html:
-    """Return what stands above the pictures of a run; `several`: there are other runs as well."""
+def story(told: Told, *, several: bool, first: bool = True) -> Html:
+    """Return what stands above the pictures of a run; `several`: there are other runs as well.
+
+    `first`: its words are explained here.
+    """
     printer = PagePrinter()
     print_head(told.run.head, printer)
     _, *facts = printer.parts
     name = element("h2" if several else "h1", _heading(told))
+    words = _glossary(told) if first else ()
     return element(
         "section",
-        element("header", name, *facts, *_where(told), _figures(told), *_glossary(told)),
+        element("header", name, *facts, *_where(told), _figures(told), *words),
         element(
             "div",
             element("div", *_slow(told, several=several), class_="divots"),
