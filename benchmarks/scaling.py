@@ -1,6 +1,6 @@
 """How often `rater scale` names a knee, a plateau and a fall, and how its law covers the truth.
 
-`python -m benchmarks.scaling` prints tables (about a minute); the tests have small ones of them.
+`python -m benchmarks.scaling` prints tables (some minutes); the tests have small ones of them.
 Beside rater's rule stands Kneedle (Satopaa et al. 2011, offline, concave, sensitivity 1), which
 was tried first.
 """
@@ -109,12 +109,12 @@ def laws(trials: int, rng: np.random.Generator) -> None:
                             ("sigma", fit.sigma, sigma),
                             ("kappa", fit.kappa, kappa),
                         ):
-                            held[name] += free and one.low <= true <= one.high
-                several = max(1, held["free"])
+                            held[name] += one.low <= true <= one.high
+                several = max(1, fits)
                 print(
                     f"sigma {sigma:4} kappa {kappa:5} {grid:13} {runs} runs {sd:.0%}: fitted "
                     f"{fits / trials:5.3f}, bad {bad / trials:5.3f}, peak {peaks / trials:5.3f}; "
-                    f"free {held['free'] / trials:5.3f}: lambda {held['lambda'] / several:.3f} "
+                    f"free {held['free'] / trials:5.3f}; lambda {held['lambda'] / several:.3f} "
                     f"sigma {held['sigma'] / several:.3f} kappa {held['kappa'] / several:.3f}"
                 )
 

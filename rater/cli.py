@@ -23,6 +23,7 @@ FAMILIES = (
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "restore")
+_LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A name that the terminal's encoding lacks is shown escaped, it is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if args.subcommand not in _RESTORING or getattr(args, "dry_run", False):
+    if args.subcommand not in _RESTORING or any(getattr(args, it, None) for it in _LOOKING):
         _tell_of_settings()
     try:
         status: int = args.run(args)

@@ -77,8 +77,8 @@ def stored(number: int = 1) -> StoredRun:
 def test_the_headers_of_a_program_tell_who_loads_it(tmp_path: Path, bits: int) -> None:
     loader = "/lib/ld-musl-x86_64.so.1"
     found = read_elf(elf(tmp_path / "program", bits=bits, interpreter=loader))
-    assert found == Elf(bits, 62, loader)
-    assert read_elf(elf(tmp_path / "static", bits=bits)) == Elf(bits, 62, None)
+    assert found == Elf(bits, 62, loader, is_library=False)
+    assert read_elf(elf(tmp_path / "static", bits=bits)) == Elf(bits, 62, None, is_library=False)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_library_for_another_kind_of_program_is_passed_over(
         f"\tlibjemalloc.so.2 (libc6) => {old}\n\tlibjemalloc.so.2 (libc6,x86-64) => {library}\n"
     )
     assert find_allocator("jemalloc", [], cached) == library
-    with pytest.raises(InputError, match="is no library for this machine's programs"):
+    with pytest.raises(InputError, match="is a program, no shared library"):
         find_allocator(str(old))
 
 
@@ -311,6 +311,16 @@ def test_copies_that_start_again_without_a_gate_find_the_same(
     seen = (tmp_path / "seen").read_text().splitlines()
     assert len(seen) > 1
     assert set(seen) == {str(library)}
+
+
+def test_a_library_that_is_preloaded_before_the_allocator_is_warned_of(
+    rater: Rater, tmp_path: Path, library: Path
+) -> None:
+    other = tmp_path / "other.so"
+    other.write_bytes(library.read_bytes())
+    words = ("--copies", "1", "--quiet", "--alloc", library, "--env", f"LD_PRELOAD={other}")
+    assert rater("run", *words, "--", "/bin/sh", "-c", ":")[0] == 0
+    assert any(f"LD_PRELOAD is {other}, which comes before" in text for text in stored().warnings)
 
 
 def test_what_was_asked_for_is_kept_and_asked_for_again(rater: Rater, library: Path) -> None:

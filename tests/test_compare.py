@@ -111,12 +111,19 @@ def test_iterations_of_a_run_are_one_value_where_there_are_several_runs() -> Non
     assert not speedup.decided
 
 
-def test_of_single_runs_the_iterations_are_compared_and_that_is_known() -> None:
+def test_of_single_runs_the_iterations_are_compared_and_decide_nothing() -> None:
     base = point("x", run(1, {"a": [[10.0, 10.0], [10.1, 10.1], [9.9, 9.9]]}))
     new = point("y", run(2, {"a": [[9.0, 9.0], [9.1, 9.1], [8.9, 8.9]]}))
     speedup = only(compare([base, new])).cells[0].speedup
     assert speedup is not None
-    assert (speedup.words, speedup.basis, speedup.count) == ("better", Basis.ITERATIONS, 3)
+    assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 3)
+    assert speedup.words == "cannot tell: one run each"
+    assert speedup.low is not None
+    assert speedup.low > 1.08
+    comparison = compare([base, new])
+    assert comparison.compared == 0
+    assert not comparison.benchmarks[0].cells[0].holds
+    assert [(row.name, side.label) for row, side in comparison.unjudged()] == [("a", "y")]
 
 
 def test_the_suite_of_single_runs_has_the_noise_of_their_iterations() -> None:
@@ -168,7 +175,7 @@ def test_other_reference_times_are_compared_in_copies_an_hour() -> None:
 
 def test_one_value_each_cannot_be_told() -> None:
     comparison = compare([point("x", *brackets(1, [10.0])), point("y", *brackets(2, [5.0]))])
-    assert told(comparison) == "cannot tell"
+    assert told(comparison) == "cannot tell: one run each"
     assert only(comparison).cells[0].p_holm is None
     assert comparison.compared == 0
 
@@ -334,7 +341,7 @@ def test_along_one_axis_the_others_are_held() -> None:
     # A value that only one side has beside the axis has no partner.
     less = compare(points[:3], by="pages")
     assert less.left_out == (
-        "pages=large: compared without copies=2 pages=small, which the other side has not",
+        "compared without copies=2 pages=small: pages=large has no such point",
     )
     assert only(less).cells[0].speedup is not None
     # Without `by` every point stands beside the first.
@@ -401,3 +408,123 @@ def test_rotated_runs_are_compared_by_their_score() -> None:
     assert suite.cells[0].speedup is not None
     assert suite.cells[0].speedup.ratio == pytest.approx(math.sqrt(1.25), rel=1e-3)
     assert suite.cells[0].baseline == pytest.approx(20 / math.sqrt(200), rel=0.01)
+
+
+def test_values_and_all_suites_are_of_the_same_runs() -> None:
+    # Run 2 lacks the fp benchmark and is ten times faster in a: no part of any suite.
+    whole: dict[str, Sequence[Sequence[float]]] = {
+        "a": [[10.0] * 2],
+        "b": [[20.0] * 2],
+        "c": [[5.0] * 2],
+    }
+    torn: dict[str, Sequence[Sequence[float]]] = {"a": [[1.0] * 2], "b": [[20.0] * 2]}
+    base = point("x", run(1, whole), run(2, torn), run(3, whole), blocks=False)
+    new = point("y", run(4, whole), run(5, whole), blocks=False)
+    comparison = compare([base, new])
+    cells = {row.name: row.cells[0] for row in comparison.suites}
+    assert set(cells) == {"all", "int"}
+    for cell in cells.values():
+        assert cell.speedup is not None
+        assert cell.value == pytest.approx(cell.baseline)
+        assert cell.speedup.ratio == pytest.approx(1.0)
+    assert comparison.left_out == ("suite: without run 2, which lacks a benchmark",)
+
+
+def test_the_value_is_the_score_of_a_run_whatever_the_speedup_is_of() -> None:
+    base = [run(i, {"a": [[10.0] * 2, [12.0] * 2]}) for i in (1, 2)]
+    new = [run(i, {"a": [[10.0] * 2, [10.0] * 2]}) for i in (3, 4)]
+    cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
+    assert cell.baseline == pytest.approx(20 / 12)  # of two iterations the slower
+    assert cell.value == pytest.approx(2.0)
+    assert cell.speedup is not None
+    assert cell.speedup.ratio == pytest.approx(math.sqrt(1.2))  # of their medians
+
+
+def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
+    slow, fast = brackets(1, [10.0, 20.0, 40.0]), brackets(4, [9.6, 19.0, 37.6])
+    loose = PointRun(run(9, {"a": [[1.0, 1.0]]}), None)
+    alone = PointRun(run(10, {"a": [[1.0, 1.0]]}), 7)
+    base = point("x", *slow)
+    base = replace(base, runs=(*base.runs, loose, alone))
+    comparison = compare([base, point("y", *fast)])
+    cell = only(comparison).cells[0]
+    assert cell.speedup is not None
+    assert (cell.speedup.basis, cell.speedup.words) == (Basis.BLOCKS, "better")
+    assert cell.baseline == pytest.approx(20 / 20)  # of the runs that are compared
+    assert comparison.left_out == (
+        "run 9: not compared, the others are in pairs: no block is known",
+        "run 10: not compared, the others are in pairs: no partner in the block",
+    )
+
+
+def test_a_stratum_in_which_a_benchmark_is_missing_is_told_and_in_no_value() -> None:
+    points = []
+    for i, (copies, pages) in enumerate((c, p) for c in "12" for p in ("small", "large")):
+        times = {"a": 10.0 * (1 + i // 2), "b": 10.0}
+        if (copies, pages) == ("2", "large"):
+            del times["a"]
+        runs = [
+            run(4 * i + n, {name: [[time_s + n / 100] * 2] for name, time_s in times.items()})
+            for n in range(1, 4)
+        ]
+        points.append(point(f"copies={copies} pages={pages}", *runs, copies=copies, pages=pages))
+    comparison = compare(points, by="pages")
+    rows = {row.name: row.cells[0] for row in comparison.benchmarks}
+    assert rows["a"].baseline == pytest.approx(rows["a"].value)
+    assert rows["a"].baseline == pytest.approx(20 / 10.02, rel=1e-3)
+    assert rows["b"].speedup is not None
+    assert "a: without copies=2: no valid result in pages=large" in comparison.left_out
+    assert comparison.lost == (("a", "pages=large copies=2"),)
+
+
+def test_a_result_file_with_times_of_some_copies_is_no_result() -> None:
+    rows = [copy_row(copy, 10.0, iteration=1) for copy in range(4)]
+    half = stored(rows, run=9, source="import", copies=8)
+    comparison = compare([point("x", *brackets(1, [10.0, 10.1])), point("y", half)])
+    assert only(comparison).cells[0].speedup is None
+    assert comparison.left_out[0] == "run 9: a: times of 4 of 8 copies only"
+
+
+def test_a_factor_of_two_without_noise_is_told_from_whole_seconds() -> None:
+    def file(number: int, time_s: float) -> StoredRun:
+        return run(number, {"a": [[time_s] * 2] * 3}, source="import")
+
+    def verdict(here: float, there: float) -> str:
+        base = point("x", file(1, here), file(2, here), blocks=False)
+        return told(compare([base, point("y", file(3, there), file(4, there), blocks=False)]))
+
+    assert verdict(10.0, 5.0) == "better"
+    assert verdict(10.0, 10.0) == "cannot tell: times too coarse"
+    assert verdict(1000.0, 1000.0) == "same within 1 %"
+    assert verdict(10.25, 10.26) == "same within 1 %"  # hundredths
+
+
+def test_scores_of_other_kinds_are_told_and_slow_copies_are_not_compared() -> None:
+    rows = [
+        copy_row(copy, 10.0 + step, benchmark="ab"[(copy + step) % 2], step=step)
+        for copy in (0, 1)
+        for step in (0, 1)
+    ]
+    names: dict[str, Any] = {"mode": "rotated", "order": "rotated", "benchmarks": ("a", "b")}
+    turned = [stored(rows, run=number, **names) for number in (3, 4)]
+    plain = [run(i, {"a": [[10.0] * 2], "b": [[10.0 + i] * 2]}) for i in (1, 2)]
+    comparison = compare([point("x", *plain), point("y", *turned)])
+    assert comparison.mixed_kinds
+    assert comparison.kinds == (("brackets", (1, 2)), ("copies' own times", (3, 4)))
+    assert all(row.cells[0].slowest_over_median is None for row in comparison.benchmarks)
+    assert not compare([point("x", *plain[:1]), point("y", *plain[1:])]).mixed_kinds
+
+
+def test_what_disturbed_runs_is_told_by_run() -> None:
+    quiet, loud = (replace(it, warnings=()) for it in brackets(1, [10.0, 10.1]))
+    busy = replace(
+        loud,
+        warnings=("busy before the start: rm", "left out: b: not built"),
+        head=replace(loud.head, request='{"share": true}'),
+    )
+    assert compare([point("x", quiet), point("y", loud)]).troubles == ()
+    (one,) = compare([point("x", quiet), point("y", busy)]).troubles
+    assert (one.run, one.warnings, one.shared) == (2, ("busy before the start: rm",), True)
+    moved = replace(loud, copies=tuple(replace(it, placement="not met") for it in loud.copies[1:]))
+    (one,) = compare([point("x", quiet), point("y", moved)]).troubles
+    assert (one.run, one.not_met, one.notable) == (2, (1,), ())

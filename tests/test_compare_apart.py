@@ -194,3 +194,49 @@ def test_another_mode_is_told() -> None:
     assert set(told) == {"mode", "ms between starts"}
     values = [point("x", run(1), mode="homogeneous"), point("y", run(2, mode="steady"), mode="s")]
     assert found(*values) == {}
+
+
+def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs_is_named() -> None:
+    def imported(number: int, cpus: tuple[int, ...], **changes: Any) -> Point:
+        rows = [copy_row(copy, 10.0, cpu=cpu, **changes) for copy, cpu in enumerate(cpus)]
+        it = stored(rows, run=number, uuid=f"u-{number}", source="import")
+        return point(f"p{number}", it)
+
+    assert found(imported(1, (0, 1)), imported(2, (0, 1))) == {}
+    moved = found(imported(1, (0, 1, 2)), imported(2, (0, 8, 9)))["places of the copies"]
+    assert moved.values[1] == ("2 copies elsewhere, copy 1 on CPUs 8, not CPUs 1", (2,))
+    core = found(imported(1, (0, 1), core=3), imported(2, (0, 1), core=4))["places of the copies"]
+    assert core.values[1] == ("2 copies elsewhere, copy 0 on core 4, not core 3", (2,))
+
+
+def test_a_copy_that_is_not_bound_is_said_so() -> None:
+    bound = PlacedCopy(0, (0,), 0, 0, 0, 0, 0, "local", ())
+    first = replace(run(1), placements=(bound,))
+    second = replace(run(2), placements=(PlacedCopy(0, None, *(None,) * 5, "local", ()),))
+    moved = found(point("x", first), point("y", second))["places of the copies"]
+    assert moved.values[1] == ("copy 0 on any CPU (not bound), not CPUs 0", (2,))
+
+
+def test_an_option_that_an_older_run_does_not_know_was_at_its_default() -> None:
+    def asked(number: int, **options: object) -> StoredRun:
+        return run(number, request=json.dumps({"copies": "2"} | options))
+
+    older, plain = asked(1), asked(2, hugepages=None, alloc="system", reserve=None, run_dirs=False)
+    assert found(point("x", older), point("y", plain)) == {}
+    paged = asked(3, hugepages="thp", reserve=1)
+    told = found(point("x", older), point("y", paged))
+    assert told["--hugepages"].values == ((None, (1,)), ("thp", (3,)))
+    assert told["--reserve"].values == ((None, (1,)), ("1", (3,)))
+
+
+def test_another_model_is_another_machine_where_a_host_name_is_not_known() -> None:
+    def on(number: int, model: str, name: str | None) -> Point:
+        it = run(number, source="import")
+        return point(
+            f"p{number}", replace(it, host=replace(it.host, cpu_model=model, hostname=name))
+        )
+
+    told = found(on(1, "Xeon", "h"), on(2, "Core i5", None))
+    assert told["host name"].unknown
+    assert not told["host name"].is_machine
+    assert told["CPU model"].is_machine

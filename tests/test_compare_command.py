@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from rater.analysis.readings import Matter, Notable
+from rater.analysis.troubles import Trouble
 from rater.cli import main
 from rater.record import BenchmarkUsed, OutputChecked, RunEnded, RunStatus, Validity
+from rater.show.printer import Printer
+from rater.show.troubles import print_troubles
 from rater.store.store import open_store
 from tests.calls import Rater
 from tests.example_events import ended, over, phase, run_of
@@ -177,18 +183,66 @@ def test_worse_fails_where_it_was_asked_to(database: Path, rater: Rater) -> None
     assert rater(*words, "--baseline", "x=1", "--fail-on", "worse")[0] == 0
 
 
+def break_copy(database: Path, run: int) -> None:
+    """Let one copy of a run have crashed."""
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "UPDATE copy SET status = 'failed', exit_code = 3 WHERE run_id = ? AND copy = 0", (run,)
+        )
+    connection.close()
+
+
+def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
+    database: Path, rater: Rater
+) -> None:
+    make(database, both(SLOW[:2]))
+    make(database, both(SLOW[:2]))
+    gate = ("--fail-on", "worse")
+    assert rater("compare", "1,2", "3,4", *gate)[0] == 0
+    # One run each: how runs differ is not known.
+    status, out, err = rater("compare", "1", "3", *gate)
+    assert (status, "cannot tell: one run each" in out) == (2, True)
+    assert "cannot be judged, one run each: gups (run 3)" in err
+    for run in (3, 4):
+        break_copy(database, run)
+    status, _, err = rater("compare", "1,2", "3,4", *gate)
+    assert status == 1
+    assert "no valid result, where the baseline has one: gups (runs 3, 4)" in err
+    status, _, err = rater("compare", "3,4", "1,2", *gate)
+    assert status == 2
+    assert "the baseline has no valid result" in err
+    _, out, _ = rater("compare", "1,2", "3,4", "--json")
+    assert json.loads(out)["lost"] == [{"benchmark": "gups", "point": "runs 3, 4"}]
+
+
+def test_factors_beyond_all_bounds_are_said_to_be_so(database: Path, rater: Rater) -> None:
+    make(database, [(0.00001, 0.00001), (900.0, 900.0), (9.0, 9.0), (9.1, 9.1)])
+    _, out, _ = rater("compare", "1,2", "3,4")
+    assert "<0.001->1000" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_ups_and_downs_are_counted_beside_the_suite(database: Path, rater: Rater) -> None:
+    names = ("gups", "lu", "vm", "words")
+    make(database, both(SLOW), names=names)
+    make(database, both(FAST), names=names)
+    _, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10")
+    assert "runs 6, 7, 8, 9, 10: of 4 benchmarks: 4 better (4 hold up)" in out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("1",), "one point (run 1): expected two or more"),
-        (("1", "1"), "run 1 is in run 1 and in run 1"),
-        (("1", "1,2"), "run 1 is in run 1 and in runs 1, 2"),
+        (("1", "1"), "run 1 is in two points, both run 1: a run cannot"),
+        (("1", "1,2"), "run 1 is in two points (run 1; runs 1, 2)"),
         (("1", "2,,3"), "expected runs separated by commas"),
         (("1", "99"), "no such run"),
         (("1", "tag:x=7"), "no run in"),
         (("1", "2", "--within", "0"), "--within 0"),
         (("1", "2", "--within", "much"), "expected a number of per cent"),
         (("1", "2", "--fail-on", "better"), "expected worse"),
+        (("1", "2", "--fail-on", "worse:nan"), "--fail-on worse:nan: expected a number of per"),
         (("1", "2", "--by", "thp"), "not an axis of all points; their axes: none"),
         (("1", "2", "--baseline", "3"), "no such point; there are: run 1; run 2"),
     ],
@@ -213,6 +267,29 @@ def test_help_names_the_rounds_that_same_takes(capsys: pytest.CaptureFixture[str
     )
 
 
+def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def taken(run: int, share: float) -> Trouble:
+        one = Notable(Matter.FOREIGN, 0, "lu", 1, 1, share, None, (1,), 1)
+        return Trouble(run, (one,), (), ("busy before the start: rm (pid 7)",), shared=run == 3)
+
+    print_troubles(
+        [taken(3, 0.03), taken(4, 0.41), Trouble(5, (), (0, 1, 2), (), shared=False)],
+        Printer(Console(width=80)),
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "Disturbed runs (`rater show RUN` has the rest):",
+        "  other work took: 41.0 % of CPU 1 (run 4), 3.0 % of CPU 1 (run 3)",
+        "  copies not where they were planned: run 5 (copies 0-2)",
+        "  made with --share, beside other runs: run 3",
+        "  busy before the start: runs 3, 4",
+        "",
+    ]
+    print_troubles([], Printer(Console(width=80)))
+    assert not capsys.readouterr().out
+
+
 def test_a_real_sweep_of_two_values(database: Path, rater: Rater) -> None:
     for block in (1, 2):
         for value in ("0", "1"):
@@ -220,5 +297,5 @@ def test_a_real_sweep_of_two_values(database: Path, rater: Rater) -> None:
             assert rater("run", "--copies", "1", "--quiet", *words, "--", "true")[0] == 0
     status, out, _ = rater("compare", "tag:env:X=0", "tag:env:X=1")
     assert status == 0
-    assert "Compared:" in out.splitlines()[0]  # the axis is no difference
+    assert "The runs differ" not in out  # the axis is no difference
     assert "paired within 2 blocks" in out

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.commands.points import looks_of, points_from, points_without_runs
+from rater.commands.points import looks_of, points_from, points_without_runs, refuse_twice
 from rater.errors import InputError
 from rater.plan.sweep import AxisKind, BlockOrder, Slot
 from rater.record import OutputChecked, RunEnded, RunStatus, Validity
@@ -50,14 +50,15 @@ def test_equal_block_numbers_of_two_sweeps_are_two_blocks(database: Path) -> Non
     assert not {one.block for one in first.runs} & {one.block for one in second.runs}
 
 
-def test_runs_of_a_tag_of_which_one_has_no_block_have_none(database: Path) -> None:
+def test_a_run_of_a_tag_without_a_block_leaves_the_others_theirs(database: Path) -> None:
     make(database, [(10.0, 10.0)] * 2, {"x": "1"})
     with open_store(database) as store:
         store.begin(replace(run_of(2), tags=(("x", "1"),)), HOST, (), PUS)
         (point,) = points_from(store, ["tag:x=1"])
-        assert [one.block for one in point.runs] == [None, None, None]
-        with pytest.raises(InputError, match="run 1 is in run 1 and in x=1"):
-            points_from(store, ["1", "tag:x=1"])
+        assert [one.block for one in point.runs] == [0, 1, None]
+        points = points_from(store, ["1", "tag:x=1"])
+        with pytest.raises(InputError, match=r"run 1 is in two points \(run 1; x=1\)"):
+            refuse_twice(points)
 
 
 def sweep(store: Store, *, until: float | None = None) -> int:

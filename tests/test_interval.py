@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import comparing
+from rater.analysis import student
 from rater.analysis.interval import (
     Basis,
     Estimate,
@@ -110,7 +111,7 @@ def test_one_value_has_the_noise_of_the_several_on_the_other_side() -> None:
 def test_one_value_each_tells_nothing() -> None:
     for estimate in (paired([0.5]), unpaired([0.5], [0.0], Basis.RUNS)):
         told = tell(estimate, 0.01)
-        assert told.words == "cannot tell"
+        assert told.words == "cannot tell: one run each"
         assert (told.low, told.p, told.basis) == (None, None, Basis.NOTHING)
         assert told.ratio == pytest.approx(math.exp(0.5))
 
@@ -123,6 +124,46 @@ def test_values_without_noise_are_the_same_or_not_told() -> None:
     assert (step.words, step.p) == ("cannot tell", 1.0)
     # Equal but for roundings is equal.
     assert tell(paired([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words == "cannot tell"
+
+
+def test_of_one_run_each_there_is_an_interval_and_no_verdict() -> None:
+    told = tell(unpaired([0.5, 0.501, 0.499], [0.0, 0.001, -0.001], Basis.ITERATIONS), 0.01)
+    assert told.low is not None
+    assert told.low > 1.6
+    assert (told.words, told.p, told.within) == ("cannot tell: one run each", None, False)
+    equal = tell(unpaired([0.0, 0.0], [0.0, 0.0], Basis.ITERATIONS), 0.01)
+    assert (equal.words, equal.p) == ("cannot tell: one run each", None)
+
+
+def test_times_in_coarse_steps_widen_the_interval_by_a_step_and_their_rounding() -> None:
+    # Two runs each without any noise, known to 10 %: deviation 0.1 / sqrt(12) each.
+    far = tell(unpaired([0.0, 0.0], [0.7, 0.7], Basis.RUNS, step=0.1), 0.01)
+    error = 0.1 / math.sqrt(12)
+    reach = 4.302653 * error + 0.1
+    assert (far.low, far.high) == pytest.approx((math.exp(-0.7 - reach), math.exp(-0.7 + reach)))
+    assert far.p == pytest.approx(exceeded(0.6 / error, 2))
+    assert far.words == "worse"
+    near = tell(paired([0.02, 0.02, 0.02], step=0.1), 0.01)
+    assert (near.words, near.more) == ("cannot tell: times too coarse", None)
+    # Steps of a nanosecond change nothing.
+    fine = tell(paired([0.01, 0.02, 0.03], step=1e-10), 0.01)
+    assert fine.p == pytest.approx(tell(paired([0.01, 0.02, 0.03]), 0.01).p)
+    assert joined([paired([0, 0], step=0.1), paired([0, 0], step=0.3)]).blur == pytest.approx(0.2)
+
+
+def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def counted(t: float, degrees: float) -> float:
+        asked.append(t)
+        return exceeded(t, degrees)
+
+    monkeypatch.setattr(student, "exceeded", counted)
+    found = [quantile(0.9371, degrees) for degrees in (1.37, 2.91, 17.3, 431.7)]
+    assert [exceeded(t, n) for t, n in zip(found, (1.37, 2.91, 17.3, 431.7), strict=True)] == [
+        pytest.approx(1 - 0.9371, rel=1e-9)
+    ] * 4
+    assert len(asked) < 4 * 20  # bisecting takes some 50 for each
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,68 @@ def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
     ]
 
 
+def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
+    spread = [run(1, [0], {"a": 10.0}), run(2, [0, 1], {"a": 10.0})]
+    cores = run(3, [0, 1, 2, 3], {"a": 10.0})
+    threads = run(4, [0, 4, 1, 5], {"a": 20.0})
+    found = scaled(*spread, threads, cores)
+    (only,) = found.curves
+    assert only.runs == (1, 2, 3)  # one copy a core, as the two of run 2 have
+    assert tuple(map(str, found.alone)) == (
+        "run 4 (placed=4 on 2 cores (4 CPUs)): nothing else like it has another number of copies "
+        "than 4",
+    )
+    # With another number of the same kind they are a curve of their own, from one copy on.
+    found = scaled(*spread, cores, threads, run(5, [0, 4], {"a": 20.0}))
+    assert [(one.name, one.runs) for one in found.curves] == [
+        ("placed=2 on 2 cores", (1, 2, 3)),
+        ("placed=2 on 1 core (2 CPUs)", (1, 5, 4)),
+    ]
+    lgroups = scaled(run(1, [0, 1], {"a": 10.0}), run(2, [0, 2], {"a": 10.0}))
+    assert [one.name for one in lgroups.alone] == [
+        "placed=2 on 2 cores",
+        "placed=2 on 2 cores, 1+1 by lgroup",
+    ]
+
+
+def test_other_cpus_and_memory_for_as_many_copies_are_told() -> None:
+    def remote(one: StoredRun) -> StoredRun:
+        return replace(one, copies=tuple(replace(row, mem_nodes=(1,)) for row in one.copies))
+
+    found = curve(
+        run(1, [0], {"a": 10.0}),
+        run(2, [1], {"a": 10.0}),
+        remote(run(3, [0], {"a": 10.0})),
+        run(4, [0, 1], {"a": 10.0}),
+    )
+    assert [(str(one.difference), one.runs) for one in found.unlike] == [
+        ("CPUs of 1 copy: was 0, is 1", (2,)),
+        ("memory of 1 copy: was not there, is 1", (3,)),
+    ]
+
+
+def test_options_that_an_older_rater_did_not_know_had_their_default() -> None:
+    def asked(number: int, cpus: Sequence[int], request: str | None) -> StoredRun:
+        return run(number, cpus, {"a": 10.0}, request=request)
+
+    new = '{"bind": "pu", "alloc": null, "run_dirs": false, "prepare": null}'
+    assert curve(asked(1, [0], None), asked(2, [0, 1], new)).runs == (1, 2)
+    assert curve(asked(1, [0], "{}"), asked(2, [0, 1], '{"alloc": "system"}')).runs == (1, 2)
+    for other in ('{"reserve": 1}', '{"prepare": "sync"}', '{"run_dirs": true}'):
+        assert scaled(asked(1, [0], new), asked(2, [0, 1], other)).curves == ()
+
+
+def test_an_imported_run_that_lacks_copies_is_no_point() -> None:
+    half = run(3, [0, 1, 2, 3], {"a": 10.0, "b": 10.0}, source="import")
+    half = replace(half, copies=tuple(row for row in half.copies if row.copy < 2))
+    found = curve(run(1, [0], {"a": 10.0, "b": 10.0}), run(2, [0, 1], {"a": 10.0, "b": 10.0}), half)
+    assert found.copies == (1, 2)
+    assert found.lacking == ("run 3 (4 copies): a, b: no result, times of 2 of 4 copies only",)
+    rows = [*in_turn(0, [12.0, 18.0], names="ab"), *in_turn(1, [18.0, 12.0], names="ba")]
+    ring = stored(rows, order="rotated", mode="rotated", copies=4, source="import")
+    assert str(scaled(ring).alone[0]) == "run 7: no benchmark has a result"
+
+
 def test_the_law_is_fitted_where_each_copy_has_a_core() -> None:
     def machine(number: int, copies: int, seconds: float) -> StoredRun:
         pus = tuple(MachinePU(cpu, cpu % 16, 0, 0, 0) for cpu in range(32))
@@ -214,7 +276,7 @@ def test_the_law_is_fitted_where_each_copy_has_a_core() -> None:
     (few,) = curve(*runs[:3], threads).series
     assert isinstance(few.law, Refused)
     assert few.law.reason == (
-        "three coefficients need 4 numbers of copies, not 3 (32 do not count: copies share "
+        "three coefficients need 4 numbers of copies, not 3 (32 does not count: copies share "
         "cores there)"
     )
 
@@ -238,8 +300,8 @@ def test_smt_yield_is_of_the_same_cores_not_of_numbers() -> None:
 def test_rotated_order_beside_homogeneous_at_the_same_copies() -> None:
     homogeneous = run(1, [0, 1], {"a": 10.0, "b": 20.0})
     rows = [
-        *in_turn(0, [12.0, 18.0], names="ab"),
-        *in_turn(1, [18.0, 12.0], names="ba"),
+        *in_turn(0, [12.0, 18.0], names="ab", node=0),
+        *in_turn(1, [18.0, 12.0], names="ba", node=0),
     ]
     rotated = replace(
         stored(rows, run=2, order="rotated", mode="rotated", copies=2, benchmarks=("a", "b")),

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from rater.analysis.points import Point, PointRun
 from rater.analysis.scale import Curve, scale
-from rater.record import MachinePU, StoredRun
+from rater.record import CopyStatus, MachinePU, StoredRun
 from rater.show.printer import Printer
 from rater.show.scale import print_scaling
 from rater.show.scale_file import curves_drawn
@@ -76,7 +76,7 @@ def test_people_are_told_at_once_what_limits(rater: Rater) -> None:
     assert lines[0] == "mini (test, base) on h, homogeneous: 1, 2, 4 and 8 copies, runs 1-4"
     assert lines[1] == "4 cores, 8 CPUs (hardware threads); 8 copies share cores."
     text = re.sub(r"\n +", " ", out)
-    assert "All 2 benchmarks: 2.52 times 1 copy with 4 copies, 0.63 of linear." in text
+    assert "Both benchmarks: 2.52 times 1 copy with 4 copies, 0.63 of linear." in text
     assert "Stop gaining early: stops at 2 copies." in text
     assert "Furthest from linear with 4 copies: stops 0.40; 1 at 0.95 or above." in text
     assert "Fall again: stops beyond 2 copies (-25 % at 8)." in text
@@ -134,6 +134,44 @@ def test_runs_with_the_same_number_of_copies_are_no_curve(rater: Rater) -> None:
     assert (status, out) == (2, "")
     assert "run 2: nothing else like it has another number of copies than 2" in err
     assert "--copies N" in err
+
+
+def test_a_run_that_is_named_twice_counts_once(rater: Rater) -> None:
+    once = json.loads(rater("scale", 1, 2, 3, "--json")[1])
+    assert json.loads(rater("scale", "1,2", "2,3", 1, "--json")[1]) == once
+    status, _, err = rater("scale", 1, 1)
+    assert status == 2
+    assert err.splitlines()[1] == (
+        "  run 1: nothing else like it has another number of copies than 1"
+    )
+
+
+def test_why_there_is_no_curve_is_told_a_line_for_each_reason(rater: Rater, database: Path) -> None:
+    with open_store(database) as store:
+        for number, size in ((5, "ref"), (6, "train")):
+            bad = run(2, number)
+            rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in bad.copies]
+            store.add(replace(bad, copies=tuple(rows), head=replace(bad.head, size=size)))
+    status, _, err = rater("scale", 1, 5, 6)
+    assert status == 2
+    assert err.splitlines()[1:3] == [
+        "  run 1 (size=test): nothing else like it has another number of copies than 1",
+        "  runs 5-6: no benchmark has a result",
+    ]
+
+
+def test_rounds_are_the_same_in_all_words(rater: Rater, database: Path) -> None:
+    with open_store(database) as store:
+        for place in range(8):
+            made, _ = store.add(run(1 + place % 2, 10 + place))
+            tags = {"sweep": 3, "block": place // 2, "copies": 1 + place % 2}
+            with store.writing("tagging") as connection:
+                connection.executemany(
+                    "INSERT INTO tag (run_id, name, value) VALUES (?, ?, ?)",
+                    [(made, name, str(value)) for name, value in tags.items()],
+                )
+    document = json.loads(rater("scale", "tag:copies=1", "tag:copies=2", "--json")[1])
+    assert document["curves"][0]["benchmarks"][0]["noise"]["within_rounds"]
 
 
 def test_a_picture_has_a_panel_for_each_curve_with_its_knee(rater: Rater, tmp_path: Path) -> None:

@@ -92,6 +92,37 @@ def test_a_coefficient_that_would_be_negative_is_held_at_0() -> None:
     assert found.degrees == 4
     assert found.peak is None
     assert found.limit == pytest.approx(found.rate.value / found.sigma.value)
+    assert found.kappa.low == 0 < found.kappa.high < 0.001
+    assert found.none_before == pytest.approx(math.sqrt((1 - found.sigma.value) / found.kappa.high))
+
+
+def test_what_is_held_at_0_has_a_bound_that_holds_the_truth() -> None:
+    rng = np.random.default_rng(5)
+    true = np.array(law(DOUBLING, 1.0, 0.1, 0.0))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(60)]
+    held = [one.kappa for one in fits if one.kappa.error is None]
+    assert 15 < len(held) < 50
+    # The truth a little off the bound, so that it can be missed at all.
+    few = np.array(law(DOUBLING, 1.0, 0.1, 2e-4))
+    fits = [fit(DOUBLING, (few * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(100)]
+    assert sum(one.kappa.low <= 2e-4 <= one.kappa.high for one in fits) >= 90
+    assert all(0 < one.high < 0.01 for one in held)
+
+
+def test_the_interval_is_where_the_profile_of_squares_says() -> None:
+    rates = [1.0, 1.9, 3.4, 5.3, 7.6, 8.0]
+    found = fit(DOUBLING, rates)
+    n, y = np.array(DOUBLING), np.log(np.array(rates) / DOUBLING)
+
+    def least(kappa: float) -> float:
+        # By a grid over sigma instead of steps.
+        sigmas = np.linspace(0, 0.4, 8001)[:, None]
+        left = y + np.log(1 + sigmas * (n - 1) + kappa * n * (n - 1))
+        return float(((left - left.mean(axis=1)[:, None]) ** 2).sum(axis=1).min())
+
+    most = least(found.kappa.value) * (1 + 3.182446**2 / 3)  # Student's t of 3 degrees, 95 %
+    for border in (found.kappa.low, found.kappa.high):
+        assert least(border) == pytest.approx(most, rel=1e-3)
 
 
 def test_a_peak_beyond_the_last_point_is_an_extrapolation() -> None:

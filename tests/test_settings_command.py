@@ -39,7 +39,7 @@ def test_settings_are_shown_by_group_in_eighty_columns(rater: Rater) -> None:
     assert status == 0
     assert [line for line in out.splitlines() if len(line) > 80] == []
     assert "transparent huge pages\n  thp               madvise  who gets" in out
-    assert "  smt                on" in out
+    assert "  smt.control        on" in out
     assert "now performance (0,3), powersave" in out
     assert "not here: compaction_proactiveness (this kernel was built without)" in out
 

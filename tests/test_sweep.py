@@ -80,7 +80,7 @@ def test_a_name_is_an_option_a_variable_or_a_setting_and_options_come_first() ->
     [
         (Axis("copys", ("1",)), "did you mean copies"),
         (Axis("governer", ("1",)), "did you mean governor"),
-        (Axis("xyz", ("1",)), "options of `rater run`: copies; settings of this machine: governor"),
+        (Axis("xyz", ("1",)), "`rater settings` lists the settings, `rater run --help`"),
         (Axis("env:1X", ("1",)), "no name of an environment variable"),
         (Axis("governor", ("", "powersave")), "governor: an empty value"),
     ],

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
-from rater.analysis.points import Point
 from rater.commands.sweep_ready import PointReady
 from rater.commands.sweep_run import time_for
-from rater.errors import InputError
 from rater.plan.sweep import Slot
-from rater.record import RunStatus
-from rater.store.store import open_store
-from rater.store.sweeps import begin_run, find_sweep, load_sweep
 from tests.calls import Rater, rows
-from tests.example_events import run_of
-from tests.settings_tree import THP, make_tree, values
-from tests.test_store_runs import HOST, PUS
+from tests.settings_tree import make_tree, values
 
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 ENV_AXES = ("--axis", "env:A=,x", "--axis", "env:B=1,2", "--rounds", "2")
@@ -44,11 +32,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RATER_SYSROOT", str(root))
     monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
     return root
-
-
-def execute(sql: str) -> None:
-    with closing(sqlite3.connect(os.environ["RATER_DB"], autocommit=True)) as db:
-        db.execute(sql)
 
 
 def tags_of(run: int) -> dict[str, str]:
@@ -113,104 +96,6 @@ def test_progress_says_block_point_result_and_what_is_left(rater: Rater) -> None
     assert "left" not in second
     assert "env:A=2" in out
     assert max(map(len, out.splitlines())) <= 80
-
-
-# -- settings of the machine ----------------------------------------------------------------------
-
-
-def test_settings_are_set_for_each_point_and_put_back(
-    rater: Rater, machine: Path, tmp_path: Path
-) -> None:
-    before = values(machine)
-    copy = f"read it < {machine}/{THP}/enabled; echo $it >> {tmp_path}/seen"
-    axes = ("--axis", "thp=never,always", "--rounds", "2", "--order", "abba")
-    status, _, said = rater("sweep", *TINY, *axes, "--", "sh", "-c", copy)
-    assert (status, said) == (0, "")
-    assert (tmp_path / "seen").read_text().split() == ["never", "always", "always", "never"]
-    assert values(machine) == before
-    assert not (tmp_path / "settings.json").exists()
-
-
-def test_settings_are_put_back_when_a_signal_ends_the_sweep(rater: Rater, machine: Path) -> None:
-    before = values(machine)
-    stop = f"kill -TERM {os.getpid()}; sleep 60"
-    status, _, said = rater("sweep", *TINY, "--axis", "thp=never", "--", "sh", "-c", stop)
-    assert status == 128 + signal.SIGTERM
-    assert "sweep 1: stopped by SIGTERM; `rater sweep --resume 1` goes on" in said
-    assert values(machine) == before
-    assert rows("SELECT status FROM sweep") == [("interrupted",)]
-
-
-def test_a_signal_between_two_runs_ends_the_sweep_as_well(
-    rater: Rater, machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = values(machine)
-
-    def hang_up(*_: object) -> None:
-        assert values(machine) != before
-        signal.raise_signal(signal.SIGHUP)
-
-    monkeypatch.setattr("rater.commands.sweep_run.Runner._tell", hang_up)
-    words = ("--axis", "thp=never", "--rounds", "2", "--", "true")
-    status, _, said = rater("sweep", *TINY, *words)
-    assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)
-    assert values(machine) == before
-    monkeypatch.undo()
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-
-
-def test_a_rest_between_runs_can_be_interrupted(
-    rater: Rater, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def endless(*_: object, **__: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-        await trio.sleep_forever()
-
-    monkeypatch.setattr("rater.run.idle.rest", endless)
-    words = ("--axis", "env:X=1", "--rounds", "2", "--cooldown", "0.001", "--", "true")
-    status, _, said = rater("sweep", *TINY, *words)
-    assert (status, "stopped by SIGINT" in said) == (130, True)
-    assert len(rows("SELECT 1 FROM run")) == 1
-
-
-@pytest.mark.parametrize(
-    ("axis", "said"),
-    [
-        ("thp=never,sometimes", "thp=sometimes: expected one of"),
-        ("tpp=never", "did you mean thp"),
-        ("swappiness=much", "expected a whole number"),
-        ("boost=1,on", "axis boost: 1 and on are the same"),
-    ],
-)
-def test_settings_that_cannot_be_had_are_refused_before_the_first_run(
-    rater: Rater, machine: Path, axis: str, said: str
-) -> None:
-    before = values(machine)
-    status, _, told = rater("sweep", *TINY, "--axis", axis, "--", "true")
-    assert status == 2
-    assert said in told
-    assert values(machine) == before
-    assert rows("SELECT 1 FROM sqlite_master WHERE name = 'sweep'") == [] or (
-        rows("SELECT 1 FROM sweep") == []
-    )
-
-
-def test_what_a_point_needs_of_a_setting_may_be_another_axis(rater: Rater, machine: Path) -> None:
-    words = ("--axis", "hugepages=off,thp", "--axis", "thp=never,always", "--copies", "1")
-    status, out, _ = rater("sweep", *words, "--dry-run", "--json", "--", "true")
-    points = json.loads(out)["points"]
-    assert status == 0
-    assert [bool(point["left_out"]) for point in points] == [False, False, True, False]
-
-
-def test_a_setting_that_takes_cpus_away_has_each_run_look_at_them_anew(
-    rater: Rater, machine: Path
-) -> None:
-    before = values(machine)
-    words = ("--axis", "cpu.smt.control=on,off", "--rounds", "1", "--", "true")
-    assert rater("sweep", *TINY, *words) == (0, "", "")
-    assert len(rows("SELECT 1 FROM sweep_progress WHERE done")) == 2
-    assert values(machine) == before
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -316,110 +201,6 @@ def test_runs_that_cannot_be_made_one_after_the_other_end_the_sweep(
     assert len(rows("SELECT 1 FROM run")) == 1
 
 
-# -- going on -------------------------------------------------------------------------------------
-
-
-def interrupted(rater: Rater, folder: Path) -> None:
-    """A sweep of two points and two rounds whose third run was interrupted."""
-    script = f"echo >> {folder}/n; [ $(wc -l < {folder}/n) != 3 ] || kill -INT {os.getpid()}"
-    words = ("--axis", "env:X=1,2", "--rounds", "2", "--order", "given")
-    status, _, said = rater("sweep", *TINY, *words, "--", "sh", "-c", script + "; sleep 0.2")
-    assert status == 130, said
-
-
-def test_what_is_missing_is_made_and_what_was_interrupted_is_kept_and_made_again(
-    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    interrupted(rater, tmp_path)
-    assert rows("SELECT run_id, done FROM sweep_progress") == [(1, 1), (2, 1), (3, 0), (None, 0)]
-    monkeypatch.chdir("/")  # it goes on where it was made
-    _, out, _ = rater("sweep", "--resume", "last", "--dry-run")
-    assert "run 3 is kept, made again" in out
-    assert rater("sweep", "--resume", "last", "--quiet") == (0, "", "")
-    assert rows("SELECT run_id, done FROM sweep_progress") == [(1, 1), (2, 1), (4, 1), (5, 1)]
-    assert tags_of(3)["replaced-by"] == "4"
-    assert [status for (status,) in rows("SELECT status FROM run")] == [
-        *("complete", "complete", "interrupted", "complete", "complete")
-    ]
-    assert rows("SELECT status, resumed FROM sweep") == [("complete", 1)]
-
-
-def test_more_rounds_can_be_added(rater: Rater) -> None:
-    words = ("--axis", "env:X=1,2", "--rounds", "1", "--seed", "5")
-    assert rater("sweep", *TINY, *words, "--", "true")[0] == 0
-    assert rater("sweep", "--resume", "1", "--rounds", "2", "--quiet")[0] == 0
-    assert rows("SELECT block, done FROM sweep_progress") == [(1, 1), (1, 1), (2, 1), (2, 1)]
-    status, _, said = rater("sweep", "--resume", "1", "--rounds", "1")
-    assert (status, "has 2; more can be added" in said) == (2, True)
-
-
-def test_a_changed_environment_is_refused_unless_forced(
-    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupted(rater, tmp_path)
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
-    status, _, said = rater("sweep", "--resume", "1", "--quiet")
-    assert status == 2
-    assert "sweep 1 cannot go on" in said
-    assert "environment variable MALLOC_ARENA_MAX: was not there, is 1" in said
-    assert len(rows("SELECT 1 FROM run")) == 3
-    assert rater("sweep", "--resume", "1", "--quiet", "--force")[0] == 0
-
-
-def test_a_sweep_whose_rater_lives_is_not_taken_up(rater: Rater, tmp_path: Path) -> None:
-    interrupted(rater, tmp_path)
-    execute("UPDATE sweep SET status = 'running'")  # by this process, which lives
-    status, _, said = rater("sweep", "--resume", "1")
-    assert (status, "sweep 1 is still running" in said) == (2, True)
-
-
-def test_a_slot_has_one_run_that_counts_and_the_database_holds_that(
-    rater: Rater, database: Path, tmp_path: Path
-) -> None:
-    interrupted(rater, tmp_path)
-    with open_store(database) as store:
-        sweep = load_sweep(store, find_sweep(store, "sweep:last"))
-        assert (sweep.status, sweep.missing[0]) == (RunStatus.INTERRUPTED, Slot(2, 1, 0))
-
-        def begin(slot: Slot) -> int:
-            return begin_run(store, 1, slot, run_of(1), HOST, settings=[], pus=PUS, phases=1)
-
-        with pytest.raises(InputError, match="run 1 was made meanwhile"):
-            begin(Slot(1, 1, 0))
-        assert begin(Slot(2, 1, 0)) == 4
-    with pytest.raises(sqlite3.IntegrityError):
-        execute("INSERT INTO sweep_run VALUES (1, 1, 2, 0, 1, 0)")
-
-
-@pytest.mark.parametrize("word", ["2", "last~1", "sweep:7", "nonsense"])
-def test_a_sweep_that_is_not_there_is_told(rater: Rater, tmp_path: Path, word: str) -> None:
-    assert rater("sweep", *TINY, "--axis", "env:X=1", "--rounds", "1", "--", "true")[0] == 0
-    status, _, said = rater("sweep", "--show", word)
-    assert (status, "no such sweep" in said) == (2, True)
-
-
-def test_until_stops_after_a_block_from_the_third_on_when_all_is_decided(
-    rater: Rater, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, float, int]] = []
-
-    def decided(points: Sequence[Point], margin: float, looks: int) -> bool:
-        asked.append((len(points[0].runs), margin, looks))
-        return True
-
-    monkeypatch.setattr("rater.analysis.compare.decided", decided)
-    words = ("--axis", "env:X=1,2", "--rounds", "4", "--until", "2%", "--", "true")
-    status, _, said = rater("sweep", *TINY, *words)
-    assert (status, asked) == (0, [(3, 0.02, 2)])
-    assert "decided after block 3 of 4" in said
-    assert len(rows("SELECT 1 FROM run")) == 6
-    status, _, said = rater("sweep", "--resume", "1")
-    assert (status, "nothing is missing (decided after block 3" in said) == (0, True)
-    assert rater("sweep", "--resume", "1", "--rounds", "4", "--quiet")[0] == 0
-    assert len(rows("SELECT 1 FROM run")) == 8
-
-
 # -- from a file ----------------------------------------------------------------------------------
 
 
@@ -465,3 +246,61 @@ def test_the_time_left_is_the_median_of_the_same_point_else_of_all() -> None:
     assert time_for(slots, points, {}) is None
     assert time_for(slots, points, {0: [1.0, 9.0, 2.0], 1: [4.0]}) == 2.0 + 4.0 + 3.0
     assert time_for([], points, {}) == 0.0
+
+
+# -- what is the same, what is not there ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axes", "same"),
+    [
+        (("copies=1,01",), "axis copies: 1 and 01 are the same here"),
+        (("env:X=1,2", "copies=1,01"), "axis copies: 1 and 01 are the same here"),
+        (("copies=1,2", "layout=balanced,packed"), None),
+    ],
+)
+def test_values_that_come_to_the_same_run_are_refused(
+    rater: Rater, axes: tuple[str, ...], same: str | None
+) -> None:
+    words = [f"--axis={axis}" for axis in axes]
+    status, out, _ = rater("sweep", *words, "--dry-run", "--json", "--", "true")
+    refused = [text for text in json.loads(out)["refused"] if "are the same" in text]
+    assert (status, bool(refused)) == (0, same is not None)
+    if same is not None:
+        status, _, said = rater("sweep", *words, "--quiet", "--", "true")
+        assert (status, same in said) == (2, True)
+
+
+def test_copies_for_which_no_files_can_be_opened_are_refused_before_the_first_run(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
+    words = ("--axis", "copies=1,500", "--share", "--proof", "off", "--", "true")
+    status, _, said = rater("sweep", *words)
+    assert (status, "500 copies need" in said, "hard limit here is 256" in said) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "own.toml: no such file"),
+        ("[axes\n", "own.toml:1: not valid TOML at column 6"),
+        ("a = 1\n", "own.toml: it has no table [axes]"),
+    ],
+)
+def test_a_file_that_is_none_of_a_sweep_is_told(
+    rater: Rater, tmp_path: Path, text: str | None, said: str
+) -> None:
+    if text is not None:
+        (tmp_path / "own.toml").write_text(text)
+    status, _, told = rater("sweep", tmp_path / "own.toml")
+    assert (status, said in told) == (2, True)
+
+
+def test_points_of_long_names_are_told_apart_in_eighty_columns(rater: Rater) -> None:
+    axes = ("--axis", "env:A_VARIABLE_OF_A_LONG_NAME=1,2", "--axis", "env:ANOTHER_VARIABLE=1,2")
+    status, out, _ = rater("sweep", *axes, "--dry-run", "--copies", "1", "--", "true")
+    assert status == 0
+    assert "\nD  env:A_VARIABLE_OF_A_LONG_NAME=2 env:ANOTHER_VARIABLE=2\n" in out
+    assert [row.split()[:2] for row in out.splitlines() if row.startswith("  4")] == [["4", "D"]]
+    assert max(map(len, out.splitlines())) <= 80

@@ -18,7 +18,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: Path) -> None:
     assert [knob.name for knob in knobs(root)] == [
-        *("smt", "governor", "boost", "max_khz", "min_khz", "energy_preference"),
+        *("smt.control", "governor", "boost", "max_khz", "min_khz", "energy_preference"),
         *("thp", "thp.defrag", "thp.64kB", "thp.2048kB", "khugepaged.pages"),
         *("hugepages.2048kB", "hugepages.2048kB.node0", "hugepages.2048kB.node1"),
         *("numa_balancing", "zone_reclaim", "swappiness", "aslr"),
@@ -31,7 +31,7 @@ def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: 
 def test_an_empty_tree_has_no_knobs_and_each_is_named_as_lacking(tmp_path: Path) -> None:
     assert knobs(tmp_path) == ()
     gone = [name for one in lacking(tmp_path) for name in one.names]
-    assert {"governor", "boost", "smt", "thp", "numa_balancing"} <= set(gone)
+    assert {"governor", "boost", "smt.control", "thp", "numa_balancing"} <= set(gone)
     with pytest.raises(InputError, match=r"governor: this machine does not have it \(no cpufreq\)"):
         find("governor", tmp_path)
 
@@ -122,9 +122,9 @@ def test_the_other_switch_of_turbo_is_the_same_knob_the_other_way_round(tmp_path
 def test_smt_is_not_touched_where_that_would_bring_back_cpus_taken_away_by_hand(
     root: Path,
 ) -> None:
-    assert find("smt", root).obstacle() is None  # CPUs 4-7 are not there at all
+    assert find("smt.control", root).obstacle() is None  # CPUs 4-7 are not there at all
     (root / CPUS / "offline").write_text("2,4-7\n")
-    assert find("smt", root).obstacle() == "CPUs 2 are offline and would come back"
+    assert find("smt.control", root).obstacle() == "CPUs 2 are offline and would come back"
 
 
 def test_only_files_of_knobs_may_stand_in_a_journal(root: Path) -> None:

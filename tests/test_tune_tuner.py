@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rater.errors import InputError, RunError
 from rater.tune import putback
 from rater.tune import tuner as tuner_module
 from rater.tune.recover import forget, left_behind, recover
-from rater.tune.tuner import Tuner
+from rater.tune.tuner import TakenError, Tuner
 from tests.settings_tree import (
     BOOT_ID,
     CPUFREQ,
@@ -215,8 +216,8 @@ def test_two_knobs_that_are_the_same_thing_are_refused(root: Path, journal: Path
             tuner.refuse_unless_settable(
                 {"hugepages.2048kB": ["1"], "hugepages.2048kB.node0": ["1"]}
             )
-        with pytest.raises(InputError, match="smt takes away the CPUs that governor"):
-            tuner.refuse_unless_settable({"smt": ["off"], "governor": ["performance"]})
+        with pytest.raises(InputError, match=r"smt\.control takes away the CPUs that governor"):
+            tuner.refuse_unless_settable({"smt.control": ["off"], "governor": ["performance"]})
 
 
 @pytest.mark.usefixtures("kernel")
@@ -235,6 +236,55 @@ def test_a_setting_that_somebody_else_changes_in_between_stops_the_next_set(
     ):
         tuner.restore()
     assert line(root / SWAPPINESS) == "33"
+    # What was there first is known still, to this process and in the journal.
+    assert [e["old"] for e in json.loads(journal.read_text())["entries"]] == ["60"]
+    with pytest.raises(RunError, match=r"somebody else set .*swappiness to 33"):
+        tuner.set({"swappiness": "20"})
+    assert line(root / SWAPPINESS) == "33"
+    with pytest.raises(RunError):
+        tuner.__exit__(None, None, None)
+    assert recover(root, journal, print, force=True)
+    assert line(root / SWAPPINESS) == "60"
+
+
+def test_what_could_not_be_put_back_is_put_back_later(
+    root: Path, journal: Path, kernel: Kernel
+) -> None:
+    with Tuner(root, journal, "test") as tuner:
+        tuner.set({"swappiness": "10"})
+        kernel.refused[SWAPPINESS] = errno.EROFS
+        with pytest.raises(RunError, match="swappiness was 60 and is not put back: writing"):
+            tuner.restore()
+        kernel.refused.clear()
+        tuner.set({"swappiness": "20"})
+        assert [e["old"] for e in json.loads(journal.read_text())["entries"]] == ["60"]
+    assert line(root / SWAPPINESS) == "60"
+    assert not journal.exists()
+
+
+def test_what_the_kernel_made_of_our_value_is_put_back_as_ours(
+    root: Path, journal: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(root: Path, file: str, value: str) -> None:
+        kernel(root, file, "15" if value == "10" else value)
+
+    monkeypatch.setattr(tuner_module, "write_value", other)
+    with (
+        pytest.raises(RunError, match="asked for 10, the kernel made it 15"),
+        Tuner(root, journal, "test") as tuner,
+    ):
+        tuner.set({"swappiness": "10"})
+    assert line(root / SWAPPINESS) == "60"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_setting_that_was_changed_since_it_was_set_is_noticed(root: Path, journal: Path) -> None:
+    tuner = Tuner(root, journal, "test")
+    tuner.set({"swappiness": "10", "thp": "never"})
+    tuner.refuse_taken()
+    (root / SWAPPINESS).write_text("33\n")
+    with pytest.raises(TakenError, match=r"to 33 while it was to be 10"):
+        tuner.refuse_taken()
 
 
 def test_a_second_sweep_is_refused_while_the_first_one_lives(root: Path, journal: Path) -> None:
@@ -345,6 +395,8 @@ def test_a_file_that_is_gone_is_told_the_rest_put_back_and_the_journal_keeps_it(
         ("\x00\xff\x1b[2J", "it begins with: "),
         ('{"rater": 9}', "not a journal that this rater knows"),
         ("[]", "not a journal that this rater knows"),
+        ("[" * 100_000, "it is no JSON; it begins with: [[["),
+        ('{"rater": 1, "owner": 7, "entries": []}', "not as rater writes it"),
     ],
 )
 def test_a_damaged_journal_is_shown_and_nothing_guessed(
@@ -362,10 +414,34 @@ def test_a_damaged_journal_is_shown_and_nothing_guessed(
     assert not recover(root, journal, told.append)
     assert "rater restore --forget" in told[0]
     assert contents(root) == before
-    with pytest.raises(InputError, match="put that back first"):
+    with pytest.raises(InputError, match=r"restore --forget` moves it aside$"):
         Tuner(root, journal, "test").set({"swappiness": "1"})
     assert forget(root, journal) == journal.with_name("settings.json.old")
     assert left_behind(root, journal) is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_a_damaged_journal_and_each_that_is_moved_aside_is_kept(
+    root: Path, journal: Path, make: Callable[[Path], None]
+) -> None:
+    journal.parent.mkdir()
+    for place in ("settings.json.old", "settings.json.old2"):
+        make(journal)
+        left = left_behind(root, journal)
+        assert left is not None
+        assert "it is no file but" in left.text
+        assert forget(root, journal) == journal.with_name(place)
+    assert left_behind(root, journal) is None
+
+
+def test_who_may_not_put_back_is_told_that_the_owner_lives(
+    root: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Tuner(root, journal, "rater sweep mini") as tuner:
+        tuner.set({"swappiness": "10"})
+        monkeypatch.setattr("rater.tune.recover.may_recover", lambda _: False)
+        with pytest.raises(InputError, match=r"rater sweep mini .* is alive and changes settings"):
+            recover(root, journal, print)
 
 
 @pytest.mark.parametrize(

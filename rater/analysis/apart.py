@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rater.analysis.changes import Difference, differences, stored_conditions
 from rater.analysis.points import Point
+from rater.plan.cpuset import format_list
 from rater.record import RunHead, StoredRun
 
 _HEAD = (
@@ -40,8 +41,16 @@ _TOLD_ELSEWHERE = {
 }
 _LESSER_OPTIONS = {"cooldown_s", "until_idle_s", "proof"}
 _OPTION_NAMES = {"cooldown_s": "--cooldown", "until_idle_s": "--until-idle"}
+# What options are that a run's request has not got: it was made before they were. Those that
+# are not named here are off then.
+_DEFAULTS: dict[str, object] = {
+    **{"alloc": "system", "hugepages": "off", "preflight": "warn", "proof": "auto"},
+    **{"cooldown_s": 0.0, "bind_from_file": False},
+}
+_OFF: tuple[object, ...] = (None, False, 0, "", [])
 _PLACE = "place of copy "
 _PLACES = "places of the copies"
+_PLACE_SHOWN = ("CPUs", "lgroup", "memory")
 # A difference in one of these moves copies: their places follow from it.
 _PLACING = {
     *("copies", "layout", "memory", "--bind", "--bind-from-file", "--smt", "--kind", "--reserve"),
@@ -64,7 +73,8 @@ _IMPLIED = {
     "zone_reclaim": ("setting vm.zone_reclaim_mode",),
     "overcommit": ("setting vm.overcommit_memory",),
 }
-_MACHINE = ("host name", "machine id")
+# What no machine changes, and result files without a host name tell.
+_MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model", "packages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ class Apart:
     @property
     def is_machine(self) -> bool:
         """Tell whether it says that the runs were made on different machines."""
-        return self.what in _MACHINE
+        return self.what in _MACHINE and not self.unknown
 
 
 def apart(points: Sequence[Point], volatile: Callable[[str], bool]) -> tuple[Apart, ...]:
@@ -162,19 +172,56 @@ def _differences(
 ) -> Iterator[tuple[str, str | None, str | None, bool]]:
     """Return what, its value in the reference run, in this one, and whether it weighs."""
     yield from _asked(reference, run)
-    moved = []
     found = differences(stored_conditions(reference), stored_conditions(run), volatile)
     for one in found:
         if one.what.startswith(_PLACE):
-            moved.append(one)
-        elif one.what == "benchmarks" and _other_members(one):
+            continue  # told below, for all copies in one
+        if one.what == "benchmarks" and _other_members(one):
             continue  # which of them have no partner, the comparison tells
-        else:
-            yield one.what, one.before, one.now, one.weighs
+        yield one.what, one.before, one.now, one.weighs
+    moved = _moved(reference, run)
     if moved:
-        first = moved[0]
-        place = f"{first.what.removeprefix('place of ')} on {first.now or 'nothing'}"
-        yield _PLACES, f"as in run {reference.head.run}", f"elsewhere: {place}", True
+        yield _PLACES, f"as in run {reference.head.run}", moved, True
+
+
+def _moved(reference: StoredRun, run: StoredRun) -> str | None:
+    """Return where the first copy that is elsewhere was and is; None where none is known to be."""
+    was, is_now = _placed(reference), _placed(run)
+    told = []
+    for copy in sorted(was.keys() & is_now.keys()):
+        before, now = was[copy], is_now[copy]
+        known = [unit for unit in now if unit in before]
+        changed = [unit for unit in known if before[unit] != now[unit]]
+        if "CPUs" in changed:  # core, cache and package follow from it
+            changed = [unit for unit in changed if unit in _PLACE_SHOWN]
+        if changed:
+            words = [", ".join(it[unit] for unit in changed) for it in (now, before)]
+            told.append(f"copy {copy} on {words[0]}, not {words[1]}")
+    if len(told) > 1:
+        return f"{len(told)} copies elsewhere, {told[0]}"
+    return told[0] if told else None
+
+
+def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
+    """Return by copy where it was, by kinds of units; of result files from the copies' own rows."""
+    if run.placements:
+        return {
+            it.copy: _units(it.cpus, core=it.core, LLC=it.llc, lgroup=it.node, package=it.package)
+            | {"memory": f"memory {it.memory_policy} {format_list(it.memory_nodes)}".rstrip()}
+            for it in run.placements
+        }
+    found: dict[int, dict[str, str]] = {}
+    for copy in run.copies:
+        if copy.copy not in found and copy.cpu is not None:
+            found[copy.copy] = _units(
+                (copy.cpu,), core=copy.core, lgroup=copy.node, package=copy.package
+            )
+    return found
+
+
+def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
+    mask = "any CPU (not bound)" if cpus is None else f"CPUs {format_list(cpus)}"
+    return {"CPUs": mask} | {name: f"{name} {it}" for name, it in units.items() if it is not None}
 
 
 def _other_members(one: Difference) -> bool:
@@ -196,10 +243,19 @@ def _asked(
         if given.get(name) != given_now.get(name):
             yield f"--env {name}", given.get(name), given_now.get(name), True
     asked, asked_now = _request(before), _request(now)
-    for key in sorted((asked.keys() & asked_now.keys()) - _TOLD_ELSEWHERE):
-        if asked[key] != asked_now[key]:
+    if not asked or not asked_now:  # imported, or of an older rater: not known
+        return
+    for key in sorted((asked.keys() | asked_now.keys()) - _TOLD_ELSEWHERE):
+        was, is_now = _option(asked, key), _option(asked_now, key)
+        if was != is_now:
             name = _OPTION_NAMES.get(key, f"--{key.replace('_', '-')}")
-            yield name, _text(asked[key]), _text(asked_now[key]), key not in _LESSER_OPTIONS
+            yield name, _text(was), _text(is_now), key not in _LESSER_OPTIONS
+
+
+def _option(asked: dict[str, object], key: str) -> object:
+    """Return what was asked for; None where that is the default, said or not."""
+    value = asked.get(key)
+    return None if value in _OFF or value == _DEFAULTS.get(key) else value
 
 
 def _request(head: RunHead) -> dict[str, object]:

@@ -15,15 +15,17 @@ runs are compared, so that its interval knows how benchmarks of a run vary toget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rater.analysis.apart import apart
 from rater.analysis.comparison import Comparison, Side
-from rater.analysis.contrast import Stratum
+from rater.analysis.contrast import Stratum, in_pairs
 from rater.analysis.looks import confidence_of_each
 from rater.analysis.measures import Key, RunMeasures, measure, same_keys
 from rater.analysis.points import Point
-from rater.analysis.rows import Telling, mixed, p_of, with_holm
+from rater.analysis.rows import Grid, Telling, kinds, mixed, p_of, with_holm
+from rater.analysis.troubles import troubles
 from rater.errors import InputError
 from rater.words import some
 
@@ -51,30 +53,40 @@ def compare(
     measured = _measured(sides)
     confidence = confidence_of_each(looks)
     telling = Telling(margin, confidence)
-    runs = [[measured[one.run.head.run] for one in side.runs] for side in sides]
-    pairs = [_strata(sides[0], side, by, measured) for side in sides[1:]]
+    held, grid = _grid(sides, by, measured)
+    where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.benchmarks))
-    rows = with_holm([telling.benchmark(key, runs, pairs) for key in keys], confidence)
-    common, partly = _of_suite(keys, runs)
-    suites = [telling.suite(kind, category, common, runs, pairs) for kind, category in _KINDS]
+    told: list[str] = []
+    rows = [telling.benchmark(key, _having([key], grid, where, key[0], told)) for key in keys]
+    common, partly = _of_suite(keys, grid)
+    whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
+    suites = [telling.suite(kind, category, common, whole) for kind, category in _KINDS]
+    strata = [(at[0], side) for at in grid for side in at[1:]]
+    rows = with_holm(rows, confidence)
     return Comparison(
         sides=sides,
         by=by,
         apart=apart([point for side in sides for point in side.points], volatile),
         copies=tuple(sorted({run.copies for run in measured.values()})),
-        mixed_copies=any(mixed(stratum) for strata in pairs for stratum in strata),
+        mixed_copies=any(mixed(stratum) for stratum in strata),
+        kinds=_kinds(measured.values()),
+        mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
         benchmarks=tuple(rows),
         suites=tuple(with_holm([row for row in suites if row], confidence)),
         left_out=(
             *_left_out(measured.values()),
             *_without_partner(sides, by),
-            *_not_everywhere(keys, sides, runs),
+            *_not_everywhere(keys, sides, grid),
+            *dict.fromkeys(told),
+            *_not_in_pairs(strata),
             *partly,
         ),
+        lost=tuple(_lost(keys, grid, where)),
         margin=margin,
         confidence=confidence,
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
+        troubles=troubles(one.run for side in sides for one in side.runs),
     )
 
 
@@ -142,44 +154,117 @@ def _measured(sides: Sequence[Side]) -> dict[int, RunMeasures]:
     return {run.run: run for run in same_keys(runs)}
 
 
-def _strata(
-    base: Side, side: Side, by: str | None, measured: dict[int, RunMeasures]
-) -> list[Stratum]:
-    """Return the runs of both sides, by values of the axes that are held."""
-    pairs = [(base.points[0], side.points[0])]
-    if by is not None:
-        held = {_held(point, by): point for point in base.points}
-        pairs = [(held[key], point) for point in side.points if (key := _held(point, by)) in held]
-    return [
-        ([measured[n] for n in here.numbers], [measured[n] for n in there.numbers])
-        for here, there in pairs
-    ]
+def _grid(
+    sides: Sequence[Side], by: str | None, measured: dict[int, RunMeasures]
+) -> tuple[list[str], list[list[list[RunMeasures]]]]:
+    """Return the values of the axes that are held, in words, and at each the runs of every side."""
+    if by is None:
+        return [""], [[[measured[n] for n in side.points[0].numbers] for side in sides]]
+    by_held = [{_held(point, by): point for point in side.points} for side in sides]
+    held = list(dict.fromkeys(key for own in by_held for key in own))
+    return (
+        [" ".join(f"{axis}={value}" for axis, value in key) for key in held],
+        [
+            [[measured[n] for n in own[key].numbers] if key in own else [] for own in by_held]
+            for key in held
+        ],
+    )
 
 
 def _held(point: Point, by: str) -> tuple[tuple[str, str], ...]:
     return tuple((axis, value) for axis, value in point.values if axis != by)
 
 
-def _of_suite(
-    keys: Sequence[Key], runs: Sequence[Sequence[RunMeasures]]
-) -> tuple[list[Key], list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """What a grid is of: its columns, and the values of the axes that are held in each row."""
+
+    sides: tuple[Side, ...]
+    held: list[str]
+
+
+def _having(
+    keys: Sequence[Key], grid: Grid, where: _Where, name: str, told: list[str]
+) -> list[list[list[RunMeasures]]]:
+    """Return the runs that have all of `keys`, where all sides have some; tell what is left out.
+
+    A side that has them nowhere is no reason to leave out the others.
+    """
+    own = [
+        [[run for run in side if all(key in run.benchmarks for key in keys)] for side in at]
+        for at in grid
+    ]
+    anywhere = [any(at[place] for at in own) for place in range(len(where.sides))]
+    found = []
+    for words, at, before in zip(where.held, own, grid, strict=True):
+        lacking = [
+            side.label
+            for side, has, runs, was in zip(where.sides, anywhere, at, before, strict=True)
+            if has and was and not runs
+        ]
+        if all(runs or not has for runs, has in zip(at, anywhere, strict=True)):
+            found.append(at)
+        elif lacking and any(at):
+            told.append(f"{name}: without {words}: no valid result in {some(lacking)}")
+    return found or [[[] for _ in where.sides]]
+
+
+def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
     """Return the benchmarks that a suite's mean is over, and what is to be told of that.
 
-    Those that every side has, in its complete runs; where a side has no run with all of
-    them, those that every run has.
+    Those that every point has, in its complete runs; where a point has no run with all of
+    them, those that every run has. Points and runs without any valid result do not count here.
     """
-    common = [key for key in keys if all(any(key in run.benchmarks for run in s) for s in runs)]
-    whole = [[run for run in side if all(key in run.benchmarks for key in common)] for side in runs]
+    points = [[run for run in side if run.benchmarks] for at in grid for side in at]
+    points = [runs for runs in points if runs]
+    common = [key for key in keys if all(any(key in run.benchmarks for run in p) for p in points)]
+    whole = [[r for r in runs if all(key in r.benchmarks for key in common)] for runs in points]
     if not all(whole):
-        common = [key for key in common if all(key in run.benchmarks for s in runs for run in s)]
-        whole = [list(side) for side in runs]
-    torn = sorted({r.run for s in runs for r in s} - {r.run for s in whole for r in s})
+        common = [key for key in common if all(key in run.benchmarks for p in points for run in p)]
+        whole = points
+    torn = sorted({r.run for runs in points for r in runs} - {r.run for p in whole for r in p})
     told = []
     if 1 < len(common) < len(keys):
         told.append(f"suite: over the {len(common)} benchmarks of {len(keys)} that all points have")
     if torn and len(common) > 1:
-        told.append(f"suite: without {_runs(torn)}, which lack a benchmark")
+        lack = "lacks" if len(torn) == 1 else "lack"
+        told.append(f"suite: without {_runs(torn)}, which {lack} a benchmark")
     return common, told
+
+
+def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str, str]]:
+    for held, (base, *others) in zip(where.held, grid, strict=True):
+        for side, runs in zip(where.sides[1:], others, strict=True):
+            for key in keys:
+                has, had = (any(key in run.benchmarks for run in of) for of in (runs, base))
+                if had and runs and not has:
+                    yield key[0], f"{side.label} {held}".strip()
+
+
+def _kinds(measured: Iterable[RunMeasures]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found: dict[str, list[int]] = {}
+    for run in measured:
+        found.setdefault(run.kind, []).append(run.run)
+    return tuple((kind, tuple(sorted(runs))) for kind, runs in found.items())
+
+
+def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
+    """Name the runs that have no partner in their block, where others are compared in pairs."""
+    used: set[int] = set()
+    without: dict[int, RunMeasures] = {}
+    for stratum in strata:
+        pairs = in_pairs(stratum)
+        used |= {run.run for side in pairs for run in side}
+        without |= {run.run: run for side in stratum for run in side if run.benchmarks}
+    alone = [run for number, run in sorted(without.items()) if number not in used]
+    told = []
+    for reason, runs in (
+        ("no block is known", [run.run for run in alone if run.block is None]),
+        ("no partner in the block", [run.run for run in alone if run.block is not None]),
+    ):
+        if runs:
+            told.append(f"{_runs(runs)}: not compared, the others are in pairs: {reason}")
+    return told
 
 
 def _left_out(measured: Iterable[RunMeasures]) -> list[str]:
@@ -191,30 +276,29 @@ def _left_out(measured: Iterable[RunMeasures]) -> list[str]:
 
 
 def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
-    """Name the points that the baseline, or the other side, lacks at the same other values."""
+    """Name the points that are no part of it, as a side has none at the same other values."""
     if by is None:
         return []
     held = [{_held(point, by): point.label for point in side.points} for side in sides]
-    told = []
-    for side, own in zip(sides[1:], held[1:], strict=True):
-        alone = [label for key, label in own.items() if key not in held[0]]
-        alone += [label for key, label in held[0].items() if key not in own]
-        if alone:
-            told.append(
-                f"{side.label}: compared without {some(alone)}, which the other side has not"
-            )
-    return told
+    found: dict[str, list[str]] = {}
+    for key in dict.fromkeys(key for own in held for key in own):
+        without = [side.label for side, own in zip(sides, held, strict=True) if key not in own]
+        if without:
+            alone = [own[key] for own in held if key in own]
+            found.setdefault(some(without), []).extend(alone)
+    return [
+        f"compared without {some(alone)}: {without} has no such point"
+        for without, alone in found.items()
+    ]
 
 
-def _not_everywhere(
-    keys: Sequence[Key], sides: Sequence[Side], runs: Sequence[Sequence[RunMeasures]]
-) -> list[str]:
+def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> list[str]:
     found: dict[str, list[str]] = {}
     for key in keys:
         without = [
             side.label
-            for side, of_side in zip(sides, runs, strict=True)
-            if not any(key in run.benchmarks for run in of_side)
+            for place, side in enumerate(sides)
+            if not any(key in run.benchmarks for at in grid for run in at[place])
         ]
         if without:
             found.setdefault(some(without), []).append(key[0])

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from rater.analysis.apart import Apart
-from rater.analysis.interval import Told
+from rater.analysis.interval import Basis, Told
 from rater.analysis.points import Point, PointRun
+from rater.analysis.troubles import Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,14 @@ class Side:
 class Cell:
     """One benchmark (or suite) of a side against the baseline's."""
 
-    baseline: float | None  # rates, in the row's unit: geometric means over runs
+    # Results, in the row's unit: geometric means over the runs that are compared, of the
+    # score of each (`rater show`); None: no valid result.
+    baseline: float | None
     value: float | None
     speedup: Told | None  # of rates; None: see `reason`
     # The inside of a run: median copies (above 1: faster) and slowest over median copy (above 1:
-    # the slow copies are slower); None: one copy, other numbers of copies, or no such thing.
+    # the slow copies are slower); None: one copy, other numbers of copies, rates of other kinds,
+    # or no such thing.
     median_copy: Told | None
     slowest_over_median: Told | None
     p_holm: float | None  # p with all comparisons of the table considered (Holm)
@@ -70,18 +74,34 @@ class Comparison:
     apart: tuple[Apart, ...]  # what differs beside the axes
     copies: tuple[int, ...]  # numbers of copies that runs have
     mixed_copies: bool  # whether runs with other numbers of copies are compared with each other
+    # What the rates are, and the runs: several that are compared with each other are not alike.
+    kinds: tuple[tuple[str, tuple[int, ...]], ...]
+    mixed_kinds: bool
     benchmarks: tuple[Row, ...]
     suites: tuple[Row, ...]  # all, int, fp: those with two benchmarks at least
     left_out: tuple[str, ...]  # what does not count, and why
+    # Benchmarks that have a valid result in a point of the baseline and none in its counterpart,
+    # with the label of that point.
+    lost: tuple[tuple[str, str], ...]
     margin: float
     confidence: float  # of the intervals
     looks: int  # how often was looked before it was decided to stop, at most
-    compared: int  # benchmarks x sides that have an interval
+    compared: int  # benchmarks x sides that have a p value
+    troubles: tuple[Trouble, ...]  # what disturbed runs, as it was recorded
 
     @property
     def by_chance(self) -> float:
         """How many of them say better or worse where nothing differs, on average."""
         return self.compared * (1 - self.confidence)
+
+    def unjudged(self) -> list[tuple[Row, Side]]:
+        """Return what both sides have, one run each: no verdict can stand on that."""
+        return [
+            (row, side)
+            for row in self.benchmarks
+            for side, cell in zip(self.sides[1:], row.cells, strict=True)
+            if cell.speedup and cell.speedup.basis in (Basis.ITERATIONS, Basis.NOTHING)
+        ]
 
     def verdicts(self) -> list[tuple[Row, Side, Cell]]:
         """Return every cell with its row and side, suites last."""

@@ -13,6 +13,15 @@ have the same chance to be found, and ratios of ratios add.
 Several such comparisons of the same two things under other conditions make one: their
 mean, with the variances added and the degrees of freedom by Satterthwaite.
 
+Of one run each, the iterations have an interval, which is shown; but iterations of a run
+share its luck, and of two equal things the intervals of single runs exclude 1 far more
+often than 5 % say: no verdict stands on them.
+
+Times that are recorded in coarse steps (result files in whole seconds) are known no better than
+that: rounding adds the variance of a uniform distribution, step^2 / 12, to what values show of
+each other, and as it errs alike in all values of a side, no mean takes it out: a
+step is added to the reach of the interval.
+
 `better` and `worse` say that the interval excludes 1: of two equal things, 5 in 100
 comparisons say so by chance. `same` says that the interval lies within the margin: with 95 %
 intervals that is stricter than the two one-sided tests at 5 % of D. J. Schuirmann (Journal
@@ -33,6 +42,7 @@ CONFIDENCE = 0.95
 MOST_ROUNDS = 1000  # what is asked for beyond is no advice
 # Logarithms of numbers that are equal differ by roundings.
 _NO_DIFFERENCE = 1e-12
+_UNIFORM = 12  # a step's square over this is the variance of what rounding takes off
 _LARGEST_LOG = 700.0  # e to this is a number yet
 
 
@@ -71,6 +81,7 @@ class Estimate:
     log_ratio: float
     parts: tuple[Part, ...]  # (): nothing is known of the noise
     basis: Basis
+    blur: float = 0.0  # how far the steps in which times are recorded may move it
 
     @property
     def ratio(self) -> float:
@@ -100,15 +111,18 @@ class Told:
     low: float | None  # None: nothing is known of the noise; so are the three below
     high: float | None
     degrees: float | None  # of freedom
-    p: float | None  # how often equal things differ so much by chance
+    # How often equal things differ so much by chance; None: of one run each, not known either.
+    p: float | None
     verdict: Verdict
     within: bool  # whether the interval lies within the margin; may stand beside better or worse
     margin: float  # 0.01: what `same` means
-    # UNKNOWN: how many more rounds (or runs of both, or iterations) would tell, if noise and
-    # effect stay as they are; 0: the noise is not known; None: more than MOST_ROUNDS.
+    # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
+    # they are; 0: the noise of runs is not known; None: more than MOST_ROUNDS.
     more: int | None
     basis: Basis
     count: int  # rounds, or runs (iterations) of the side that has fewer
+    blur: float = 0.0  # what the steps of the recorded times add to each side of the interval
+    coarse: bool = False  # UNKNOWN: the steps of the recorded times are too coarse to tell
 
     @property
     def decided(self) -> bool:
@@ -123,38 +137,56 @@ class Told:
             return f"same within {margin}"
         if self.verdict is not Verdict.UNKNOWN:
             return f"{self.verdict} (less than {margin})" if self.within else str(self.verdict)
-        if self.more == 0:
-            return str(self.verdict)
+        reason = self._why_unknown()
+        return f"{self.verdict}: {reason}" if reason else str(self.verdict)
+
+    def _why_unknown(self) -> str | None:
+        if self.coarse:
+            return "times too coarse"
+        if self.basis in (Basis.ITERATIONS, Basis.NOTHING):
+            return "one run each"
         if self.more is None:
-            return f"{self.verdict}: more than {MOST_ROUNDS} rounds would"
-        return f"{self.verdict}: {self.more} more round{'s' * (self.more != 1)} would"
+            return f"more than {MOST_ROUNDS} rounds would"
+        return f"{self.more} more round{'s' * (self.more != 1)} would" if self.more else None
 
 
-def paired(differences: Sequence[float], basis: Basis = Basis.BLOCKS) -> Estimate:
-    """Return the mean of differences of logarithms, one for each pair; at least one."""
+def paired(
+    differences: Sequence[float], basis: Basis = Basis.BLOCKS, *, step: float = 0.0
+) -> Estimate:
+    """Return the mean of differences of logarithms, one for each pair; at least one.
+
+    `step`: how coarse the values are, as a logarithm: 0.1 where 10 s is recorded in whole seconds.
+    """
     if len(differences) < 2:
         return Estimate(statistics.fmean(differences), (), Basis.NOTHING)
-    part = Part(_variance(differences), len(differences), len(differences) - 1)
-    return Estimate(statistics.fmean(differences), (part,), basis)
+    variance = max(_variance(differences), 2 * step**2 / _UNIFORM)
+    part = Part(variance, len(differences), len(differences) - 1)
+    return Estimate(statistics.fmean(differences), (part,), basis, step)
 
 
-def unpaired(here: Sequence[float], there: Sequence[float], basis: Basis) -> Estimate:
-    """Return mean(here) - mean(there) of logarithms; both have at least one."""
+def unpaired(
+    here: Sequence[float], there: Sequence[float], basis: Basis, *, step: float = 0.0
+) -> Estimate:
+    """Return mean(here) - mean(there) of logarithms; both have at least one.
+
+    `step`: see `paired`.
+    """
+    least = step**2 / _UNIFORM
     difference = statistics.fmean(here) - statistics.fmean(there)
     sizes = (len(here), len(there))
     if max(sizes) < 2:
         return Estimate(difference, (), Basis.NOTHING)
-    variances = [_variance(side) if len(side) > 1 else None for side in (here, there)]
+    variances = [max(_variance(side), least) if len(side) > 1 else None for side in (here, there)]
     if min(sizes) > 1:
         parts = [
             Part(variance or 0.0, size, size - 1)
             for variance, size in zip(variances, sizes, strict=True)
         ]
-        return Estimate(difference, tuple(parts), basis)
+        return Estimate(difference, tuple(parts), basis, step)
     # One variance for both: of the side that has one, so its degrees of freedom stand alone.
     variance = next(it for it in variances if it is not None)
     many = max(sizes)
-    return Estimate(difference, (Part(variance * (1 + 1 / many), 1, many - 1),), basis)
+    return Estimate(difference, (Part(variance * (1 + 1 / many), 1, many - 1),), basis, step)
 
 
 def joined(estimates: Sequence[Estimate]) -> Estimate:
@@ -175,7 +207,8 @@ def joined(estimates: Sequence[Estimate]) -> Estimate:
     )
     # The weakest basis is what must be told: they stand in the order of their strength.
     order = list(Basis)
-    return Estimate(mean, parts, max((one.basis for one in estimates), key=order.index))
+    basis = max((one.basis for one in estimates), key=order.index)
+    return Estimate(mean, parts, basis, statistics.fmean(one.blur for one in estimates))
 
 
 def tell(
@@ -187,8 +220,9 @@ def tell(
 ) -> Told:
     """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
 
-    Values without any noise at all (a clock too coarse to show it): no difference is
-    `same`, a difference is not told from one step of the clock: `cannot tell`.
+    Values without any noise at all, of which no step is known either: no difference is
+    `same`, a difference is `cannot tell`. Of one run each (`Basis.ITERATIONS`) there is an
+    interval and no verdict.
     """
     told = Told(
         ratio=estimate.ratio,
@@ -202,34 +236,44 @@ def tell(
         more=0,
         basis=estimate.basis,
         count=min((part.count for part in estimate.parts), default=1),
+        blur=estimate.blur,
     )
     error = estimate.error()
     if error is None:
         return told
     told = replace(told, degrees=estimate.degrees())
-    if not error:
+    if not error:  # then there is no blur either
         same = abs(estimate.log_ratio) <= _NO_DIFFERENCE
         told = replace(told, low=told.ratio, high=told.ratio, p=1.0)
+        if estimate.basis is Basis.ITERATIONS:
+            return replace(told, p=None)
         return replace(told, verdict=Verdict.SAME, within=True, more=None) if same else told
     degrees = estimate.degrees()
-    reach = quantile(confidence, degrees) * error
+    effect = abs(estimate.log_ratio)
+    reach = quantile(confidence, degrees) * error + estimate.blur
+    told = replace(
+        told, low=_exp(estimate.log_ratio - reach), high=_exp(estimate.log_ratio + reach)
+    )
+    if estimate.basis is Basis.ITERATIONS:
+        return told
     edge = math.log1p(margin)
-    within = abs(estimate.log_ratio) + reach < edge
+    within = effect + reach < edge
     verdict = Verdict.UNKNOWN
-    if abs(estimate.log_ratio) > reach:
+    if effect > reach:
         more_is = Verdict.WORSE if less_is_better else Verdict.BETTER
         less_is = Verdict.BETTER if less_is_better else Verdict.WORSE
         verdict = more_is if estimate.log_ratio > 0 else less_is
     elif within:
         verdict = Verdict.SAME
+    unknown = verdict is Verdict.UNKNOWN
+    coarse = unknown and max(effect, edge - effect) <= estimate.blur
     return replace(
         told,
-        low=_exp(estimate.log_ratio - reach),
-        high=_exp(estimate.log_ratio + reach),
-        p=exceeded(estimate.log_ratio / error, degrees),
+        p=exceeded(max(0.0, effect - estimate.blur) / error, degrees),
         verdict=verdict,
         within=within,
-        more=_more(estimate, edge, confidence) if verdict is Verdict.UNKNOWN else None,
+        more=_more(estimate, edge, confidence) if unknown and not coarse else None,
+        coarse=coarse,
     )
 
 
@@ -257,7 +301,7 @@ def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
 
     def enough(more: int) -> bool:
         error = estimate.error(more) or 0.0
-        return quantile(confidence, estimate.degrees(more)) * error < wanted
+        return quantile(confidence, estimate.degrees(more)) * error + estimate.blur < wanted
 
     return _least(enough, 1, MOST_ROUNDS)
 

@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.proof import RunProof
 from rater.analysis.rotated import RotatedScore
-from rater.analysis.score import BenchmarkScore, Summary, summarise
+from rater.analysis.score import BenchmarkScore, IterationScore, Summary, summarise
+from rater.analysis.stats import lower_median_index
 from rater.analysis.steady import SteadyMix
-from rater.record import RunStatus, StoredRun
+from rater.record import RunHead, RunStatus, StoredRun
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
 _HOUR_S = 3600.0
+_NS = 1e-9
+_COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nought is chance
 # Where copies were seen does not matter here, and it takes long to work out.
 _NO_PROOF = RunProof((), (), None)
 
@@ -38,6 +41,13 @@ class Measured:
     category: str | None
     reference_s: float | None
     samples: tuple[Sample, ...]  # at least one
+    step: float  # the least step of the run's recorded times, of this benchmark's shortest one
+
+    @property
+    def per_hour(self) -> float:
+        """The result that `rater show` gives: of three iterations the median, of two the slower."""
+        rates = [sample.per_hour for sample in self.samples]
+        return rates[lower_median_index(rates)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ class RunMeasures:
     copies: int
     benchmarks: dict[Key, Measured]
     score: float | None  # of rotated order: the mean of the copies' geometric means
+    kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
     left_out: tuple[str, ...]  # what does not count, and why, in words
 
 
@@ -60,7 +71,7 @@ def measure(run: StoredRun, block: int | None) -> RunMeasures:
     elif summary.mix is not None:
         found, missing = _mixed(summary.mix, run)
     else:
-        found, missing = _bracketed(summary)
+        found, missing = _bracketed(summary, run)
     head = run.head
     left_out = [f"{name}: {reason}" for name, reason in missing]
     if head.status is not RunStatus.COMPLETE:
@@ -74,6 +85,7 @@ def measure(run: StoredRun, block: int | None) -> RunMeasures:
         copies=head.copies,
         benchmarks=found,
         score=summary.rotated.score if summary.rotated else None,
+        kind=_kind(summary),
         left_out=tuple(left_out),
     )
 
@@ -107,7 +119,27 @@ def of_run(measured: Measured, of: Callable[[Sample], float | None]) -> float | 
     return statistics.median(logs) if logs else None
 
 
-def _bracketed(summary: Summary) -> tuple[dict[Key, Measured], list[tuple[str, str]]]:
+def _kind(summary: Summary) -> str:
+    if summary.steady:
+        return "completions in a window"
+    return "copies' own times" if summary.rotated is not None else "brackets"
+
+
+def _step(run: StoredRun, time_s: float) -> float:
+    """Return the step that all times of the run are multiples of, as a share of one of them.
+
+    As a logarithm. rater's own are read from a clock of nanoseconds; result files have fewer
+    digits.
+    """
+    step_ns = 1 if run.head.source == "run" else _COARSEST_STEP_NS
+    while step_ns > 1 and any(copy.elapsed_ns % step_ns for copy in run.copies):
+        step_ns //= 10
+    return math.log1p(step_ns * _NS / time_s)
+
+
+def _bracketed(
+    summary: Summary, run: StoredRun
+) -> tuple[dict[Key, Measured], list[tuple[str, str]]]:
     found: dict[Key, Measured] = {}
     missing = []
     for benchmark in summary.benchmarks:
@@ -122,10 +154,15 @@ def _bracketed(summary: Summary) -> tuple[dict[Key, Measured], list[tuple[str, s
             for it in benchmark.iterations
             if it.counted and it.reason is None and it.per_hour
         )
-        reason = benchmark.reason or _at_fault(benchmark)
+        reason = benchmark.reason or _at_fault(benchmark) or _torso(benchmark, summary.head)
         if reason is None and samples:
             key = (benchmark.benchmark, benchmark.tune)
-            found[key] = Measured(benchmark.category, benchmark.reference_s, samples)
+            # copies / rate is a bracket; the shortest one is the least well known
+            copies = min(it.copies for it in benchmark.iterations if it.counted)
+            shortest_s = copies * _HOUR_S / max(sample.per_hour for sample in samples)
+            found[key] = Measured(
+                benchmark.category, benchmark.reference_s, samples, _step(run, shortest_s)
+            )
         else:
             missing.append((benchmark.benchmark, reason or "no counted iteration"))
     return found, missing
@@ -133,6 +170,19 @@ def _bracketed(summary: Summary) -> tuple[dict[Key, Measured], list[tuple[str, s
 
 def _at_fault(benchmark: BenchmarkScore) -> str | None:
     return next((it.fault for it in benchmark.iterations if it.counted and it.fault), None)
+
+
+def _torso(benchmark: BenchmarkScore, head: RunHead) -> str | None:
+    """Return how many copies a result file has times of, where it says that there were more."""
+
+    def times(it: IterationScore) -> int | None:
+        told = it.reported.copies if it.reported else None
+        return it.copies if head.source == "import" and told is None else None
+
+    fewest = min((n for it in benchmark.iterations if (n := times(it)) is not None), default=None)
+    if fewest is None or fewest >= head.copies:
+        return None
+    return f"times of {fewest} of {head.copies} copies only"
 
 
 def _rotated(
@@ -153,7 +203,9 @@ def _rotated(
             slowest_over_median=times.maximum / times.median if times.count > 1 else None,
         )
         key = (benchmark.benchmark, run.head.tune)
-        found[key] = Measured(benchmark.category, benchmark.reference_s, (sample,))
+        found[key] = Measured(
+            benchmark.category, benchmark.reference_s, (sample,), _step(run, times.minimum)
+        )
     return found, missing
 
 
@@ -162,10 +214,15 @@ def _mixed(mix: SteadyMix, run: StoredRun) -> tuple[dict[Key, Measured], list[tu
         return {}, [("the windows", mix.reason)]
     samples: dict[Key, list[Sample]] = {}
     measured: dict[Key, tuple[str | None, float | None]] = {}
+    times_s: dict[Key, float] = {}
     for phase in mix.phases:
         for rate in phase.benchmarks:
             if phase.counted and phase.reason is None and rate.per_hour:
                 key = (rate.benchmark, run.head.tune)
                 measured[key] = (rate.category, rate.reference_s)
+                times_s[key] = rate.median_run_s or _HOUR_S / rate.per_hour
                 samples.setdefault(key, []).append(Sample(rate.per_hour, rate.median_run_s, None))
-    return {key: Measured(*measured[key], tuple(of)) for key, of in samples.items()}, []
+    return {
+        key: Measured(*measured[key], tuple(of), _step(run, times_s[key]))
+        for key, of in samples.items()
+    }, []

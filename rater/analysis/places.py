@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rater.plan.cpuset import format_list
 from rater.record import StoredRun
+from rater.words import count
 
 
 class Share(StrEnum):
@@ -36,6 +38,8 @@ class Places:
     used_cpus: int | None  # that were given to copies
     cpus: int | None  # usable ones of the machine
     machine_cores: int | None  # that these belong to
+    on: tuple[int, ...] | None = None  # the CPUs that were given to copies, ascending
+    memory: str | None = None  # "local", "bind 0-1": policy, and nodes where any are named
 
     @property
     def even(self) -> int | None:
@@ -43,6 +47,28 @@ class Places:
         if self.per_core is None or self.per_core[0] != self.per_core[1]:
             return None
         return self.per_core[0]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What must be the same for rates of so many copies to be rates of the same.
+
+        Which of equal cores they were given is not in it.
+        """
+        cores = None if self.cores is None else len(self.cores)
+        return (self.share, cores, self.per_core, self.used_cpus, self.lgroups)
+
+    def __str__(self) -> str:
+        """Say where they were: `8 on 4 cores (8 CPUs), 6+2 by lgroup`."""
+        if self.cores is None:
+            return f"{self.copies} on cores not known"
+        told = f"{self.copies} on {count(len(self.cores), 'core')}"
+        if self.used_cpus not in (None, len(self.cores)):
+            told += f" ({count(self.used_cpus or 0, 'CPU')})"
+        if self.even is None and self.per_core is not None:
+            told += f", {self.per_core[0]}-{self.per_core[1]} each"
+        if self.lgroups is not None and len(self.lgroups) > 1:
+            told += f", {'+'.join(map(str, self.lgroups))} by lgroup"
+        return told
 
 
 def places_of(run: StoredRun) -> Places:
@@ -69,7 +95,18 @@ def places_of(run: StoredRun) -> Places:
         used_cpus=len(on_cpu) if on_cpu else None,
         cpus=cpus,
         machine_cores=len(of_core) or None,
+        on=tuple(sorted(on_cpu)) if on_cpu else None,
+        memory=_memory(run),
     )
+
+
+def _memory(run: StoredRun) -> str | None:
+    """Return policy and nodes of the copies' memory; of rows, the nodes that they tell."""
+    nodes = format_list({node for placed in run.placements for node in placed.memory_nodes})
+    policies = dict.fromkeys(placed.memory_policy for placed in run.placements)
+    if not run.placements:
+        nodes = format_list({node for copy in run.copies for node in copy.mem_nodes})
+    return " ".join(word for word in (" and ".join(policies), nodes) if word) or None
 
 
 def _counted(numbers: Iterable[int | None]) -> Counter[int] | None:

@@ -20,19 +20,23 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rater.analysis.changes import Difference, differences, stored_conditions
 from rater.analysis.knee import Shape, shape_of
 from rater.analysis.noise import Noise, noise_in_rounds, noise_of
 from rater.analysis.places import Places, Share, fair_copies
 from rater.analysis.points import Point
-from rater.analysis.scale_samples import Sample, curve_names, samples_of
+from rater.analysis.scale_samples import Sample, by_conditions, curve_names, samples_of
+from rater.analysis.scale_told import Unlike, lacking, left_out, unlike
 from rater.analysis.usl import Refused, Usl, fit_usl
 from rater.plan.cpuset import format_list
-from rater.record import RunStatus
 from rater.words import some
 
 SUITES = ("all", "int", "fp")
-_PLACE = "place of copy "  # a difference that other numbers of copies bring with them
+_APART = {  # why a point is not among those that a law is fitted to
+    Share.CORES: "copies have a core each",
+    Share.THREADS: "copies share cores",
+    Share.CPUS: "copies share CPUs",
+    Share.UNKNOWN: "it is not known what copies share",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,6 @@ class Series:
     def at(self, copies: int) -> ScalePoint | None:
         """Return the point of so many copies."""
         return next((one for one in self.points if one.copies == copies), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """Something recorded that is not the same in all runs of a curve."""
-
-    difference: Difference  # against the first run
-    runs: tuple[int, ...]  # in which it is so
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +137,8 @@ def scale(points: Sequence[Point], volatile: Callable[[str], bool]) -> Scaling:
     A run that stands in several points counts once. `volatile` is `run.facts.volatile`.
     """
     samples = samples_of(points)
-    names = curve_names(samples)
-    groups: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault(sample.key, []).append(sample)
+    groups = by_conditions(samples)
+    names = curve_names(tuple(groups))
     curves, alone = [], []
     for key, members in groups.items():
         counts = tuple(sorted({one.places.copies for one in members}))
@@ -204,8 +198,8 @@ def _curve(
         series=tuple(
             made for kind in kinds if (made := _series(kind, by_copies, by_ratio)) is not None
         ),
-        unlike=_unlike([one for of_it in by_copies.values() for one in of_it], volatile),
-        lacking=(*_lacking(members), *_left_out(names, everywhere, by_copies)),
+        unlike=unlike(by_copies, volatile),
+        lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
     )
 
 
@@ -313,52 +307,7 @@ def _law(
     )
     left = [one for i, one in enumerate(places) if i not in chosen]
     if isinstance(fitted, Refused) and left:
-        what = "CPUs" if left[0].share is Share.CPUS else "cores"
         told = some([str(one.copies) for one in left], 3)
-        return Refused(f"{fitted.reason} ({told} do not count: copies share {what} there)")
+        does = "does" if len(left) == 1 else "do"
+        return Refused(f"{fitted.reason} ({told} {does} not count: {_APART[left[0].share]} there)")
     return fitted
-
-
-def _unlike(members: Sequence[Sample], volatile: Callable[[str], bool]) -> tuple[Unlike, ...]:
-    """Return in what runs differ from the first of them beside their copies."""
-    found: dict[Difference, list[int]] = {}
-    if not members:
-        return ()
-    before = stored_conditions(members[0].run)
-    for sample in members[1:]:
-        for one in differences(before, stored_conditions(sample.run), volatile):
-            if not one.what.startswith(_PLACE):
-                found.setdefault(one, []).append(sample.run.head.run)
-    told = [Unlike(one, tuple(runs)) for one, runs in found.items()]
-    return tuple(sorted(told, key=lambda one: not one.difference.weighs))
-
-
-def _lacking(members: Sequence[Sample]) -> list[str]:
-    """Say what of the runs has no result, run by run."""
-    told = []
-    for one in members:
-        head = one.run.head
-        if head.status is not RunStatus.COMPLETE:
-            told.append(
-                f"run {head.run} ({head.copies} copies) is {head.status.value}: "
-                f"{len(one.rates.rates)} of its {len(head.benchmarks)} benchmarks have a result"
-            )
-        told += [f"run {head.run} ({head.copies} copies): {reason}" for reason in one.rates.lacking]
-    return told
-
-
-def _left_out(
-    names: Sequence[str], everywhere: Sequence[str], by_copies: dict[int, list[Sample]]
-) -> list[str]:
-    told = []
-    for name in names:
-        if name not in everywhere:
-            without = [
-                str(copies)
-                for copies, of_it in by_copies.items()
-                if not any(name in one.rates.rates for one in of_it)
-            ]
-            told.append(
-                f"{name} is not in the geometric means: no result with {', '.join(without)} copies"
-            )
-    return told

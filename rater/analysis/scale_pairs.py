@@ -112,9 +112,9 @@ def smt_yields(samples: Sequence[Sample]) -> tuple[SmtYield, ...]:
 def orders(samples: Sequence[Sample]) -> tuple[Orders, ...]:
     """Return rotated against homogeneous wherever runs of both have the same copies, two or more.
 
-    A single copy has nothing beside it.
+    The same: placed alike as well. A single copy has nothing beside it.
     """
-    of_mode: dict[tuple[_Conditions, int], dict[str, list[Sample]]] = {}
+    of_mode: dict[tuple[_Conditions, int, object], dict[str, list[Sample]]] = {}
     for one in samples:
         key = dict(one.key)
         mode = key.pop("mode", "")
@@ -122,11 +122,12 @@ def orders(samples: Sequence[Sample]) -> tuple[Orders, ...]:
             mode = "rotated"
             key.pop("increment", None)
             key.pop("order", None)
-        by_mode = of_mode.setdefault((tuple(key.items()), one.places.copies), {})
+        group = (tuple(key.items()), one.places.copies, one.places.shape)
+        by_mode = of_mode.setdefault(group, {})
         by_mode.setdefault(mode, []).append(one)
     return tuple(
         _orders(conditions, copies, modes["homogeneous"], modes["rotated"])
-        for (conditions, copies), modes in sorted(of_mode.items(), key=lambda item: item[0][1])
+        for (conditions, copies, _), modes in sorted(of_mode.items(), key=lambda item: item[0][1])
         if copies > 1 and "homogeneous" in modes and "rotated" in modes
     )
 

@@ -13,6 +13,8 @@ from functools import cache
 
 _TINY = 1e-300
 _ENOUGH = 1e-16
+_EXACT = 1e-14
+_MOST_STEPS = 200
 _MOST_TERMS = 10_000
 _MANY_DEGREES = 1e7  # from here on the normal distribution, exact to eight digits
 
@@ -47,12 +49,25 @@ def quantile(confidence: float, degrees: float) -> float:
         low, high = high, 2 * high
         if math.isinf(high):
             return high
-    while high - low > 1e-14 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if exceeded(middle, degrees) > wanted else (low, middle)
-    return (low + high) / 2
+    # Newton's steps, of which the curve of p needs few, as long as they stay between the bounds.
+    t = (low + high) / 2
+    for _ in range(_MOST_STEPS):
+        p = exceeded(t, degrees)
+        low, high = (t, high) if p > wanted else (low, t)
+        step = (p - wanted) / (2 * _density(t, degrees))
+        following = t + step
+        if not low < following < high:
+            following = (low + high) / 2
+        if abs(following - t) <= _EXACT * t:
+            return following
+        t = following
+    return t
+
+
+def _density(t: float, degrees: float) -> float:
+    log_front = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
+    log_rest = (degrees + 1) / 2 * math.log1p(t * t / degrees)
+    return math.exp(log_front - log_rest) / math.sqrt(degrees * math.pi) or _TINY
 
 
 def _incomplete_beta(a: float, b: float, rest: float, square: float) -> float:

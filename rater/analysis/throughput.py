@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rater.analysis.proof import RunProof
 from rater.analysis.score import BenchmarkScore, Summary, summarise
 from rater.analysis.stats import geometric_mean
-from rater.record import StoredRun
+from rater.record import RunHead, StoredRun
+from rater.words import count, some
 
 HOUR_S = 3600.0
 # Rates do not depend on where copies were seen; to judge that costs more than all the rest.
@@ -59,23 +60,25 @@ def rates_of(run: StoredRun) -> tuple[RunRates, ...]:
     """Return the rates of a run, for each tune in it (an imported result can have two)."""
     summary = summarise(run, _NOT_PROVED)
     if summary.head.order == "rotated":
-        return (_of_ring(summary),)
+        return (_of_ring(summary, run),)
     tunes = dict.fromkeys(one.tune for one in summary.benchmarks)
     return tuple(
-        _of_brackets(
-            summary.head.run, tune, [one for one in summary.benchmarks if one.tune == tune]
-        )
+        _of_brackets(summary.head, tune, [one for one in summary.benchmarks if one.tune == tune])
         for tune in tunes
     )
 
 
-def _of_brackets(run: int, tune: str | None, scores: Sequence[BenchmarkScore]) -> RunRates:
+def _of_brackets(head: RunHead, tune: str | None, scores: Sequence[BenchmarkScore]) -> RunRates:
     rates: dict[str, Rated] = {}
     lacking = []
+    others: dict[int, list[str]] = {}
     for one in scores:
         chosen = next((it for it in one.iterations if it.selected), None)
         if chosen is None or not one.per_hour:
             lacking.append(f"{one.benchmark}: {one.reason or 'no result'}")
+            continue
+        if chosen.copies != head.copies:  # an imported file has not all of them
+            others.setdefault(chosen.copies, []).append(one.benchmark)
             continue
         rates[one.benchmark] = Rated(
             one.benchmark,
@@ -85,10 +88,19 @@ def _of_brackets(run: int, tune: str | None, scores: Sequence[BenchmarkScore]) -
             chosen.median_copy_s,
             chosen.bracket_s,
         )
-    return RunRates(run, tune, rates, tuple(lacking), None, None)
+    lacking += [_of_others(copies, head.copies, names) for copies, names in others.items()]
+    return RunRates(head.run, tune, rates, tuple(lacking), None, None)
 
 
-def _of_ring(summary: Summary) -> RunRates:
+def _of_others(found: int, copies: int, names: Sequence[str]) -> str:
+    return f"{some(names)}: no result, times of {found} of {count(copies, 'copy', 'copies')} only"
+
+
+def _of_ring(summary: Summary, run: StoredRun) -> RunRates:
+    seen = {copy.copy for copy in run.copies}
+    if summary.head.source == "import" and len(seen) < summary.head.copies:
+        told = _of_others(len(seen), summary.head.copies, summary.head.benchmarks)
+        return RunRates(summary.head.run, summary.head.tune, {}, (told,), None, None)
     rotated, mix = summary.rotated, summary.mix
     rates: dict[str, Rated] = {}
     lacking = []

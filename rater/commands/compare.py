@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, existing_store, print_json
-from rater.commands.points import POINTS_HELP, looks_of, points_from, points_without_runs
+from rater.commands.points import (
+    NOT_DONE,
+    POINTS_HELP,
+    looks_of,
+    points_from,
+    points_without_runs,
+    refuse_twice,
+)
 from rater.errors import InputError
+from rater.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +27,14 @@ if TYPE_CHECKING:
     from rater.analysis.points import Point
     from rater.store.store import Store
 
+_NOT_JUDGED, _WORSE_FOUND = 2, 1  # exit statuses of --fail-on
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 _WORSE = "worse"
 _EPILOG = """\
 verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
 `same within 1 %` where it lies within the margin, else `cannot tell: N more rounds
-would` (at the noise seen). Points of a sweep are compared inside its rounds.
+would` (at the noise seen). Points of a sweep are compared inside its rounds. Of one
+run each there is an interval of its iterations and no verdict: runs differ by more.
 Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
 runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
 
@@ -58,8 +69,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--fail-on",
         metavar="worse[:P%]",
         help="exit with 1 where a benchmark or suite is worse (by more than P %%) with all "
-        "comparisons considered (Holm): of equal points, 1 table of 20 fails by chance (more where "
-        "each is a single run)",
+        "comparisons considered (Holm), or a benchmark of the baseline has no valid result: of "
+        "equal points, 1 table of 20 fails by chance; with 2 where it cannot be judged (one run "
+        "of each: there is no verdict)",
     )
     parser.add_argument(
         "-o",
@@ -85,6 +97,7 @@ def compare_points(args: argparse.Namespace) -> int:
     worst = _fail_on(args.fail_on)
     with existing_store(args) as store:
         points = points_from(store, args.points)
+        refuse_twice(points)
         baseline = _baseline(store, args.baseline, points)
         looks = looks_of(store, args.points)
         without = points_without_runs(store, args.points)
@@ -107,7 +120,7 @@ def compare_points(args: argparse.Namespace) -> int:
         printer = Printer(Console())
         printer.some(without, "yellow")
         print_comparison(comparison, printer)
-    return 1 if worst is not None and _has_worse(comparison, worst) else 0
+    return 0 if worst is None else _gate(comparison, worst, without)
 
 
 def _draw(comparison: Comparison, file: Path) -> None:
@@ -136,14 +149,52 @@ def _fail_on(text: str | None) -> float | None:
     word, colon, least = text.partition(":")
     if word != _WORSE:
         raise InputError(f"--fail-on {text}: expected worse, or worse:P% as in worse:2%")
-    return share(least, "--fail-on worse:") if colon else 0.0
+    if not colon:
+        return 0.0
+    try:
+        return share(least, "--fail-on")
+    except InputError:
+        raise InputError(
+            f"--fail-on {text}: expected a number of per cent, as in --fail-on worse:2%"
+        ) from None
 
 
-def _has_worse(comparison: Comparison, least: float) -> bool:
-    return any(
-        cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
-        for _, _, cell in comparison.verdicts()
-    )
+def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
+    """Say on stderr why it fails, or cannot be judged; return the exit status.
+
+    `without`: points that have no runs. Those that a sweep left out, knowing why, are no obstacle.
+    """
+    unmade = [text for text in without if text.endswith(NOT_DONE)]
+    worse = [
+        f"{row.name} ({side.label})"
+        for row, side, cell in comparison.verdicts()
+        if cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
+    ]
+    lost = [f"{name} ({label})" for name, label in comparison.lost]
+    unjudged = [f"{row.name} ({side.label})" for row, side in comparison.unjudged()]
+    if worse:
+        _say(f"--fail-on worse: worse: {some(worse)}")
+    if lost:
+        _say(f"--fail-on worse: no valid result, where the baseline has one: {some(lost)}")
+    if worse or lost:
+        return _WORSE_FOUND
+    if unmade:
+        _say(f"--fail-on worse: cannot be judged: {some(unmade)}")
+        return _NOT_JUDGED
+    if unjudged:
+        _say(
+            f"--fail-on worse: cannot be judged, one run each: {some(unjudged)}; make several "
+            "runs of both, in turn (rater sweep --rounds 5), or name several: 7,8,9 10,11,12"
+        )
+        return _NOT_JUDGED
+    if not any(cell.speedup for _, _, cell in comparison.verdicts()):
+        _say("--fail-on worse: the baseline has no valid result: nothing was compared")
+        return _NOT_JUDGED
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"rater: {text}", file=sys.stderr)
 
 
 def _baseline(store: Store, word: str | None, points: Sequence[Point]) -> str | None:

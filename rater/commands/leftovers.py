@@ -41,8 +41,7 @@ def tell() -> None:
     for path in journal_paths():
         left = left_behind(sysroot(), path)
         if left is not None:
-            way = "`rater restore` closes it" if left.rebooted else "`rater restore` puts them back"
-            _say(f"{left.text}; {way if left.journal else 'see `rater restore`'}")
+            _say(f"{left.text}; {left.way}")
 
 
 def _tell(said: list[str], say: Callable[[str], None]) -> None:

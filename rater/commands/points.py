@@ -17,6 +17,7 @@ POINTS_HELP = (
     "a point: a run (a number, the start of a uuid, last, last~1), several runs of one point "
     "(7,8,9), all runs with a tag (tag:thp=always), or all points of a sweep (sweep:3, sweep:last)"
 )
+NOT_DONE = "no run is done"
 _TAG = "tag:"
 _BLOCK, _SWEEP = "block", "sweep"
 
@@ -25,8 +26,8 @@ def points_from(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     """Return the points that words mean, in their order; of a sweep, several for one word.
 
     Runs with a tag are of one block where they have the same tag `block` (and `sweep`, where
-    they have one) and all runs of the tag have a block. Raises `InputError` for what
-    means nothing, and for a run that would be compared with itself.
+    they have one). Raises `InputError` for what means nothing. A run may be in several points:
+    see `refuse_twice`.
     """
     from rater.analysis.points import Point, PointRun
 
@@ -37,15 +38,12 @@ def points_from(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
             found += _of_sweep(store, word, blocks)
             continue
         runs = [store.load(number) for number in _numbers(store, word)]
-        keys = [_block(run) for run in runs] if word.startswith(_TAG) else []
-        known = [blocks.setdefault(key, len(blocks)) for key in keys if key is not None]
-        members = (
-            [PointRun(run, block) for run, block in zip(runs, known, strict=True)]
-            if runs and len(known) == len(runs)
-            else [PointRun(run, None) for run in runs]
-        )
+        keys = [_block(run) if word.startswith(_TAG) else None for run in runs]
+        members = [
+            PointRun(run, None if key is None else blocks.setdefault(key, len(blocks)))
+            for run, key in zip(runs, keys, strict=True)
+        ]
         found.append(Point(_label(word, runs), _values(word), tuple(members)))
-    _refuse_twice(found)
     return tuple(found)
 
 
@@ -70,7 +68,7 @@ def points_without_runs(store: Store, words: Sequence[str]) -> tuple[str, ...]:
             sweep = load_sweep(store, find_sweep(store, word))
             done = {it.slot.point for it in sweep.slots if it.done}
             told += [
-                f"sweep {sweep.number}: {point.label}: {point.left_out or 'no run is done'}"
+                f"sweep {sweep.number}: {point.label}: {point.left_out or NOT_DONE}"
                 for point in sweep.points
                 if point.point not in done
             ]
@@ -126,13 +124,20 @@ def _values(word: str) -> tuple[tuple[str, str], ...]:
     return ((name.strip(), value),)
 
 
-def _refuse_twice(points: Sequence[Point]) -> None:
-    owner: dict[int, str] = {}
+def refuse_twice(points: Sequence[Point]) -> None:
+    """Raise `InputError` for a run that would be compared with itself."""
+    owner: dict[int, Point] = {}
     for point in points:
         for number in point.numbers:
             if number in owner:
-                raise InputError(
-                    f"run {number} is in {owner[number]} and in {point.label}: a run cannot be "
-                    "compared with itself; name its runs by number, or `sweep:N` with --by AXIS"
+                first = owner[number]
+                where = (
+                    f"two points ({first.label}; {point.label})"
+                    if first.label != point.label
+                    else f"two points, both {point.label}"
                 )
-            owner[number] = point.label
+                raise InputError(
+                    f"run {number} is in {where}: a run cannot be compared with itself; name other "
+                    "runs, by number, or `sweep:N` with --by AXIS"
+                )
+            owner[number] = point

@@ -111,8 +111,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _topology(importing)
     importing.set_defaults(run=_import)
 
-    remove = subparsers.add_parser("rm", help="remove runs from the database")
-    remove.add_argument("which", metavar="RUN", nargs="+", help=_RUNS_HELP)
+    remove = subparsers.add_parser("rm", help="remove runs and sweeps from the database")
+    remove.add_argument(
+        "which",
+        metavar="RUN|SWEEP",
+        nargs="+",
+        help=f"{_RUNS_HELP}; sweep:3 or sweep:last: a sweep with all its runs",
+    )
     remove.set_defaults(run=_remove)
 
     for parser in (listing, show, export, importing, remove):
@@ -314,22 +319,29 @@ def _remove(args: argparse.Namespace) -> int:
     import shutil
 
     from rater.run.build import cache_root
+    from rater.store.remove import remove_sweeps
+    from rater.store.sweeps import PREFIX, find_sweep
 
     with existing_store(args) as store:
         # All are found before the first goes: `last last~1` means two runs as they stand now.
-        numbers = list(dict.fromkeys(n for which in args.which for n in store.find_all(which)))
+        of_sweeps = [which for which in args.which if which.startswith(PREFIX)]
+        sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))
+        words = [which for which in args.which if which not in of_sweeps]
+        named = list(dict.fromkeys(n for which in words for n in store.find_all(which)))
         identities = {head.run: head.uuid for head in store.runs()}
-        store.remove(*numbers)
+        numbers = remove_sweeps(store, sweeps, named)
     for number in numbers:
         # What its failed copies left goes with it; a uuid from a document is no path.
         identity = identities.get(number, "")
         if _UUID.fullmatch(identity):
             shutil.rmtree(cache_root() / "work" / identity, ignore_errors=True)
     if args.json:
-        print_json({"removed": numbers})
+        print_json({"removed": [*numbers], **({"sweeps": sweeps} if sweeps else {})})
     else:
         for number in numbers:
             print(f"run {number} removed")
+        for number in sweeps:
+            print(f"sweep {number} removed")
     return 0
 
 

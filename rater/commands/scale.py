@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, existing_store, print_json
 from rater.commands.points import POINTS_HELP
 from rater.errors import InputError
+from rater.plan.cpuset import format_list
 from rater.words import count
+
+if TYPE_CHECKING:
+    from rater.analysis.scale import Alone
+
+_MOST_REASONS = 6
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,14 +49,15 @@ def _scale(args: argparse.Namespace) -> int:
 
     file = None if args.file is None else checked_file(args.file)
     with existing_store(args) as store:
-        points = points_from(store, args.which)
-        missing = points_without_runs(store, args.which)
+        words = list(dict.fromkeys(args.which))
+        points = points_from(store, words)
+        missing = points_without_runs(store, words)
     scaling = scale(points, volatile)
     smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
     if not scaling.curves and not smt and not rotated:
-        alone = "; ".join(map(str, scaling.alone))
         raise InputError(
-            f"{alone}. Expected runs of the same with different numbers of copies, as "
+            "\n  ".join(["no curve:", *_reasons(scaling.alone)])
+            + "\nexpected runs of the same with different numbers of copies, as\n"
             "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4` make them"
         )
     if file is not None and scaling.curves:
@@ -72,3 +81,18 @@ def _scale(args: argparse.Namespace) -> int:
         panels = {one.name for curve in scaling.curves for one in curve.series}
         printer.line(f"{args.file}: {count(len(panels), 'panel')}")
     return 0
+
+
+def _reasons(alone: Sequence[Alone]) -> list[str]:
+    """Say why runs are on no curve, a line for each reason."""
+    by_reason: dict[str, list[Alone]] = {}
+    for one in alone:
+        by_reason.setdefault(one.reason, []).append(one)
+    lines = [
+        str(of_it[0])
+        if len(of_it) == 1
+        else f"runs {format_list({run for one in of_it for run in one.runs})}: {reason}"
+        for reason, of_it in by_reason.items()
+    ]
+    more = len(lines) - _MOST_REASONS
+    return [*lines[:_MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]

@@ -26,6 +26,7 @@ from rater.plan.sweep import (
 )
 from rater.plan.sweep_toml import OptionForm, SweepFile, is_sweep_text, parse_sweep
 from rater.plan.textfile import read_text
+from rater.plan.tomltable import Document
 
 DEFAULT_ROUNDS = 5
 # Options of `rater run` that may move a result, by their names without dashes.
@@ -39,6 +40,7 @@ _BESIDE_FILE = ("tag", "force", "share")  # options that may stand beside a swee
 _OF_SWEEP = ("suites", "command", "help")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _MOST_SEED = 2**31
+_SWITCHED = ("on", "off", "forceoff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,20 @@ def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile 
     path = Path(args.suites[0])
     try:
         text = read_text(path, "the file of a sweep")
-    except (OSError, UnicodeDecodeError):
-        return args, None  # told as a suite that is not there
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; `rater sweep --example` prints one to begin with"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
     if not is_sweep_text(text):
-        return args, None
+        Document(text, path)  # raises what makes it no TOML
+        raise InputError(
+            f"{path}: it has no table [axes]; a sweep of a suite needs at least one axis: --axis "
+            "NAME=V1,V2,... as in --axis copies=1,2,4"
+        )
     args.suites = []
     options = _options()
     given = [f"--{n}" for n, a in options.items() if n not in _BESIDE_FILE and _is_given(args, a)]
@@ -197,6 +209,7 @@ def _request(
                 of_point.env.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
             elif kinds[name] is AxisKind.OPTION:
                 action = options[name]
+                _hint_at_setting(name, value)
                 found = _converted(action, value, f"--{name}") if value else action.default
                 setattr(of_point, action.dest, found)
         return request_from(of_point)
@@ -220,6 +233,15 @@ def _converted(action: argparse.Action, text: str, where: str) -> object:
         known = ", ".join(map(str, action.choices))
         raise InputError(f"{where} {text!r}: expected one of {known}")
     return value
+
+
+def _hint_at_setting(name: str, value: str) -> None:
+    """Say where the machine's own switch is, which has the name of an option."""
+    if name == "smt" and value in _SWITCHED:
+        raise InputError(
+            f"--smt {value!r}: expected a number, the threads of a core that copies use; the "
+            f"machine's own switch is the setting smt.control: --axis smt.control=on,off"
+        )
 
 
 def _share(text: str) -> float:

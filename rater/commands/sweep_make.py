@@ -9,8 +9,9 @@ import shlex
 import signal
 import sys
 import uuid as uuids
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rater import __version__
@@ -19,11 +20,17 @@ from rater.commands.head import directory_here, now_utc
 from rater.commands.leftovers import put_back
 from rater.commands.request import request_to_json
 from rater.commands.sweep_asked import Asked, asked_from
-from rater.commands.sweep_ready import PointReady, build_all, look_at, refused_together
+from rater.commands.sweep_ready import (
+    PointReady,
+    build_all,
+    look_at,
+    refused_together,
+    same_values,
+)
 from rater.commands.sweep_run import Ended, Runner
-from rater.commands.sweep_signals import Stopped, stoppable
+from rater.commands.sweep_signals import Ear, Stopped, stoppable
 from rater.commands.sweep_view import dry_view, show_sweep
-from rater.errors import InputError, RaterError
+from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep import ENVIRONMENT, AxisKind, Values, slots_of
 from rater.record import RunStatus
 from rater.run import machine
@@ -44,7 +51,8 @@ from rater.store.sweeps import (
 )
 from rater.tune.knobs import find, knobs
 from rater.tune.paths import default_journal_path, sysroot
-from rater.tune.tuner import Tuner
+from rater.tune.tuner import TakenError, Tuner, refuse_together
+from rater.words import count
 
 
 def new(args: argparse.Namespace) -> int:
@@ -56,9 +64,11 @@ def new(args: argparse.Namespace) -> int:
     cache = cache_root()
     points = look_at(dict(enumerate(asked.points)), asked.kinds, machine.discover(), cache)
     refused = refused_together(points)
+    same = _same_problems(asked, points)
     if args.dry_run:
-        return _dry_run(args, asked, points)
-    _refuse_same(asked)
+        return _dry_run(args, asked, points, same)
+    if same:
+        raise InputError("\n".join(same))
     if refused is not None:
         if not asked.skip_refused or all(point.refusals for point in points):
             way = "" if asked.skip_refused else "\n--skip-refused leaves them out"
@@ -67,22 +77,38 @@ def new(args: argparse.Namespace) -> int:
             print(f"rater: left out, {refused}", file=sys.stderr)
     usable = {point.point: point for point in points if not point.refusals}
 
-    def begin(store: Store) -> int:
-        return _store(store, args, asked, points)
+    def begin(store: Store, later: Mapping[int, str]) -> int:
+        all_known = [
+            replace(it, refusals=(later[it.point],)) if it.point in later else it for it in points
+        ]
+        return _store(store, args, asked, all_known)
 
-    return conduct(args, asked.kinds, usable, cache, begin, until=asked.until)
+    return conduct(
+        *(args, asked.kinds, usable, cache, begin),
+        until=asked.until,
+        may_leave_out=asked.skip_refused,
+    )
 
 
-def _refuse_same(asked: Asked) -> None:
-    """Refuse values of a setting that no machine takes, or that mean the same (1 and on)."""
-    for axis in asked.axes:
-        if asked.kinds[axis.name] is AxisKind.SETTING:
+def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
+    """Return what is there twice: knobs by two names, values that mean the same (1 and on).
+
+    And values of settings that no machine takes.
+    """
+    problems = []
+    settings = [axis for axis in asked.axes if asked.kinds[axis.name] is AxisKind.SETTING]
+    try:
+        refuse_together({axis.name: find(axis.name, sysroot()) for axis in settings})
+        for axis in settings:
             knob = find(axis.name, sysroot())
             meant: dict[str, str] = {}
             for value in axis.values:
                 other = meant.setdefault(knob.accept(value), value)
                 if other != value:
-                    raise InputError(f"axis {axis.name}: {other} and {value} are the same")
+                    problems.append(f"axis {axis.name}: {other} and {value} are the same")
+    except InputError as error:
+        problems.append(str(error))
+    return problems + same_values(asked.axes, asked.kinds, points)
 
 
 def _store(
@@ -124,9 +150,12 @@ def _store(
     )
 
 
-def _dry_run(args: argparse.Namespace, asked: Asked, points: Sequence[PointReady]) -> int:
+def _dry_run(
+    args: argparse.Namespace, asked: Asked, points: Sequence[PointReady], same: Sequence[str]
+) -> int:
     """Show what would be swept, in which order, and what is in the way."""
     view = dry_view(asked, points)
+    view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
     if args.json:
         print_json(dry_document(view))
     else:
@@ -143,20 +172,25 @@ def conduct(
     kinds: Mapping[str, AxisKind],
     points: Mapping[int, PointReady],
     cache: Path,
-    begin: Callable[[Store], int],
+    begin: Callable[[Store, Mapping[int, str]], int],
     *,
     until: float | None,
+    may_leave_out: bool = False,
     compare_before: bool = False,
 ) -> int:
-    """Make the runs under the machine's lock, with its settings put back at the end."""
+    """Make the runs under the machine's lock, with its settings put back at the end.
+
+    `begin` stores that it begins; it is told which points turned out not to be able to run.
+    """
     what = f"rater sweep {' '.join(args.suites)}".strip()
     holder = f"{what}, process {os.getpid()}, since {now_utc()}"
     share = any(point.request.share for point in points.values() if point.request)
     ended: Ended | None = None
     number: int | None = None
+    ear: Ear | None = None
     try:
-        with ExitStack() as stack:
-            stack.enter_context(stoppable())
+        with stoppable() as ear, ExitStack() as stack, _undisturbed_at_the_end(ear):
+            # Entered in here, left behind that: a signal must not break off putting back.
             stack.enter_context(machine_lock(default_lock_path(), holder, share=share))
             for warning in put_back():
                 print(f"rater: warning: {warning}", file=sys.stderr)
@@ -166,11 +200,12 @@ def conduct(
             if wanted:
                 tuner.refuse_unless_settable(wanted)
             _without_swept_variables(stack, kinds)
-            mark = str(uuids.uuid4())
-            build_all(list(points.values()), mark, cache, lambda text: _say(args, text))
-            number = begin(store)
+            mark, build = str(uuids.uuid4()), list(points.values())
+            refused = build_all(build, mark, cache, lambda text: _say(args, text))
+            points = _without_refused(args, points, refused, may_leave_out=may_leave_out)
+            number = begin(store, refused)
             sweep = load_sweep(store, number)
-            _say(args, f"sweep {number}: {len(sweep.missing)} runs to make")
+            _say(args, f"sweep {number}: {count(len(sweep.missing), 'run')} to make")
             runner = Runner(
                 args=args,
                 store=store,
@@ -189,10 +224,16 @@ def conduct(
             except RaterError as error:
                 with suppress(StoreError):  # it may be what failed
                     end_sweep(store, number, RunStatus.FAILED, str(error), now_utc())
-                raise
+                raise _with_way(error, number) from error
             end_sweep(store, number, ended.status, ended.reason, now_utc())
     except Stopped as stopped:  # before the first run, or while it was ended
         ended = ended or _stopped(stopped.number)
+    except Exception as error:
+        # Raised in the midst of a library, a signal may come out as the library's own error;
+        # that settings could not be put back is rater's.
+        if isinstance(error, RaterError) or ear is None or ear.heard is None:
+            raise
+        ended = ended or _stopped(ear.heard)
     if number is None:
         return ended.exit_status if ended else 1
     assert ended is not None
@@ -203,6 +244,46 @@ def conduct(
         with existing_store(args) as store:
             show_sweep(args, store, number)
     return ended.exit_status
+
+
+@contextmanager
+def _undisturbed_at_the_end(ear: Ear) -> Iterator[None]:
+    """Close the ear before anything that was entered outside is left, however that happens."""
+    try:
+        yield
+    finally:
+        ear.close()
+
+
+def _without_refused(
+    args: argparse.Namespace,
+    points: Mapping[int, PointReady],
+    refused: Mapping[int, str],
+    *,
+    may_leave_out: bool,
+) -> dict[int, PointReady]:
+    """Return the points that can run, now that all is built. Raises `InputError`."""
+    if refused:
+        told = refused_together(
+            [
+                replace(point, refusals=(refused[number],) if number in refused else ())
+                for number, point in points.items()
+            ]
+        )
+        assert told is not None
+        if not may_leave_out or len(refused) == len(points):
+            way = "" if may_leave_out else "\n--skip-refused leaves them out"
+            raise InputError(told + way)
+        _say(args, f"left out, {told}")
+    return {number: point for number, point in points.items() if number not in refused}
+
+
+def _with_way(error: RaterError, number: int) -> RaterError:
+    """Return what ended a sweep, and how it goes on where somebody changed its settings."""
+    if not isinstance(error, TakenError):
+        return error
+    way = f"sweep {number} ends here; `rater sweep --resume {number}` goes on once that is settled"
+    return RunError(f"{error}\n{way}")
 
 
 def _stopped(signum: int) -> Ended:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.plan.sweep import AxisKind, Values, label_of
+from rater.plan.sweep import NONE_SHOWN, Axis, AxisKind, Values, label_of
 from rater.words import count
 
 if TYPE_CHECKING:
@@ -94,7 +95,24 @@ def looked_up(
         *(() if request.force else needs.problems),
         *preflight_told(resolved)[1],
         *program_problems(resolved, planned),
+        *_out_of_reach(resolved),
     )
+
+
+def _out_of_reach(resolved: Resolved) -> list[str]:
+    """Say what would be found out only when copies are begun."""
+    from rater.commands.tuning import untouched_programs
+    from rater.run.build import find_command
+    from rater.run.launch import open_files_problem
+
+    problem = open_files_problem(resolved.plan.copies)
+    found = [problem] if problem else []
+    if resolved.request.command:
+        try:
+            untouched_programs(resolved.tuning, {find_command(resolved.request.command[0])})
+        except InputError as error:  # one that is not there is told elsewhere
+            found.append(str(error))
+    return found
 
 
 def refused_together(points: Sequence[PointReady]) -> str | None:
@@ -116,30 +134,76 @@ def refused_together(points: Sequence[PointReady]) -> str | None:
 
 def build_all(
     points: Sequence[PointReady], mark: str, cache: Path, say: Callable[[str], None]
-) -> None:
+) -> dict[int, str]:
     """Set up and build what points run, so that nothing is built between their runs.
 
     Once for each that differs in what it builds. `mark` tells the processes that this
-    starts from all others. Raises `InputError` where it does not succeed.
+    starts from all others. Returns which points cannot run with what was built, and why.
+    Raises `InputError` where building does not succeed.
     """
     from rater.commands.ready import make_ready
+    from rater.commands.tuning import programs_of, untouched_programs
     from rater.run.guard import MARKER, guard
 
     kinds: dict[object, Resolved] = {}
     for point in points:
         if point.resolved is not None and point.request is not None:
-            request = point.request
-            what = (request.suites, request.command, request.size, request.tune)
-            kinds.setdefault(what, point.resolved)
+            kinds.setdefault(_built(point), point.resolved)
     if len(kinds) > 1:
         say(f"building for {len(kinds)} different tunes or sizes before the first run")
-    for number, resolved in enumerate(kinds.values()):
+    refused: dict[int, str] = {}
+    for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:
             os.environ[MARKER] = mark
             stack.callback(os.environ.pop, MARKER, None)
             stack.enter_context(guard(mark, resolved.plan.copies))
             work = cache / "work" / f"{mark}-{number}"
-            make_ready(resolved, cache, work, stack.callback)
+            ready = make_ready(resolved, cache, work, stack.callback)
+            programs = programs_of(ready)
+        for point in points:
+            if point.resolved is not None and _built(point) == kind:
+                try:
+                    untouched_programs(point.resolved.tuning, programs)
+                except InputError as error:
+                    refused[point.point] = str(error)
+    return refused
+
+
+def _built(point: PointReady) -> object:
+    """Return what a point builds, to tell those apart that differ in it."""
+    request = point.request
+    return request and (request.suites, request.command, request.size, request.tune)
+
+
+def same_values(
+    axes: Sequence[Axis], kinds: Mapping[str, AxisKind], points: Sequence[PointReady]
+) -> list[str]:
+    """Say which values of an option come to the same run, whatever the other axes say."""
+    if _changing_cpus(kinds):
+        return []
+    by_values = {point.values: _meaning(point) for point in points}
+    found = []
+    for place, axis in enumerate(axes):
+        if kinds[axis.name] is not AxisKind.OPTION:
+            continue
+        of_value: dict[str, list[object]] = {}
+        for values, meaning in by_values.items():  # the other axes in the same order for each
+            of_value.setdefault(values[place][1], []).append(meaning)
+        for one, other in combinations(axis.values, 2):
+            alike = of_value[one] == of_value[other]
+            if alike and None not in of_value[one]:
+                shown = f"{one or NONE_SHOWN} and {other or NONE_SHOWN}"
+                found.append(f"axis {axis.name}: {shown} are the same here: leave one out")
+    return found
+
+
+def _meaning(point: PointReady) -> object:
+    """Return what a point runs, however it was asked for; None: it cannot run."""
+    if point.resolved is None or point.request is None:
+        return None
+    resolved = point.resolved
+    request = replace(point.request, copies=None)
+    return (request, resolved.plan, resolved.placements, resolved.tuning, point.settings)
 
 
 def _changing_cpus(kinds: Mapping[str, AxisKind]) -> list[str]:

@@ -51,9 +51,15 @@ def resume(args: argparse.Namespace) -> int:
         raise InputError(
             f"--rounds {rounds}: sweep {sweep.number} has {asked.rounds}; more can be added"
         )
-    was_decided = sweep.status is RunStatus.COMPLETE and bool(sweep.missing)
-    is_asked_for_more = args.rounds is not None and (was_decided or rounds > asked.rounds)
-    if not is_asked_for_more and (was_decided or not sweep.missing):
+    # A sweep whose `--until` was decided lacks the blocks behind that; what else is not there
+    # was removed, and is made again.
+    was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
+    last = max((it.slot.block for it in sweep.slots if it.done), default=0)
+    lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last]
+    is_asked_for_more = args.rounds is not None and (
+        rounds > asked.rounds or (was_decided and bool(sweep.missing))
+    )
+    if not is_asked_for_more and not lacking:
         return _nothing_left(args, sweep)
     go_into(args, asked.directory, f"sweep {sweep.number}")
     kinds = dict(sweep.axes)
@@ -63,7 +69,7 @@ def resume(args: argparse.Namespace) -> int:
         return _show_missing(args, sweep)
     more = slots_of(sorted(points), rounds, asked.order, asked.seed, first=asked.rounds + 1)
 
-    def begin(store: Store) -> int:
+    def begin(store: Store, _: Mapping[int, str]) -> int:
         take_up(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)
         return sweep.number
 
@@ -73,7 +79,7 @@ def resume(args: argparse.Namespace) -> int:
         points,
         cache,
         begin,
-        until=None if was_decided else asked.until,
+        until=None if was_decided and is_asked_for_more else asked.until,
         compare_before=not args.force,
     )
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from rater.commands.sweep_attempt import ChangedError, SlotAttempt
 from rater.commands.sweep_ready import PointReady, looked_up
 from rater.commands.sweep_signals import SIGNALS
-from rater.errors import InputError, RaterError
+from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep import Slot
 from rater.record import RunStatus
 from rater.show.format import count, duration, number
+from rater.tune.tuner import TakenError
 
 if TYPE_CHECKING:
     from rater.commands.resolve import Resolved
@@ -58,7 +59,8 @@ class Runner:
     compare_before: bool  # refuse to go on where something changed
     until: float | None
     _slots: list[Slot] = field(init=False)
-    _seconds: dict[int, list[float]] = field(default_factory=dict)  # by point
+    _seconds: dict[int, list[float]] = field(default_factory=dict)  # by point, as stored
+    _besides_s: list[float] = field(default_factory=list)  # of runs made here: what took longer
     _said: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
     _failed: int = 0
@@ -135,7 +137,8 @@ class Runner:
             resolved = self._resolved(point)
             hear = partial(self._hear, point.label)
             status = Session(quiet, resolved, self.cache, attempt, one_of_many=hear).run()
-        except (StoreError, ChangedError):
+            self._refuse_taken(attempt.number)
+        except (StoreError, ChangedError, TakenError):
             raise
         except RaterError as error:
             self._not_made += 1
@@ -158,9 +161,26 @@ class Runner:
     def _set(self, point: PointReady) -> None:
         try:
             self.tuner.set(point.settings)
-        except RaterError:
-            self.tuner.restore()  # all anew with the next point
+        except TakenError:
             raise
+        except RaterError as error:
+            try:
+                self.tuner.restore()  # all anew with the next point
+            except RunError as trouble:
+                raise RunError(f"{error}\n{trouble}") from error
+            raise
+
+    def _refuse_taken(self, run: int | None) -> None:
+        """Raise `TakenError` where a run did not keep its settings; it counts no more."""
+        from rater.store.sweeps import discard_run
+
+        try:
+            self.tuner.refuse_taken()
+        except TakenError as error:
+            if run is None:
+                raise
+            discard_run(self.store, run, str(error))
+            raise TakenError(f"{error}: run {run} is kept and does not count") from error
 
     def _resolved(self, point: PointReady) -> Resolved:
         from rater.run import machine
@@ -265,7 +285,9 @@ class Runner:
             print(f"rater: {self._where(slot)}: run {run} not done: {reason}", file=sys.stderr)
             return
         self._in_a_row = 0
-        self._seconds.setdefault(slot.point, []).append(took_s)
+        if now.elapsed_s is not None:
+            self._seconds.setdefault(slot.point, []).append(now.elapsed_s)
+            self._besides_s.append(max(0.0, took_s - now.elapsed_s))
         result = overall(stored)
         said = "no result"
         if result is not None:
@@ -281,7 +303,13 @@ class Runner:
 
     def _left_s(self, ahead: Sequence[Slot]) -> float | None:
         """Guess how long the runs ahead take: as the same points did, or should; None: no idea."""
-        return time_for(ahead, self.points, self._seconds)
+        left_s = time_for(ahead, self.points, self._seconds)
+        if left_s is None:
+            return None
+        # A stored run tells the time from its first release to its last finish: what is beside
+        # that (set-up, a rest, looking at the machine) is known of those made here.
+        beside_s = statistics.median(self._besides_s) if self._besides_s else 0.0
+        return left_s + beside_s * len(ahead)
 
 
 def time_for(

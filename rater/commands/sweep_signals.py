@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,20 +22,37 @@ class Stopped(BaseException):
         self.number = number
 
 
+@dataclass
+class Ear:
+    """Hears one signal: those that come while what it began is ended do not count."""
+
+    heard: int | None = None
+    _is_deaf: bool = False
+
+    def close(self) -> None:
+        """Hear nothing from here on: what follows must not be broken off."""
+        self._is_deaf = True
+
+    def stop(self, signum: int, _: FrameType | None) -> None:
+        """Raise `Stopped` for the first signal."""
+        if not self._is_deaf:
+            self._is_deaf = True
+            self.heard = signum
+            raise Stopped(signum)
+
+
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Turn signals that end rater into `Stopped`, so that settings are put back.
+def stoppable() -> Iterator[Ear]:
+    """Turn the first signal that ends rater into `Stopped`, so that settings are put back.
 
     While copies run the supervisor has them; what was ignored stays ignored (nohup).
     """
-
-    def stop(signum: int, _: FrameType | None) -> None:
-        raise Stopped(signum)
-
+    ear = Ear()
     wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
-    before = {it: signal.signal(it, stop) for it in wanted}
+    before = {it: signal.signal(it, ear.stop) for it in wanted}
     try:
-        yield
+        yield ear
     finally:
+        ear.close()
         for it, handler in before.items():
             signal.signal(it, handler)

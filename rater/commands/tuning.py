@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,18 +54,35 @@ def untouched(ready: Ready, needed_bytes: int) -> tuple[str, ...]:
 
     Raises `InputError` where they reach none: the run would say of an allocator what it is not.
     """
-    tuning = ready.resolved.tuning
+    tuning, request = ready.resolved.tuning, ready.resolved.request
     if tuning.preload is None and tuning.tunable is None:
         return ()
-    programs = {Path(line.words[0]) for lines in ready.lines for line in lines}
+    told = untouched_programs(tuning, programs_of(ready))
+    before = (dict(os.environ) | dict(request.environment)).get("LD_PRELOAD")
+    if tuning.preload is not None and before:
+        told = (
+            *told,
+            f"LD_PRELOAD is {before}, which comes before --alloc {request.alloc}: an allocator "
+            "there takes its place",
+        )
+    return told + _small_pool(request, needed_bytes)
+
+
+def programs_of(ready: Ready) -> set[Path]:
+    """Return the programs that copies are."""
+    return {Path(line.words[0]) for lines in ready.lines for line in lines}
+
+
+def untouched_programs(tuning: CopyTuning, programs: Collection[Path]) -> tuple[str, ...]:
+    """Return which programs the options do not reach. Raises `InputError` where that is all."""
+    if tuning.preload is None and tuning.tunable is None:
+        return ()
     whys = {program: untouched_by(tuning, program) for program in sorted(programs)}
     told = tuple(f"{program} {why}" for program, why in whys.items() if why)
     option = "--hugepages" if tuning.preload is None else "--alloc"
     if told and len(told) == len(programs):
         raise InputError(f"{option} would change nothing: {'; '.join(told)}")
-    return tuple(f"{option} changes nothing for {text}" for text in told) + _small_pool(
-        ready.resolved.request, needed_bytes
-    )
+    return tuple(f"{option} changes nothing for {text}" for text in told)
 
 
 def _small_pool(request: Request, needed_bytes: int) -> tuple[str, ...]:

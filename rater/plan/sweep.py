@@ -182,10 +182,10 @@ def _twice(values: Sequence[str]) -> str | None:
 
 def _unknown(name: str, options: Sequence[str], settings: Sequence[str]) -> str:
     hint = did_you_mean(name, [*options, *settings])
-    if hint.startswith("there are"):
-        there = f"settings of this machine: {', '.join(settings)}; " if settings else ""
-        hint = (
-            f"there are options of `rater run`: {', '.join(options)}; {there}"
-            f"and {ENVIRONMENT}NAME for an environment variable"
-        )
-    return f"axis {name}: neither an option nor a setting of this machine; {hint}"
+    variable = name if _VARIABLE.fullmatch(name) else "NAME"
+    ways = (
+        "`rater settings` lists the settings, `rater run --help` the options, "
+        f"{ENVIRONMENT}{variable} is a variable of copies"
+    )
+    said = f"{hint} ({ways})" if hint.startswith("did you mean") else ways
+    return f"axis {name}: neither an option nor a setting of this machine; {said}"

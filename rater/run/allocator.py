@@ -103,15 +103,15 @@ def _fits(path: Path) -> bool:
     return (
         found is not None
         and own is not None
-        and (found.bits, found.machine)
-        == (
-            own.bits,
-            own.machine,
-        )
+        and found.is_library
+        and (found.bits, found.machine) == (own.bits, own.machine)
     )
 
 
 def _unfit(path: Path) -> str:
     if not path.is_file():
         return f"there is no file {path}"
+    found = read_elf(path)
+    if found is not None and not found.is_library:
+        return f"{path} is a program, no shared library"
     return f"{path} is no library for this machine's programs"

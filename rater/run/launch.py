@@ -390,6 +390,22 @@ def _open_files() -> int:
         return 0
 
 
+def _needed_files(copies: int, own_gates: bool) -> int:
+    return copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER + _open_files()
+
+
+def open_files_problem(copies: int, own_gates: bool = False) -> str | None:
+    """Return why so many copies cannot have the files they need open; None: they can."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = _needed_files(copies, own_gates)
+    if hard == resource.RLIM_INFINITY or needed <= hard:
+        return None
+    return (
+        f"{copies} copies need {needed} open files, the hard limit here is {hard}: "
+        "raise it (`ulimit -Hn`, limits.conf, LimitNOFILE=) or run fewer copies"
+    )
+
+
 _raised_from: tuple[int, int] | None = None  # (our limit, the user's)
 
 
@@ -399,12 +415,10 @@ def _raise_nofile(copies: int, own_gates: bool) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Raised before by us, for an earlier phase: the user's own limit is the one before that.
     original = _raised_from[1] if _raised_from and _raised_from[0] == soft else soft
-    needed = copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER + _open_files()
-    if hard != resource.RLIM_INFINITY and needed > hard:
-        raise InputError(
-            f"{copies} copies need {needed} open files, the hard limit here is {hard}: "
-            "raise it (`ulimit -Hn`, limits.conf, LimitNOFILE=) or run fewer copies"
-        )
+    needed = _needed_files(copies, own_gates)
+    problem = open_files_problem(copies, own_gates)
+    if problem:
+        raise InputError(problem)
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
         _raised_from = (needed, original)

@@ -10,7 +10,7 @@ from rater.show.format import crop
 from rater.show.printer import Printer
 from rater.words import some
 
-_LONGEST_VALUE = 60
+_LONGEST_VALUE = 80
 _MOST_DIFFERENCES = 20
 
 

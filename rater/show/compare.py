@@ -7,14 +7,19 @@ from collections.abc import Iterator, Sequence
 from rater.analysis.comparison import Cell, Comparison, Row
 from rater.analysis.interval import Basis, Told, Verdict
 from rater.show.apart import print_apart, runs_text
+from rater.show.compare_foot import level, print_foot, size
 from rater.show.format import count, decimals, number
 from rater.show.printer import Printer
 from rater.show.table import Column
+from rater.show.troubles import print_troubles
 from rater.words import some
 
 _MARKS = {Verdict.BETTER: "+", Verdict.WORSE: "-", Verdict.SAME: "=", Verdict.UNKNOWN: "?"}
 _STYLES = {Verdict.BETTER: "green", Verdict.WORSE: "red"}
 _LONGEST_HEADING = 16
+_LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
+_FEW_DECIMALS = 10
+_MUCH, _MOST_SHARE = 10, 1000  # shares: from 1000 % without decimals, up to 100,000 %
 _PAIR_HEADING = 7  # beside all that a pair has columns for
 _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 
@@ -22,6 +27,7 @@ _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 def print_comparison(comparison: Comparison, printer: Printer) -> None:
     """Print what differs beside the axes, who is compared, the table and what it stands on."""
     print_apart(comparison, printer)
+    print_troubles(comparison.troubles, printer)
     _print_sides(comparison, printer)
     printer.some(comparison.left_out, "yellow")
     printer.line()
@@ -39,7 +45,7 @@ def print_comparison(comparison: Comparison, printer: Printer) -> None:
         printer.line()
         printer.some(told)
     printer.line()
-    _print_foot(comparison, printer)
+    print_foot(comparison, printer, in_lines=_by_points(comparison))
 
 
 def _by_points(comparison: Comparison) -> bool:
@@ -64,6 +70,13 @@ def _print_sides(comparison: Comparison, printer: Printer) -> None:
         copies = some([str(many) for many in comparison.copies], 8)
         printer.prose(
             f"Numbers of copies differ ({copies}): what is compared is throughput, copies an hour."
+        )
+    if comparison.mixed_kinds:
+        kinds = "; ".join(f"{runs_text(runs)}: {kind}" for kind, runs in comparison.kinds)
+        printer.prose(
+            f"The scores are not of one kind ({kinds}): part of what differs is what is measured, "
+            "not how fast it is.",
+            "bold yellow",
         )
 
 
@@ -102,7 +115,7 @@ def _told_columns(cells: Sequence[Cell], comparison: Comparison) -> list[Column]
     changes = [cell.slowest_over_median for cell in cells]
     columns = [
         Column(("speed-", "up"), [_factor(cell.speedup) for cell in cells]),
-        Column((f"{_level(comparison)} %", "interval"), [_interval(c.speedup) for c in cells]),
+        Column((f"{level(comparison)} %", "interval"), [_interval(c.speedup) for c in cells]),
         Column(("verdict", ""), [_verdict(c, comparison) for c in cells], right=False),
         Column(("improve-", "ment %"), [_signed(c.improvement) for c in cells], optional=2),
         Column(("reduc-", "tion %"), [_signed(c.reduction) for c in cells], optional=4),
@@ -171,86 +184,8 @@ def _inside(comparison: Comparison) -> Iterator[str]:
 def _copy_words(told: Told) -> str:
     if told.verdict is Verdict.SAME:
         return told.words
-    words = f"{_size(told.ratio - 1)} {'faster' if told.ratio > 1 else 'slower'}"
+    words = f"{size(told.ratio - 1)} {'faster' if told.ratio > 1 else 'slower'}"
     return words if told.decided else f"{words} (cannot tell)"
-
-
-def _print_foot(comparison: Comparison, printer: Printer) -> None:
-    cells = [cell for row in comparison.benchmarks for cell in row.cells]
-    told = [cell.speedup for cell in cells if cell.speedup]
-    level = _level(comparison)
-    in_lines = _by_points(comparison)
-    if not in_lines:
-        printer.prose(
-            f"+ better, - worse, = same within {comparison.margin * 100:g} %, ? cannot tell; ++ "
-            f"and -- hold up with all {comparison.compared} comparisons considered (Holm)"
-        )
-    printer.some(_stands_on(told))
-    if comparison.looks > 1:
-        printer.prose(
-            f"The sweep looked at its results up to {count(comparison.looks, 'time')} to stop when "
-            f"they were decided: intervals of {level} % keep all looks together right in 95 %."
-        )
-    if comparison.compared > 1:
-        text = (
-            f"Of {comparison.compared} comparisons of equal things, {comparison.by_chance:.2g} "
-            "would say better or worse by chance"
-        )
-        text += "; the baseline's own luck is in all." if len(comparison.sides) > 2 else "."
-        if in_lines and any(cell.holds for _, _, cell in comparison.verdicts()):
-            text += " * holds up with all of them considered (Holm)."
-        printer.prose(text)
-    unknown = [one for one in told if one.verdict is Verdict.UNKNOWN and one.more != 0]
-    if unknown and not in_lines:
-        most = [one.more for one in unknown]
-        known = [more for more in most if more is not None]
-        rounds = "more than 1000 rounds" if None in most else _rounds(max(known))
-        printer.prose(f"? cannot tell: {rounds} would tell for all of them, at this noise.")
-
-
-def _rounds(many: int) -> str:
-    return f"{many} more round{'s' * (many != 1)}"
-
-
-def _stands_on(told: Sequence[Told]) -> Iterator[str]:
-    """Say what the intervals are from, the strongest first."""
-    for basis in Basis:
-        own = [one for one in told if one.basis is basis]
-        if not own:
-            continue
-        some_of = "" if len(own) == len(told) else f" ({len(own)} of {len(told)})"
-        least, most = min(one.count for one in own), max(one.count for one in own)
-        many = str(least) if least == most else f"{least} to {most}"
-        freedom = _freedom(own)
-        if basis is Basis.BLOCKS:
-            yield f"intervals{some_of}: paired within {many} blocks, Student's t{freedom}"
-        elif basis is Basis.RUNS:
-            how = f"Welch's over runs ({many} of the side that has fewer)"
-            if most == 1:
-                how = "one run of one side, its noise taken to be that of the other side's runs"
-            yield (
-                f"intervals{some_of}: {how}{freedom}; they are not in blocks: a drift between "
-                "them counts as effect"
-            )
-        elif basis is Basis.ITERATIONS:
-            yield (
-                f"intervals{some_of}: Welch's over the iterations of one run each ({many} or more)"
-                f"{freedom}; how runs differ from each other is NOT in them: make several runs "
-                "of each, in turn (`rater sweep --rounds 5`)"
-            )
-        else:
-            yield (
-                f"no interval{some_of}: one value each says nothing of the noise; make several "
-                "runs of each, in turn (`rater sweep --rounds 5`)"
-            )
-
-
-def _freedom(told: Sequence[Told]) -> str:
-    degrees = [one.degrees for one in told if one.degrees is not None]
-    if not degrees:
-        return ""
-    least = f"{min(degrees):.3g}"
-    return f", {least} degree{'s' * (least != '1')} of freedom"
 
 
 def _headings(comparison: Comparison, printer: Printer) -> list[str]:
@@ -283,18 +218,24 @@ def _names(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _level(comparison: Comparison) -> str:
-    return f"{comparison.confidence * 100:.4g}"
-
-
 def _factor(told: Told | None) -> str:
-    return "-" if told is None else f"{told.ratio:.3f}"
+    return "-" if told is None else _figures(told.ratio)
 
 
 def _interval(told: Told | None) -> str:
+    """Return the interval, in brackets where no verdict can stand on it."""
     if told is None or told.low is None or told.high is None:
         return "-"
-    return f"{told.low:.3f}-{told.high:.3f}"
+    interval = f"{_figures(told.low)}-{_figures(told.high)}"
+    return f"({interval})" if told.basis is Basis.ITERATIONS else interval
+
+
+def _figures(ratio: float) -> str:
+    """Return a factor with three decimals, or three digits; beyond 1000 only that it is so."""
+    if not _LEAST_FACTOR <= ratio <= _MOST_FACTOR:
+        return f"<{_LEAST_FACTOR}" if ratio < 1 else f">{_MOST_FACTOR}"
+    places = 3 if ratio < _FEW_DECIMALS else 1 if ratio < 10 * _FEW_DECIMALS else 0
+    return f"{ratio:.{places}f}"
 
 
 def _verdict(cell: Cell, comparison: Comparison) -> str:
@@ -307,7 +248,7 @@ def _marked(cell: Cell) -> str:
     if cell.speedup is None:
         return "-"
     mark = _MARKS[cell.speedup.verdict]
-    return f"{cell.speedup.ratio:.3f}{mark * 2 if cell.holds else mark}"
+    return f"{_factor(cell.speedup)}{mark * 2 if cell.holds else mark}"
 
 
 def _slowest(told: Told | None) -> str:
@@ -319,15 +260,16 @@ def _slowest(told: Told | None) -> str:
 
 
 def _signed(share: float | None) -> str:
-    return "-" if share is None else f"{round(share * 100, 1) + 0.0:+.1f}"
+    if share is None:
+        return "-"
+    if abs(share) > _MOST_SHARE:
+        return f"{'>+' if share > 0 else '<-'}{_MOST_SHARE * 100}"
+    places = 1 if abs(share) < _MUCH else 0
+    return f"{round(share * 100, places) + 0.0:+.{places}f}"
 
 
 def _percent(share: float) -> str:
     return f"{_signed(share)} %"
-
-
-def _size(share: float) -> str:
-    return f"{abs(share) * 100:.1f} %"
 
 
 def _style(cell: Cell) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rater.analysis.apart import Apart
 from rater.analysis.comparison import Cell, Comparison, Row
 from rater.analysis.interval import Told
+from rater.show.troubles import troubles_document
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:
@@ -31,7 +32,11 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
         "differences": [_apart(one) for one in comparison.apart],
         "copies": list(comparison.copies),
         "mixed_copies": comparison.mixed_copies,
+        "mixed_kinds": comparison.mixed_kinds,
+        "kinds": [{"rates": kind, "runs": list(runs)} for kind, runs in comparison.kinds],
         "left_out": list(comparison.left_out),
+        "lost": [{"benchmark": name, "point": label} for name, label in comparison.lost],
+        "disturbed": troubles_document(comparison.troubles),
         "benchmarks": [_row(row, comparison) for row in comparison.benchmarks],
         "suite": {row.name: _row(row, comparison) for row in comparison.suites},
     }
@@ -61,6 +66,7 @@ def _row(row: Row, comparison: Comparison) -> dict[str, object]:
 
 def _cell(cell: Cell) -> dict[str, object]:
     return {
+        "baseline": cell.baseline,
         "value": cell.value,
         "speedup": _told(cell.speedup),
         "p_holm": cell.p_holm,
@@ -84,6 +90,7 @@ def _told(told: Told | None) -> dict[str, object] | None:
         "within_margin": told.within,
         "more_rounds": told.more,
         "p": told.p,
+        "recorded_step": told.blur,
         "degrees_of_freedom": told.degrees,
         "basis": told.basis.value,
         "values": told.count,

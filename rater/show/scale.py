@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rater.analysis.knee import LEAST_POINTS
 from rater.analysis.noise import ASSUMED_SD
 from rater.analysis.places import Share
-from rater.analysis.scale import Curve, Scaling, Series, Unlike
+from rater.analysis.scale import Curve, Scaling, Series
 from rater.analysis.scale_pairs import Change, Orders, SmtYield
-from rater.analysis.usl import Refused, Usl
+from rater.analysis.scale_told import Unlike
+from rater.analysis.usl import Coefficient, Refused, Usl
 from rater.plan.cpuset import format_list
 from rater.show.format import decimals, figures, number
 from rater.show.printer import Printer
@@ -246,20 +248,22 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
         return
     if fitted:
         laws = [law for _, law in fitted]
+        held = any(None in (law.sigma.error, law.kappa.error) for law in laws)
         longest = max(laws, key=lambda law: len(law.copies)).copies
         printer.prose(
             "Universal Scalability Law over "
             f"{', '.join(map(str, longest))} copies: sigma is "
             "what copies wait for, kappa what each costs each other"
+            + ("; 0: held there, below the bound beside it by 95 %" if held else "")
         )
         printer.table(
             [
                 Column(("", ""), [one.name for one, _ in fitted], right=False, flexible=True),
                 Column(("lambda", ""), [number(law.rate.value) for law in laws], optional=2),
-                Column(("sigma", ""), [f"{law.sigma.value:.4f}" for law in laws]),
-                Column(("+-", ""), [_error(law.sigma.error) for law in laws]),
-                Column(("kappa", ""), [f"{law.kappa.value:.6f}" for law in laws]),
-                Column(("+-", ""), [_error(law.kappa.error) for law in laws]),
+                Column(("sigma", ""), [_value(law.sigma, 4) for law in laws]),
+                Column(("+-", ""), [_error(law.sigma) for law in laws]),
+                Column(("kappa", ""), [_value(law.kappa, 6) for law in laws]),
+                Column(("+-", ""), [_error(law.kappa) for law in laws]),
                 Column(("misfit", "RMS %"), [f"{law.rms * 100:.1f}" for law in laws]),
                 Column(
                     ("most", "%"),
@@ -274,8 +278,15 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
         printer.prose(f"Universal Scalability Law not fitted{whose}: {reason}.", "dim")
 
 
-def _error(error: float | None) -> str:
-    return "held" if error is None else f"{error:.1g}"
+def _value(one: Coefficient, places: int) -> str:
+    return "0" if one.error is None else f"{one.value:.{places}f}"
+
+
+def _error(one: Coefficient) -> str:
+    """Return the standard error, of one held at 0 what it is below (95 %)."""
+    if one.error is not None:
+        return f"{one.error:.1g}"
+    return "held" if math.isinf(one.high) else f"<{one.high:.1g}"
 
 
 def _peak(law: Usl) -> str:
@@ -283,9 +294,9 @@ def _peak(law: Usl) -> str:
         return "no: misfit"
     if law.peak is not None:
         return f"{law.peak:.0f}{' (extrapolated)' if law.extrapolated else ''}"
-    return (
-        f"none (below {law.limit / law.rate.value:.3g} x)" if law.limit is not None else "not told"
-    )
+    if law.none_before is not None:
+        return f"none before {math.floor(law.none_before)}"
+    return "not told"
 
 
 def _print_noise(curve: Curve, printer: Printer) -> None:

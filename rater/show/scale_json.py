@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rater.analysis.places import Places
@@ -125,6 +126,7 @@ def _law(law: Usl | Refused) -> dict[str, object]:
         "describes_the_curve": not law.bad,
         "peak_copies": law.peak,
         "peak_is_extrapolated": law.extrapolated,
+        "no_peak_before_copies": law.none_before,
         "limit_rate": law.limit,
     }
 
@@ -134,7 +136,7 @@ def _coefficient(one: Coefficient) -> dict[str, object]:
         "value": one.value,
         "standard_error": one.error,
         "held_at_0": one.error is None,
-        "interval_95": [one.low, one.high],
+        "interval_95": [one.low, None if math.isinf(one.high) else one.high],  # null: no bound
     }
 
 

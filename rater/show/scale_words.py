@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rater.analysis.knee import SHARE
 from rater.analysis.places import Places, Share
 from rater.analysis.scale import Curve, ScalePoint, Series
-from rater.analysis.usl import Refused, Usl
+from rater.analysis.usl import Coefficient, Refused, Usl
 from rater.words import count, some
 
 _NAMED = 3  # benchmarks that stand furthest from linear
@@ -65,7 +66,8 @@ def limits(curve: Curve) -> Iterator[str]:
 def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
     first = series.points[0]
     at = series.at(fair)
-    who = f"All {count(len(series.over), 'benchmark')}" if series.is_suite else series.name
+    both = "Both benchmarks" if len(series.over) == 2 else f"All {len(series.over)} benchmarks"
+    who = both if series.is_suite else series.name
     if at is not None and at is not first:
         yield (
             f"{who}: {at.speedup:.2f} times {_copies(first.copies)} with {_copies(fair)}, "
@@ -178,8 +180,8 @@ def law_text(law: Usl | Refused, unit: str) -> str:
     if isinstance(law, Refused):
         return f"not fitted: {law.reason}"
     told = (
-        f"sigma {_coefficient(law.sigma.value, law.sigma.error)} (contention), "
-        f"kappa {_coefficient(law.kappa.value, law.kappa.error)} (coherency), "
+        f"sigma {_coefficient(law.sigma)} (contention), "
+        f"kappa {_coefficient(law.kappa)} (coherency), "
         f"lambda {law.rate.value:.4g} {unit} a copy"
     )
     told += f"; residuals {law.rms * 100:.1f} % (the largest {_largest(law) * 100:+.1f} %)"
@@ -194,17 +196,22 @@ def peak_text(law: Usl) -> str:
     if law.peak is not None:
         where = f"peak at {law.peak:.0f} copies"
         return f"{where}, extrapolated from {last}" if law.extrapolated else where
+    what = "kappa is not told from 0: no peak follows"
     if law.limit is not None:
-        return f"no peak: it stays below {law.limit / law.rate.value:.3g} times lambda"
-    return "kappa is not told from 0: no peak follows"
+        what = f"no peak: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
+    if law.none_before is None:
+        return what
+    return f"{what}, and none lies before {math.floor(law.none_before)} copies (95 %)"
 
 
 def _largest(law: Usl) -> float:
     return max(law.residuals, key=abs)
 
 
-def _coefficient(value: float, error: float | None) -> str:
-    return "0" if error is None else f"{value:.3g} ± {error:.1g}"
+def _coefficient(one: Coefficient) -> str:
+    if one.error is not None:
+        return f"{one.value:.3g} ± {one.error:.1g}"
+    return "0" if math.isinf(one.high) else f"0 (below {one.high:.2g})"
 
 
 def _by_lgroup(at: ScalePoint) -> str:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.overall import RATIO, Overall
-from rater.plan.sweep import NONE_SHOWN, Slot, Values
+from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
 from rater.show.format import count, decimals, duration, number, percent
+from rater.show.lettered import letters
 from rater.show.printer import Printer
 from rater.show.table import Column
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
+_ROOM_BESIDE = 44  # cells of a table that what points come to takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def print_sweep(view: SweepView, printer: Printer) -> None:
     medians = [statistics.median(values) if values else None for values in results]
     first = medians[0] if medians else None
     columns = [
-        Column(("point", ""), [p.label for p in view.points], right=False, flexible=True),
+        *_point_columns([p.values for p in view.points], printer),
         Column(("runs", ""), [_runs_of(view, point) for point in view.points]),
     ]
     if any(point.failed for point in view.points):
@@ -149,8 +151,10 @@ def print_dry(view: SweepView, printer: Printer) -> None:
     printer.line()
     columns = [
         Column(("no.", ""), [str(p.point + 1) for p in view.points]),
-        Column(("point", ""), [p.label for p in view.points], right=False, flexible=True),
-        Column(("copies", ""), ["-" if p.copies is None else str(p.copies) for p in view.points]),
+        *_point_columns([p.values for p in view.points], printer),
+        Column(
+            ("in all", "copies"), ["-" if p.copies is None else str(p.copies) for p in view.points]
+        ),
         Column(
             ("one run", ""),
             ["-" if p.expected_s is None else duration(p.expected_s) for p in view.points],
@@ -179,15 +183,13 @@ def print_dry(view: SweepView, printer: Printer) -> None:
 def print_missing(view: SweepView, printer: Printer) -> None:
     """Print what is still to be run of a stored sweep."""
     _print_head(view, printer)
-    labels = {point.point: point.label for point in view.points}
+    values = {point.point: point.values for point in view.points}
     missing = [it for it in view.slots if not it.done]
     printer.line()
     printer.table(
         [
             Column(("block", ""), [str(it.slot.block) for it in missing]),
-            Column(
-                ("point", ""), [labels[it.slot.point] for it in missing], right=False, flexible=True
-            ),
+            *_point_columns([values[it.slot.point] for it in missing], printer),
             Column(
                 ("", ""),
                 [f"run {it.run} is kept, made again" if it.run else "" for it in missing],
@@ -281,6 +283,28 @@ def _print_head(view: SweepView, printer: Printer) -> None:
         reason = f" ({view.reason})" if view.reason else ""
         status = f"{view.status}{reason}: {view.done} of {count(len(view.slots), 'run')} done; "
     printer.prose(f"  {status}order {view.order}{seed}{until}")
+
+
+def _point_columns(points: Sequence[Values], printer: Printer) -> list[Column]:
+    """Return a column for each axis; letters, told above the table, where those take much room."""
+    columns = [
+        Column(_heading(axis), [values[place][1] or NONE_SHOWN for values in points], right=False)
+        for place, (axis, _) in enumerate(points[0])
+    ]
+    if sum(column.width + 2 for column in columns) <= printer.width - _ROOM_BESIDE:
+        return columns
+    kinds = {values: letters(place) for place, values in enumerate(dict.fromkeys(points))}
+    for values, letter in kinds.items():
+        printer.prose(f"{letter}  {label_of(values)}")
+    printer.line()
+    return [Column(("point", ""), [kinds[values] for values in points], right=False)]
+
+
+def _heading(axis: str) -> tuple[str, str]:
+    """Return the name of an axis for two lines."""
+    if axis.startswith(ENVIRONMENT):
+        return ENVIRONMENT, axis.removeprefix(ENVIRONMENT)
+    return axis, ""
 
 
 def _print_left_out(view: SweepView, printer: Printer, word: str = "left out") -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from rater.errors import InputError
 from rater.record import (
     Event,
     Host,
@@ -46,7 +45,8 @@ from rater.store.divots import (
 )
 from rater.store.find import find_all, find_one
 from rater.store.owner import Owner, this_process
-from rater.store.read import load_run, owner_of, run_heads
+from rater.store.read import load_run, run_heads
+from rater.store.remove import remove_runs
 
 
 def open_store(path: Path) -> Store:
@@ -208,14 +208,7 @@ class Store:
         Raises `InputError` while one of them still runs.
         """
         with self._transaction("removing a run"):
-            for run_id in run_ids:
-                heads = run_heads(self._connection, run_id)
-                if heads and heads[0].status is RunStatus.RUNNING:
-                    owner = owner_of(self._connection, run_id)
-                    pid = f" (rater's process {owner.pid})" if owner else ""
-                    raise InputError(f"run {run_id} is still running{pid}; end it first")
-                self._connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
-            self._connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+            remove_runs(self._connection, run_ids)
         for run_id in run_ids:
             self._contexts.pop(run_id, None)
 

@@ -24,6 +24,7 @@ _HEAD = (
     "rater_version directory file file_sha256 file_text"
 )
 _REPLACED = "replaced-by"  # tag of a run that did not get to its end: the run in its place
+_NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says: why
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,24 @@ def begin_run(
             (run_id, *place, phases),
         )
     return run_id
+
+
+def discard_run(store: Store, run: int, why: str) -> None:
+    """Keep a run that was not made as its point says, and count it no more: it is made again.
+
+    Its tags do not say any longer which point and block it was of: that is not so.
+    """
+    with store.writing("marking a run") as connection:
+        connection.execute(
+            "DELETE FROM tag WHERE run_id = ? AND (name = 'block' OR name IN (SELECT name FROM "
+            "sweep_axis JOIN sweep_run USING (sweep_id) WHERE sweep_run.run_id = tag.run_id))",
+            (run,),
+        )
+        connection.execute("UPDATE sweep_run SET replaced = 1 WHERE run_id = ?", (run,))
+        connection.execute(
+            "INSERT OR REPLACE INTO tag (run_id, name, value) VALUES (?, ?, ?)",
+            (run, _NOT_COUNTED, storable(why)),
+        )
 
 
 def end_sweep(

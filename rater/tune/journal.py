@@ -15,11 +15,13 @@ import fcntl
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +155,13 @@ def remove(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a journal that nobody is to act on; return where it is. Raises `OSError`."""
-    aside = path.with_name(f"{path.name}.old")
+    """Rename a journal that nobody is to act on; return where it is. Raises `OSError`.
+
+    Those that were moved aside before stay there.
+    """
+    endings = (".old" if number == 1 else f".old{number}" for number in count(1))
+    places = (path.with_name(f"{path.name}{ending}") for ending in endings)
+    aside = next(place for place in places if not os.path.lexists(place))
     path.replace(aside)
     _flush_folder(path.parent)
     return aside
@@ -166,20 +173,35 @@ def load(path: Path) -> Journal | None:
     Root does not trust a journal that another user wrote.
     """
     try:
-        with path.open("rb") as file:
-            user = os.fstat(file.fileno()).st_uid
-            data = file.read(_MOST_BYTES)
+        # Not blocking: to open a pipe that nobody writes to would wait for ever.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            state = os.fstat(number)
+            if not stat.S_ISREG(state.st_mode):
+                what = "a directory" if stat.S_ISDIR(state.st_mode) else "a pipe or a device"
+                raise DamagedError(f"{path}: it is no file but {what}")
+            with open(number, "rb", closefd=False) as file:
+                data = file.read(_MOST_BYTES)
+        finally:
+            os.close(number)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
     text = data.decode("utf-8", "replace")
-    if os.geteuid() == 0 and user != 0:
-        raise DamagedError(f"{path}: user {user} wrote it, not root: {_excerpt(text)}")
+    if os.geteuid() == 0 and state.st_uid != 0:
+        raise DamagedError(f"{path}: user {state.st_uid} wrote it, not root: {_excerpt(text)}")
     try:
-        return _parsed(json.loads(text))
+        return _parsed(_json(text))
     except (ValueError, TypeError, KeyError) as error:
         raise DamagedError(f"{path}: {_reason(error)}; it begins with: {_excerpt(text)}") from error
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # too many brackets, too long a number
+        raise ValueError("it is no JSON") from error
 
 
 def _parsed(document: Any) -> Journal:
@@ -217,7 +239,9 @@ def _entry(one: Any) -> Entry:
 
 
 def _reason(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return "not as rater writes it" if isinstance(error, TypeError) else str(error)
 
 
 def _excerpt(text: str) -> str:
@@ -278,7 +302,8 @@ def _take(number: int, path: Path, root: Path) -> None:
 def is_locked(path: Path) -> bool:
     """Tell whether somebody holds the lock of a journal; only looks."""
     try:
-        number = os.open(path.with_name(f"{path.name}.lock"), os.O_RDONLY | os.O_CLOEXEC)
+        lock = path.with_name(f"{path.name}.lock")
+        number = os.open(lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

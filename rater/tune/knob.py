@@ -109,7 +109,12 @@ class Knob:
 
     def same(self, wanted: str, got: str) -> bool:
         """Tell whether a file holds what was written: numbers by value, words as they are."""
-        return got == wanted or (is_number(wanted) and is_number(got) and int(wanted) == int(got))
+        return same_value(wanted, got)
+
+
+def same_value(wanted: str, got: str) -> bool:
+    """Tell whether two values of a file mean the same: numbers by value, words as they are."""
+    return got == wanted or (is_number(wanted) and is_number(got) and int(wanted) == int(got))
 
 
 def is_number(text: str) -> bool:

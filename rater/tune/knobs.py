@@ -82,8 +82,8 @@ def lacking(root: Path = Path("/")) -> tuple[Lacking, ...]:
     if cpufreq:
         none_at_all = not _policies(root)
         found.append(Lacking(cpufreq, "no cpufreq" if none_at_all else "not with this driver"))
-    if "smt" not in names:
-        found.append(Lacking(("smt",), _smt_state(root) or "no SMT control"))
+    if "smt.control" not in names:
+        found.append(Lacking(("smt.control",), _smt_state(root) or "no SMT control"))
     rest = tuple(
         name
         for name in ("thp", "numa_balancing", "zone_reclaim", "compaction_proactiveness")
@@ -104,7 +104,9 @@ def find(name: str, root: Path = Path("/")) -> Knob:
         if name in gone.names:
             raise InputError(f"{name}: this machine does not have it ({gone.why})")
     every = [knob.name for knob in here]
-    close = difflib.get_close_matches(name, [*every, *(knob.also for knob in here)], n=3)
+    known = [*every, *(knob.also for knob in here)]
+    below = [one for one in every if one.startswith(f"{name}.")][:3]
+    close = below or difflib.get_close_matches(name, known, n=3)
     meant = f"; did you mean {' or '.join(close)}?" if close else ""
     raise InputError(f"{name}: no setting that rater knows{meant} (`rater settings` has them all)")
 
@@ -113,7 +115,7 @@ def _of_cpus(root: Path) -> Iterator[Knob]:
     control = f"{_CPUS}/smt/control"
     if _smt_state(root) is None and (root / control).exists():
         yield Knob(
-            name="smt",
+            name="smt.control",  # `smt` is an option of a run
             also="cpu.smt.control",
             group=CPUS,
             what="threads of a core; changes the machine's CPUs",

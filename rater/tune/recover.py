@@ -28,11 +28,21 @@ class Left:
     def text(self) -> str:
         """What it is, in one sentence."""
         if self.journal is None:
-            return f"a damaged journal of settings: {self.damage}"
+            return f"a damaged journal of settings, {self.damage}"
         told = some([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
         if self.rebooted:
             return f"{self.journal.owner.told} changed settings before a reboot: {told}"
         return f"{self.journal.owner.told} died and left settings changed: {told}"
+
+    @property
+    def way(self) -> str:
+        """What can be done about it."""
+        if self.journal is None:
+            return (
+                "nothing can be put back from it: set by hand what it names, then "
+                "`rater restore --forget` moves it aside"
+            )
+        return "`rater restore` closes it" if self.rebooted else "`rater restore` puts them back"
 
 
 def left_behind(root: Path, journal_path: Path) -> Left | None:
@@ -53,13 +63,13 @@ def recover(
     `force` writes what was there over what somebody else set since then. Raises `InputError`
     while the owner lives. Nothing is guessed from a damaged journal.
     """
-    _refuse_reader(journal_path)
+    _refuse_reader(root, journal_path)
     with journals.locked(journal_path, root):
         left = left_at(root, journal_path)
         if left is None:
             return True
         if left.journal is None:
-            say(f"{left.text}; look at it, set what it names by hand, then: rater restore --forget")
+            say(f"{left.text}; {left.way}")
             return False
         owner = left.journal.owner
         if left.rebooted:
@@ -99,11 +109,14 @@ def recover(
 def forget(root: Path, journal_path: Path) -> Path | None:
     """Move a dead process's journal aside; return where to, None when there is none.
 
-    Raises `InputError` while its owner lives.
+    Raises `InputError` while its owner lives, or when it cannot be moved.
     """
-    _refuse_reader(journal_path)
+    _refuse_reader(root, journal_path)
     with journals.locked(journal_path, root):
-        return journals.set_aside(journal_path) if journal_path.exists() else None
+        try:
+            return journals.set_aside(journal_path) if is_there(journal_path) else None
+        except OSError as error:
+            raise InputError(f"{journal_path}: cannot be moved: {error.strerror}") from error
 
 
 def may_recover(journal_path: Path) -> bool:
@@ -111,9 +124,18 @@ def may_recover(journal_path: Path) -> bool:
     return os.access(journal_path.parent, os.W_OK) and os.access(journal_path, os.R_OK)
 
 
-def _refuse_reader(journal_path: Path) -> None:
-    if is_there(journal_path) and not may_recover(journal_path):
-        raise InputError(f"{journal_path} is another user's: `sudo rater restore`")
+def _refuse_reader(root: Path, journal_path: Path) -> None:
+    if not is_there(journal_path) or may_recover(journal_path):
+        return
+    left = left_at(root, journal_path)
+    journal = None if left is None else left.journal
+    if is_locked(journal_path) or (journal is not None and lives(journal.owner, root)):
+        who = journal.owner.told if journal else "another user's rater"
+        raise InputError(
+            f"{who} is alive and changes settings of this machine now (journal {journal_path}): "
+            "it puts them back itself at its end"
+        )
+    raise InputError(f"{journal_path} is another user's: `sudo rater restore`")
 
 
 def left_at(root: Path, path: Path) -> Left | None:

@@ -32,10 +32,14 @@ from typing import Self
 from rater.errors import InputError, RaterError, RunError
 from rater.tune import journal as journals
 from rater.tune.journal import Entry, Journal, Owner
-from rater.tune.knob import Knob, read_value, write_value
+from rater.tune.knob import Knob, read_value, same_value, write_value
 from rater.tune.knobs import find, knobs
 from rater.tune.putback import close, put_back, reasons, undisturbed, way_out
 from rater.tune.recover import left_at
+
+
+class TakenError(RunError):
+    """Somebody else set what this process had set: nothing may write over that."""
 
 
 class Tuner:
@@ -79,7 +83,7 @@ class Tuner:
         brings CPUs or takes them). Raises `InputError` that names all that is missing.
         """
         found = [(find(name, self._root), values) for name, values in wanted.items()]
-        _refuse_together([knob for knob, _ in found])
+        refuse_together({name: find(name, self._root) for name in wanted})
         problems = []
         for knob, values in found:
             for value in values:
@@ -105,12 +109,13 @@ class Tuner:
         """Set knobs and read them back; those that are not named stay as they are.
 
         The present values are journalled before the first of them is written. Raises
-        `RunError` when the kernel refused, took something else, or somebody else changed what
-        we had set; then call `restore`. Raises `InputError` for unknown names and values.
+        `RunError` when the kernel refused or took something else; then call `restore`. Raises
+        `TakenError` when somebody else changed what we had set, `InputError` for unknown names
+        and values.
         """
         order = {knob.name: place for place, knob in enumerate(knobs(self._root))}
+        refuse_together({name: find(name, self._root) for name in values})
         asked = {find(name, self._root): value for name, value in values.items()}
-        _refuse_together(list(asked))
         wanted = {
             knob: knob.accept(asked[knob]) for knob in sorted(asked, key=lambda it: order[it.name])
         }
@@ -131,20 +136,35 @@ class Tuner:
             for file in knob.files:
                 self._last[file] = self._read(knob, file)
                 if not knob.same(content, self._last[file]):
+                    self._is_ours_too(file)
                     raise RunError(_not_taken(knob, file, content, self._last[file]))
+
+    def refuse_taken(self) -> None:
+        """Raise `TakenError` when somebody changed what was set: runs since then had that."""
+        for entry in self._entries.values():
+            if entry.file in self._last:
+                try:
+                    value = read_value(self._root, entry.file)
+                except OSError as error:
+                    raise TakenError(
+                        f"{entry.knob}: reading {error.filename}: {error.strerror}"
+                    ) from error
+                self._refuse_changed(entry, value)
 
     def restore(self) -> None:
         """Put back everything that was set, the last first, and close the journal.
 
-        Raises `RunError` that names what could not be put back; the journal keeps that.
+        Raises `RunError` that names what could not be put back. The journal keeps that with
+        what was there first, and so does this: the next `set` or `restore` knows it still.
         """
         if self._owner is None or not self._entries:
             return
         with undisturbed():
             kept = put_back(self._root, tuple(self._entries.values()), force=False)
-            close(self._path, Journal(self._owner, tuple(kept)))
-        self._entries.clear()
-        self._last.clear()
+            left = {file: entry for file, entry in self._entries.items() if entry in kept}
+            close(self._path, Journal(self._owner, tuple(left.values())))
+            self._entries = left
+            self._last.clear()
         if kept:
             told = "\n".join(reasons(self._root, kept))
             raise RunError(f"not all settings could be put back:\n{told}\n{way_out(self._path)}")
@@ -157,10 +177,11 @@ class Tuner:
         left = left_at(self._root, self._path)
         if left is not None:
             self._stack.close()
-            raise InputError(
-                f"{left.text}; put that back first: `rater restore` (--force writes what was "
-                "there over others' changes, --forget leaves all as it is)"
+            way = (
+                "put that back first: `rater restore` (--force writes what was there over others' "
+                "changes, --forget leaves all as it is)"
             )
+            raise InputError(f"{left.text}; {way if left.journal else left.way}")
         self._owner = journals.this_process(self._root, self._what)
 
     def _note(self, wanted: Mapping[Knob, str | None]) -> dict[str, str]:
@@ -181,7 +202,7 @@ class Tuner:
                     knob.name, file, present[file], (), knob.approximate, is_beside
                 )
                 if before and not is_beside:
-                    self._refuse_changed(knob, entry, present[file])
+                    self._refuse_changed(entry, present[file])
                 entry = replace(entry, beside=entry.beside or is_beside)
                 if content is not None and not is_beside:
                     ours = tuple(dict.fromkeys((*entry.ours, content)))
@@ -200,14 +221,23 @@ class Tuner:
                 ) from error
         return present
 
-    def _refuse_changed(self, knob: Knob, entry: Entry, value: str) -> None:
+    def _refuse_changed(self, entry: Entry, value: str) -> None:
         last = self._last.get(entry.file)
-        if last is None or entry.beside or entry.approximate or knob.same(last, value):
-            return
-        raise RunError(
-            f"{knob.name}: somebody else set {self._root / entry.file} to {value} while it was "
-            f"to be {last}: what ran since then did not run with that"
-        )
+        if last is None or entry.approximate:  # what one write made of it, another may change
+            is_ours = entry.is_ours(value)
+        else:
+            is_ours = entry.beside or same_value(last, value)
+        if not is_ours:
+            was = last or " or ".join(dict.fromkeys((entry.old, *entry.ours)))
+            raise TakenError(
+                f"{entry.knob}: somebody else set {self._root / entry.file} to {value} while it "
+                f"was to be {was}: what ran since then did not run with that"
+            )
+
+    def _is_ours_too(self, file: str) -> None:
+        """Take what the kernel made of our write for ours, so that it is put back."""
+        entry = self._entries[file]
+        self._entries[file] = replace(entry, ours=(*entry.ours, self._last[file]))
 
     def _read(self, knob: Knob, file: str) -> str:
         try:
@@ -258,16 +288,16 @@ def _told(obstacle: str) -> str:
     return obstacle + way.get(obstacle, "")
 
 
-def _refuse_together(wanted: Sequence[Knob]) -> None:
-    """Refuse knobs that are the same files by two names, or lose them."""
+def refuse_together(wanted: Mapping[str, Knob]) -> None:
+    """Refuse knobs, by the names they were asked for, that are the same files, or lose them."""
     owners: dict[str, str] = {}
-    for knob in wanted:
+    for name, knob in wanted.items():
         for file in knob.stored:
-            other = owners.setdefault(file, knob.name)
-            if other != knob.name:
-                raise InputError(f"{other} and {knob.name} set the same thing: leave one out")
-    for one in wanted:
-        of_cpus = [knob.name for knob in wanted if knob.group == one.group and knob is not one]
+            other = owners.setdefault(file, name)
+            if other != name:
+                raise InputError(f"{other} and {name} set the same thing: leave one out")
+    for one in wanted.values():
+        of_cpus = [it.name for it in wanted.values() if it.group == one.group and it is not one]
         if one.changes_cpus and of_cpus:
             raise InputError(
                 f"{one.name} takes away the CPUs that {of_cpus[0]} is to be set for: leave one out"
