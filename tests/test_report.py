@@ -226,7 +226,7 @@ def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: 
     again, _, _ = rater("report", "1,2", "3,4", "-o", tmp_path / "p.html", "--json")
 
     assert (status, out) == (2, "")
-    assert "run 4 is in runs 3, 4 and in run 4" in err
+    assert "run 4 is in two points (runs 3, 4; run 4)" in err
     assert again == 0
     page = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
     data = page.data
@@ -485,7 +485,7 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
     assert "run 7; run 8 Beside each other" in shown.text
     assert "setting thp" in shown.text
     (line,) = shown.data["comparison"]["lines"]
-    assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell")
+    assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell: one run each")
     first, second = (run["panels"][0] for run in shown.data["runs"])
     assert (first["low"], first["high"]) == (second["low"], second["high"])
 

@@ -109,7 +109,7 @@ def _asked(store: Store, words: Sequence[str]) -> _Asked:
     The runs of a single point that is no sweep's stand beside each other, a point each.
     """
     from rater.analysis.points import Point, PointRun
-    from rater.commands.points import looks_of, points_from, points_without_runs
+    from rater.commands.points import looks_of, points_from, points_without_runs, refuse_twice
 
     wanted: list[str] = []
     seen: set[tuple[int, ...]] = set()
@@ -120,6 +120,7 @@ def _asked(store: Store, words: Sequence[str]) -> _Asked:
             wanted.append(word)
         seen.add(numbers)
     points = points_from(store, wanted)
+    refuse_twice(points)
     if len(points) == 1 and len(points[0].runs) > 1:
         points = tuple(
             Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
