@@ -245,6 +245,12 @@ def test_what_was_imported_cannot_be_run_here(
     capsys.readouterr()
     assert main(["divots", "--confirm", "last"]) == 1
     assert "cannot be confirmed here: run 1 was imported" in capsys.readouterr().out
+    assert main(["divots", "--confirm", "last", "--dry-run"]) == 0
+    assert "cannot be confirmed here: run 1 was imported" in capsys.readouterr().out
+    assert main(["divots", "1", "--confirm", "last"]) == 2
+    assert "--confirm last: leave out 1\n" in capsys.readouterr().err
+    assert main(["divots", "last", "--threshold-copy", "100"]) == 0
+    capsys.readouterr()
     assert main(["divots", "--confirm", "last", "--finding", "2"]) == 2
     assert "expected 1" in capsys.readouterr().err
 

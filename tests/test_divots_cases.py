@@ -87,11 +87,12 @@ def test_64_copies_of_a_real_server_show_what_their_times_show() -> None:
     assert (Kind.SLOW_ITERATION, "all copies", ("400.perlbench",), (1,)) in told
     perlbench = next(one for one in found if one.benchmark == "400.perlbench")
     assert 0 not in perlbench.copies and len(perlbench.copies) == 63
-    assert (Kind.SLOW_LGROUP, "lgroup 0", ("462.libquantum",), ()) in told
+    # 462.libquantum is 1.3 % slower on lgroup 0, but lgroups differ by up to 1.1 % there anyway.
+    assert not any(one.kind is Kind.SLOW_LGROUP for one in found)
     assert (Kind.WANDERING, "all copies", ("403.gcc",), ()) in told
     assert "CPUs 8-15,24-31,40-47,56-63" in {one.place for one in found}
     assert not any(one.kind is Kind.OUTLIER_COPY for one in found)
-    assert len(found) == 5
+    assert len(found) == 4
 
 
 @needs_samples

@@ -85,7 +85,9 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Trial
     used = {it.cpu: it for it in run.placements if it.cpu is not None}
     here = tuple(sorted(set(one.cpus) & used.keys()))
     if not here:
-        return "its copies were not bound to CPUs"
+        moved = "moves" in dict(one.details)
+        where = "on other CPUs in each iteration" if moved else "not bound to CPUs"
+        return f"its copies were {where}"
     bound = {(it.copy, it.cpu) for it in run.placements}
     copies = sum((copy, cpu) in bound for copy in one.copies for cpu in here)
     if not copies:

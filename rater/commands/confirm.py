@@ -53,7 +53,10 @@ class _Chosen:
 
 
 def confirm(args: argparse.Namespace) -> int:
-    """Run the pairs, print the verdict; 0: confirmed, 1: not, and also where it cannot be run."""
+    """Run the pairs, print the verdict; 0: confirmed, 1: not, and also where it cannot be run.
+
+    With --dry-run always 0: refused or not, it was said what would run.
+    """
     from rater.analysis.confirm import LEAST_PAIRS, trial_of
     from rater.analysis.divots.document import evidence_line
     from rater.run import machine
@@ -79,7 +82,7 @@ def confirm(args: argparse.Namespace) -> int:
     )
     if trial is None:
         _show(args, view)
-        return 1
+        return 0 if args.dry_run else 1
     requests = _requests(args, chosen.run, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if args.dry_run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from statistics import median
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common, existing_store, print_json
@@ -24,7 +25,7 @@ _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "quiet")
 _OF_TRIAL = frozenset(
     (
         *_TRIAL_ONLY,
-        *("confirm", "fresh", "json", "db", "run", "subcommand", "command"),
+        *("which", "confirm", "fresh", "json", "db", "run", "subcommand", "command"),
         *("threshold_group", "threshold_copy"),
     )
 )
@@ -103,7 +104,7 @@ def _divots(args: argparse.Namespace) -> int:
     if args.confirm is not None:
         from rater.commands.confirm import confirm
 
-        given = options_given(args, _OF_TRIAL)
+        given = [*args.which, *options_given(args, _OF_TRIAL)]
         if given:
             raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
         return confirm(args)
@@ -167,27 +168,33 @@ def _limit(text: str) -> tuple[str, float]:
 def _status(
     limits: Sequence[tuple[str, float]], findings: Sequence[Finding], between: Sequence[Between]
 ) -> int:
-    told = [
-        (one.kind, one.place, max(_sizes(one), key=lambda size: abs(size - 1)))
-        for one in findings
-        if not one.explained
-    ]
-    told += [(one.kind, one.places[0][1], one.slowdown) for one in between]
+    told = [(one.kind, one.place, *_largest(one)) for one in findings if not one.explained]
+    told += [(one.kind, one.places[0][1], one.slowdown, "") for one in between]
     for kind, least in limits:
-        for of, place, size in told:
+        for of, place, size, where in told:
             if kind in (of, _ANY) and abs(size - 1) >= least:
                 print(
-                    f"rater: --fail-on {kind}: {place} ({(size - 1) * 100:+.1f} %)",
+                    f"rater: --fail-on {kind}: {place} ({where}{(size - 1) * 100:+.1f} %)",
                     file=sys.stderr,
                 )
                 return 1
     return 0
 
 
-def _sizes(one: Finding) -> list[float]:
-    """Return the slowdowns of a finding: the typical one, those of its cells and copies."""
-    return [
-        one.slowdown,
-        *(cell.slowdown for cell in one.cells),
-        *(single.slowdown for single in one.singles),
-    ]
+def _largest(one: Finding) -> tuple[float, str]:
+    """Return the largest slowdown of a finding that its sentence stands for, and of what it is.
+
+    The typical one, or that of one benchmark or copy over its iterations: a single
+    iteration of three is no more than its noise.
+    """
+    by_part: dict[str, list[float]] = {}
+    for cell in one.cells:
+        by_part.setdefault(f"{cell.benchmark} ", []).append(cell.slowdown)
+    for single in one.singles:
+        name = f"copy {single.copy} of {single.benchmark} "
+        by_part.setdefault(name, []).append(single.slowdown)
+    largest, where = one.slowdown, ""
+    for name, sizes in by_part.items():
+        if abs(median(sizes) - 1) > abs(largest - 1):
+            largest, where = median(sizes), name
+    return largest, where

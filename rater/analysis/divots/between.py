@@ -56,7 +56,8 @@ def between_runs(runs: Sequence[tuple[int, Sequence[Finding]]]) -> tuple[Between
     by_place: dict[tuple[Kind, str, bool], list[tuple[int, Finding]]] = {}
     for number, findings in runs:
         for one in findings:
-            if one.kind in PLACED and not one.explained:
+            # What all copies differ by is of no place that could come back.
+            if one.kind in PLACED and not one.explained and "spread" not in dict(one.details):
                 by_place.setdefault((one.kind, one.place, one.fast), []).append((number, one))
     recurring = []
     loose: dict[tuple[Kind, tuple[str, ...], bool], list[tuple[int, Finding]]] = {}

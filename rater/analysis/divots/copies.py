@@ -28,6 +28,11 @@ _SHRINK = 15  # so many excesses weigh as much as the usual tail
 _LEAST_BETA = 0.9
 _ROUNDS = 3
 _APART = 1.5
+_TOO_MANY, _MODE_SHARE = 0.09, 0.18  # of more than that it is a mode (`modes`)
+_LEAST_FOR_MANY = 24
+_EMPTY = 0.5  # of what they are slower by
+_FAR_APART = 6.0
+_FEWEST_OF_MANY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,32 @@ def find_outliers(
         flagged |= fresh
         scale = _without(usable, flagged, scale)
     return flagged, chance
+
+
+def many_apart(usable: Floats, least: Floats) -> Bools:
+    """Return the slow copies (B, I, S) of cells where too many are slow for a tail.
+
+    Of some 10 to 18 % no spread on the slow side is left that is not theirs: they count
+    where nothing lies between them and the others, who are close together.
+    """
+    flagged = np.zeros(usable.shape, dtype=bool)
+    for b, i in np.argwhere(np.sum(~np.isnan(usable), axis=2) >= _LEAST_FOR_MANY):
+        row = usable[b, i]
+        ordered = np.sort(row[~np.isnan(row)])
+        n = len(ordered)
+        fewest = max(_FEWEST_OF_MANY, math.ceil(_TOO_MANY * n))
+        most = math.ceil(_MODE_SHARE * n) - 1
+        gaps = np.diff(ordered)[n - 1 - most : n - fewest]
+        if not len(gaps):
+            continue
+        m = most - int(np.argmax(gaps))
+        rest, slow = ordered[: n - m], ordered[n - m :]
+        size = float(np.median(slow) - np.median(rest))
+        spread = MAD_TO_SD * float(np.median(np.abs(rest - np.median(rest))))
+        empty = float(gaps.max()) >= max(_EMPTY * size, _FAR_APART * spread)
+        if empty and size >= least[b]:
+            flagged[b, i] = row >= slow[0]
+    return flagged
 
 
 def standing_apart(values: Floats, flagged: Bools) -> Bools:

@@ -33,6 +33,7 @@ _CLEARLY = 0.7  # of its typical slowness, what a cell shows to be counted
 _LEAST_BENCHMARKS = 3  # what shows in fewer is the copies' or their modes
 LEAST_CELLS = 3
 FEWEST = 2
+MAD_OF_NORMAL = 0.6745
 FEW_Z = 5.0  # times 1 + 4 / cells: a spread of few values is easily too small
 
 
@@ -123,6 +124,28 @@ def find_among_few(
         each = median(over)
         return SlowCpu(slots, size, each, each > _AGREE_SHARE * size, size / error)
     return None
+
+
+def find_in_pair(over: Floats, threshold: float, steps: Floats) -> list[tuple[int, float]]:
+    """Return benchmarks in which two copies differ more than in the others, and by how much.
+
+    `over` (B, I) is ln time of one over the other's; the least that counts is
+    `threshold` (ln), and many times what the other benchmarks show.
+    """
+    each = median(over)
+    found = []
+    for b in np.flatnonzero(np.abs(each) >= threshold + steps):
+        size = float(each[b])
+        others = np.delete(each, b)
+        others = others[~np.isnan(others)]
+        own = over[b, ~np.isnan(over[b])]
+        if len(others) < FEWEST or np.min(np.sign(size) * own) < 0.5 * abs(size):
+            continue
+        usual = float(np.median(np.abs(others))) / MAD_OF_NORMAL
+        spread = math.hypot(_FLOOR, usual)
+        if abs(size) >= FEW_Z * (1 + 4 / len(others)) * spread:
+            found.append((int(b), size))
+    return found
 
 
 def visible_among_few(residuals: Floats, of_unit: Ints, threshold: float) -> float | None:

@@ -17,7 +17,8 @@ from rater.analysis.divots.drafts import Draft, total_effect
 from rater.analysis.divots.grouping import group_drafts
 from rater.analysis.divots.groups import Level
 from rater.analysis.divots.layout import Predicted, explain
-from rater.analysis.divots.overtime import iteration_drafts, startup_drafts
+from rater.analysis.divots.moving import moving_drafts
+from rater.analysis.divots.overtime import iteration_drafts, startup_drafts, with_spared
 from rater.analysis.divots.robust import Floats
 from rater.analysis.divots.scales import Scales
 from rater.analysis.divots.singles import copy_drafts, cpu_drafts, mode_drafts
@@ -46,8 +47,9 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     work = begin(table, explain(table), thresholds)
     drafts = startup_drafts(work)
     drafts += group_drafts(work)
-    drafts += iteration_drafts(work, table.log_s - total_effect(table, drafts))
+    drafts = with_spared(drafts, iteration_drafts(work, table.log_s - total_effect(table, drafts)))
     drafts += cpu_drafts(work)
+    drafts += moving_drafts(work)
     drafts += mode_drafts(work)
     drafts += copy_drafts(work)
     drafts = [draft for draft in drafts if _counts(draft, thresholds)]

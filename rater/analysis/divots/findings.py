@@ -41,7 +41,9 @@ def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
     iterations = sorted({part.i for part in draft.parts})
     slots = np.flatnonzero(draft.slots)
     copies = sorted({int(c) for p in draft.parts for c in table.copy[p.b, p.i, p.slots]})
-    cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
+    # Where all of a CPU's copies failed nothing was seen of it.
+    ran = ~np.isnan(table.log_s[tuple(np.array(sorted(set(draft.cells))).T)]).all(axis=0)
+    cpus = sorted({int(u) for u in table.cpu[slots[ran[slots]]] if u != UNKNOWN})
     place = _place(table, draft, slots, cpus, copies)
     tunes = {table.benchmarks[b][1] for b in benchmarks}
     every = len(benchmarks) == table.shape[0]
@@ -57,7 +59,7 @@ def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
         if kept_all and (len(iterations) > 1 or table.shape[1] > 1)
         else tuple(table.iterations[i] for i in iterations),
         copies=tuple(copies),
-        cpus=tuple(cpus) if draft.kind not in OF_ALL else (),
+        cpus=tuple(cpus) if draft.kind not in OF_ALL and "moves" not in draft.facts else (),
         nodes=place.nodes,
         package=place.package,
         core=place.core,
@@ -114,8 +116,9 @@ def _place(table: Table, draft: Draft, slots: Ints, cpus: list[int], copies: lis
     """Return the smallest part of the machine that explains a finding, with its name."""
     if draft.kind in OF_ALL:
         return _Place("whole run" if draft.benchmark_wide else "all copies")
-    if draft.kind is Kind.BIMODAL:
-        return _Place("some copies")
+    if draft.kind is Kind.BIMODAL or draft.facts.keys() & {"spread", "moves"}:
+        moves = "moves" in draft.facts
+        return _Place(f"{words.copies(copies)}, wherever it ran" if moves else "some copies")
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     package = _only(table.package[slots])
     if draft.members and draft.level == "node":
@@ -232,12 +235,13 @@ def _explained(table: Table, one: Predicted) -> Finding:
     size = float(np.median(effects)) if len(effects) else 0.0
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     load, usual = f"{one.load:g}", f"{one.usual:g}"
+    noun = "copy" if one.load == 1 else "copies"
     expectation = {
-        "sharing-cpu": f"{load} copies on one CPU where most have {usual}",
-        "sharing-core": f"{load} copies on one core where most cores have {usual}",
+        "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
+        "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
         "core-kind": "another kind of core",
         "lighter": "fewer copies beside them than elsewhere",
-        "load": f"{load} copies on an lgroup where most have {usual}",
+        "load": f"{load} {noun} on an lgroup where most have {usual}",
     }[one.what]
     return Finding(
         kind=Kind.LAYOUT,

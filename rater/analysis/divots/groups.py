@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rater.analysis.divots.robust import (
+    MAD_TO_SD,
     MEDIAN_ERROR,
     Bools,
     Floats,
@@ -40,7 +41,14 @@ _PLAIN = 4.0
 _OTHERS = 0.1
 _FOLLOWS = 0.88
 _STEADY = 0.6
-STEADY_LEAST = 0.8  # of the threshold; a real server's 1.3 % was there every time
+# Below the threshold is told only what is many times what the run's groups differ by anyway:
+# lgroups of healthy servers do by .15 to .4 %, each time the same.
+EXCEPTIONAL = 8.0
+STEADY_LEAST = 0.8  # of the threshold
+_LEAST_NATURAL = 0.001
+_MOST_NATURAL = 0.0045
+_VARIES = 1.25  # memory-bound benchmarks differ by more than the others
+_LEAST_FOR_NATURAL = 12  # values
 OWN_NOISE = 5.0
 _RANK_Z = 3.3
 _MEAN_T = 4.0
@@ -95,6 +103,7 @@ class _Effects:
     once: Floats
     each: Floats
     tau: Floats  # (B,)
+    natural: float  # what groups of this run differ by anyway, in any benchmark
     jitter: Floats  # (B,)
     sizes: Ints  # (G,)
     names: Ints
@@ -119,13 +128,24 @@ def measure(residuals: Floats, level: Level) -> _Effects | None:
         tau = np.maximum(TAU, np.nan_to_num(mad(each)))
     else:
         tau = np.full(len(each), TAU_ALONE if iterations == 1 else TAU)
+    natural = _natural(each)
+    tau = np.maximum(tau, min(_VARIES * natural, _MOST_NATURAL))
     jitter = np.zeros(len(each))
     if iterations > 1:
         changes = (once - each[:, None, :]).reshape(len(each), -1)
         jitter = np.nan_to_num(mad(changes)) * math.sqrt(iterations / (iterations - 1))
         if iterations == 2 and len(names) <= _FEW_GROUPS:
             jitter = _borrowed(jitter, np.sum(~np.isnan(changes), axis=1))
-    return _Effects(once, each, tau, np.minimum(_MOST_JITTER, jitter), sizes, names)
+    return _Effects(once, each, tau, natural, np.minimum(_MOST_JITTER, jitter), sizes, names)
+
+
+def _natural(each: Floats) -> float:
+    """Return what groups differ by in one benchmark and not in the next, from all (B, G)."""
+    own = each - median(each.T)
+    known = own[~np.isnan(own)]
+    if len(known) < _LEAST_FOR_NATURAL or len(each) < _THREE:
+        return _LEAST_NATURAL
+    return max(_LEAST_NATURAL, MAD_TO_SD * float(np.median(np.abs(known))))
 
 
 def _borrowed(own: Floats, count: Ints) -> Floats:
@@ -146,6 +166,7 @@ class _Case:
     once: Floats  # (B, I) by how much the group differs
     each: Floats  # (B,) the same, all iterations together
     tau: Floats  # (B,) what groups differ by anyway
+    natural: float  # the same of the run
     own: Floats  # (B,) what noise makes of the group's median in one iteration
     slots: Bools
     rest: Bools  # other slots that are in a group
@@ -197,6 +218,7 @@ def find_groups(
                 once=sign * effects.once[:, :, g],
                 each=sign * effects.each[:, g],
                 tau=effects.tau,
+                natural=effects.natural,
                 own=np.maximum(error, effects.jitter),
                 slots=slots,
                 rest=known & ~slots,
@@ -276,7 +298,8 @@ def _each_benchmark(case: _Case, found: _Verdict) -> Bools:
         # What every iteration shows may be smaller: repeating is evidence of its own.
         steady = np.nan_to_num(np.min(case.once, axis=1)) >= _STEADY * case.each
         steady &= case.each >= OWN_NOISE * own
-        least = np.where(steady, STEADY_LEAST * case.threshold + case.step, least)
+        exceptional = steady & (case.each >= EXCEPTIONAL * case.natural)
+        least = np.where(exceptional, STEADY_LEAST * case.threshold + case.step, least)
         enough = np.where(steady, Z_STEADY, Z)
     judged = np.zeros(b, dtype=bool)
     for bench in np.flatnonzero((case.each >= least) & (z >= enough)):
@@ -375,7 +398,8 @@ def _everywhere(
         error = MEDIAN_ERROR * middle(scales.both) / math.sqrt(int(effects.sizes[g]) * b * i)
         z = size / math.hypot(tau, error)
         same = float(np.mean(sign * effects.each[:, g] > _SAME_SHARE * size))
-        least = threshold * (EVERYWHERE_SHARE if sign > 0 else 1.0)
+        exceptional = sign > 0 and size >= EXCEPTIONAL * effects.natural
+        least = threshold * (EVERYWHERE_SHARE if exceptional else 1.0)
         if size >= least and z >= Z and same >= _SAME:
             found[(int(g), sign)] = z
     return found

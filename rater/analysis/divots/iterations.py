@@ -19,6 +19,7 @@ _ONE_FEW = 3.0  # over copies squared: a spread of few is easily too small
 _TAU = 0.0025
 _DRIFT = 0.014
 _LEAST_DRIFT = 3  # iterations
+_OF_TWO = 2
 _DRIFT_FIT = 0.8
 _STEP_BACK = 0.1
 _STEP_ON = 0.85
@@ -27,7 +28,7 @@ _OF_THREE = 1.5  # of three times one in six rises by chance
 
 @dataclass(frozen=True, slots=True)
 class SlowIteration:
-    """One iteration; `benchmark` None: nearly all benchmarks alike. `size` is ln slowdown."""
+    """One iteration; `benchmark` None: nearly all alike. `size` is ln slowdown, below 0: fast."""
 
     iteration: int  # index
     benchmark: int | None
@@ -69,9 +70,10 @@ def find_iterations(
     found = []
     for k in range(i):
         known = ~np.isnan(change[:, k])
-        if b < 2 or not known.any() or common[k] < _ALL:
+        if b < 2 or not known.any() or not _counts(common[k], i):
             continue
-        agreeing = int(np.sum(change[known, k] > _ALL_SHARE * common[k]))
+        sign = np.sign(common[k])
+        agreeing = int(np.sum(sign * change[known, k] > _ALL_SHARE * abs(common[k])))
         if agreeing >= _ALL_AGREE * known.sum():
             found.append(
                 SlowIteration(k, None, float(common[k]), agreeing, int(known.sum()), math.inf)
@@ -82,10 +84,22 @@ def find_iterations(
     return found + alone, drifts
 
 
+def _counts(common: float, iterations: int) -> bool:
+    """Tell whether an iteration is slow for all benchmarks; of three or more also fast."""
+    return bool(common >= _ALL or (iterations >= _LEAST_DRIFT and common <= -_ALL))
+
+
 def _against_others(medians: Floats) -> Floats:
     change = np.empty_like(medians)
     for k in range(medians.shape[1]):
-        change[:, k] = medians[:, k] - median(np.delete(medians, k, axis=1))
+        rest = np.delete(medians, k, axis=1)
+        others = median(rest)
+        if rest.shape[1] == _OF_TWO:
+            # The nearer one: else a fast one of three makes the other two slow.
+            far = np.abs(rest - medians[:, k : k + 1])
+            nearer = np.where(far[:, 0] <= far[:, 1], rest[:, 0], rest[:, 1])
+            others = np.where(np.isnan(far).any(axis=1), others, nearer)
+        change[:, k] = medians[:, k] - others
     return change
 
 
@@ -111,7 +125,8 @@ def _of_one(
     error = MEDIAN_ERROR * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     z = excess / np.hypot(max(_TAU, usual), error)
     few = 1 + _ONE_FEW / np.maximum(copies, 1) ** 2
-    flagged = (excess >= _ONE + scales.step[:, None]) & (z >= _ONE_Z * few)
+    sizes = np.abs(excess) if change.shape[1] >= _LEAST_DRIFT else excess
+    flagged = (sizes >= _ONE + scales.step[:, None]) & (np.abs(z) >= _ONE_Z * few)
     noise = few * np.hypot(max(_TAU, usual), error)
     drifts = []
     for b in range(len(change)) if change.shape[1] >= _LEAST_DRIFT else ():
@@ -157,7 +172,9 @@ def keepers(own: Floats, size: float, spread: float) -> Bools:
     `own` (S,) is each copy's ln time in it over its own median of the other
     iterations; `size` how much slower the iteration was.
     """
-    return own < min(0.25 * size, size - 4 * spread)
+    sign = 1.0 if size > 0 else -1.0
+    stayed: Bools = sign * own < min(0.25 * abs(size), abs(size) - 4 * spread)
+    return stayed
 
 
 def typical_change(log_s: Floats, b: int, k: int) -> Floats:

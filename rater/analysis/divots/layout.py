@@ -35,6 +35,7 @@ _MANY_BENCHMARKS = 8
 _PLACES = (0.2, 0.5, 0.8)
 _APART = 0.03
 _ALIKE = 0.6
+_LEAST_OF_KIND = 4
 _SLOWEST_KIND = math.log(4.0)  # a small core against a large one
 
 
@@ -157,7 +158,10 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
     low = min(0.0, of_cpu) + min(0.0, of_core)
     high = max(0.0, of_cpu) + max(0.0, of_core)
     what = "sharing-cpu" if own[0] != main[0] else "sharing-core"
-    if own[2] != main[2] and own[2] and main[2]:
+    if own[1] < main[1] and own[0] == main[0] and _other_cores(table, of_it, of_main, offset):
+        what = "core-kind"
+        low, high = -_SLOWEST_KIND, _SLOWEST_KIND
+    elif own[2] != main[2] and own[2] and main[2]:
         # Cores with fewer threads beside cores with more are another kind (hybrid machines).
         what = "core-kind"
         low, high = low - _SLOWEST_KIND, high + _SLOWEST_KIND
@@ -171,6 +175,18 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
         load=float(own[1] * own[0] if what == "sharing-core" else own[0]),
         usual=float(main[1] * main[0] if what == "sharing-core" else main[0]),
     )
+
+
+def _other_cores(table: Table, of_it: Bools, of_main: Bools, offset: Floats) -> bool:
+    """Tell whether copies with a core of one thread are on another kind of core.
+
+    Sharing less never slows: where they are slower beside cores of more threads, on one
+    lgroup, the machine is a hybrid one, though each CPU it has ran a copy.
+    """
+    alone, wide = table.core_width[of_it], table.core_width[of_main]
+    several = int(of_it.sum()) >= _LEAST_OF_KIND and len(np.unique(table.node)) == 1
+    slower = float(np.mean(offset > _AGAINST)) > _MOST_AGAINST
+    return several and slower and bool((alone == 1).all() and (wide > 1).all())
 
 
 def _shift(inside: Floats, outside: Floats) -> Floats:

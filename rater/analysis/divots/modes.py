@@ -32,6 +32,7 @@ _FOLLOWS = 0.88
 _ALWAYS_SD = 4.5  # modes so far apart that copies never change sides need no dip
 _ALWAYS_GAP = 0.03
 _LEAST_SIDE = 4
+_MOSTLY_FEW = 0.5  # of the iterations
 _JUMP = 0.5  # of the gap, between the modes of a single iteration
 _MOSTLY = 0.9  # of the iterations, a copy is on its own side where copies keep their mode
 
@@ -58,6 +59,7 @@ class _Cut:
     middle: float  # share of values in the middle of the gap
     jump: float  # from the last of the fast side to the first of the slow one
     side: int  # values on the smaller side
+    few: bool  # slow ones apart from all others, fewer than a side: single copies
 
 
 def find_modes(residuals: Floats, groups: Ints, steps: Floats, *, fixed: bool) -> list[TwoModes]:
@@ -82,7 +84,7 @@ def _of_iterations(values: Floats, groups: Ints, step: float, b: int) -> list[Tw
         cut = _best_cut(known)
         apart = cut.gap >= _ONCE_SD * cut.sd and cut.gap >= _ALWAYS_GAP + step
         # A mode smaller than the least side is filled up from the other: those are single copies.
-        if not apart or cut.slow > _MOST_SLOW_ONCE or cut.jump < _JUMP * cut.gap:
+        if not apart or cut.few or cut.slow > _MOST_SLOW_ONCE or cut.jump < _JUMP * cut.gap:
             continue
         slow = np.zeros(values.shape, dtype=bool)
         slow[k] = row > cut.at
@@ -125,6 +127,8 @@ def _of_benchmark(
     gap = float(np.median([c.gap for c in cuts.values()]))
     sd = float(np.median([c.sd for c in cuts.values()]))
     share = float(np.median([c.slow for c in cuts.values()]))
+    if np.mean([c.few for c in cuts.values()]) > _MOSTLY_FEW:
+        return None
     if gap < _GAP + step or gap < _GAP_SD * sd or share > _MOST_SLOW:
         return _of_means(values, groups, step, rows, b) if fixed and len(rows) > 1 else None
     dips = [dip(untied(values[k][~np.isnan(values[k])], step)) for k in rows]
@@ -154,7 +158,8 @@ def _of_means(
     if known.sum() < _LEAST_COPIES:
         return None
     cut = _best_cut(means[known])
-    if cut.gap < _GAP + step or cut.gap < _GAP_SD * cut.sd or cut.slow > _MOST_SLOW:
+    apart = cut.gap >= max(_GAP + step, _GAP_SD * cut.sd)
+    if not apart or cut.few or cut.slow > _MOST_SLOW:
         return None
     found = dip(untied(means[known], step))
     apart = cut.gap >= _ALWAYS_SD * cut.sd and cut.gap >= _ALWAYS_GAP
@@ -193,7 +198,11 @@ def _unless_groups(
 
 
 def _best_cut(values: Floats) -> _Cut:
-    """Return the cut in two with the least spread inside, each side at least 18 %."""
+    """Return the cut in two with the least spread inside, each side at least 18 %.
+
+    `few` tells that fewer stand apart on the slow side: the cut has filled them up with
+    others, which are not fast ones of a slow mode.
+    """
     x = np.sort(values)
     n = len(x)
     low, high = max(1, math.ceil(_SIDE * n)), n - max(1, math.ceil(_SIDE * n))
@@ -207,6 +216,14 @@ def _best_cut(values: Floats) -> _Cut:
     fast, slow = float(np.median(x[:cut])), float(np.median(x[cut:]))
     gap = slow - fast
     sd = math.sqrt(float(inside[best]) / max(1, n - 2))
+    tail = x[n - low :]
+    widest = int(np.argmax(np.diff(tail))) if low > 1 else 0
+    beyond = float(tail[widest + 1] - tail[widest]) if low > 1 else 0.0
+    few = (
+        beyond >= _JUMP * max(gap, float(np.median(tail[widest + 1 :])) - fast)
+        if low > 1
+        else False
+    )
     between = (x > fast + 0.3 * gap) & (x < fast + 0.7 * gap)
     return _Cut(
         at=float(x[cut - 1] + x[cut]) / 2,
@@ -216,6 +233,7 @@ def _best_cut(values: Floats) -> _Cut:
         middle=float(np.mean(between)),
         jump=float(x[cut] - x[cut - 1]),
         side=min(cut, n - cut),
+        few=few,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from rater.analysis.divots.work import Work
 from rater.analysis.finding import Kind
 
 _MOST_STAY = 0.5
+_MOST_CELLS = 0.7  # of a slow iteration's, in which a part kept its speed
+_AS_MUCH = 0.4  # of the iteration's slowness, by which the part's own may differ
 
 
 def startup_drafts(work: Work) -> list[Draft]:
@@ -83,6 +86,39 @@ def iteration_drafts(work: Work, fair: Floats) -> list[Draft]:
         draft for one in slow if (draft := _iteration_draft(work, fair, one, scales)) is not None
     ]
     return drafts + [_drift_draft(table, drift) for drift in drifts]
+
+
+def with_spared(drafts: list[Draft], slow: list[Draft]) -> list[Draft]:
+    """Return both together; a part that kept its speed in a slow iteration is said there only.
+
+    Compared with the others it was fast, then and only then, by what they were slower.
+    """
+    gone: set[int] = set()
+    for one in slow:
+        cells = set(one.cells)
+        for draft in drafts:
+            own = set(draft.cells)
+            spared = one.kind is Kind.SLOW_ITERATION and one.size > 0 and draft.level
+            if (
+                not spared
+                or not own
+                or not own <= cells
+                or len(own) < _MOST_CELLS * len(cells)
+                or abs(draft.size + one.size) > _AS_MUCH * one.size
+            ):
+                continue
+            gone.add(id(draft))
+            one.parts = [
+                replace(part, slots=part.slots[keep], effect=part.effect[keep])
+                for part in one.parts
+                for keep in (~draft.slots[part.slots],)
+            ]
+            one.slots = one.slots & ~draft.slots
+            one.facts["kept"] = float(one.facts["kept"]) + float(draft.slots.sum())
+            if draft.level == "node":
+                names = str(one.facts.get("spared", ""))
+                one.facts["spared"] = f"{names} {draft.group}".strip()
+    return [draft for draft in drafts if id(draft) not in gone] + slow
 
 
 def _cell_levels(fair: Floats) -> Floats:

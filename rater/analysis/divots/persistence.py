@@ -18,7 +18,7 @@ from rater.analysis.divots.robust import MAD_TO_SD, MEDIAN_ERROR, Bools, Floats,
 from rater.analysis.divots.scales import least_spread
 
 _Z = 8.0
-_ALONE = 4.5  # spreads of the others' typical times
+_ALONE = 5.5  # spreads of the others' typical times
 _COINCIDENCE = 0.01
 _ALIKE = 0.5  # of the typical effect, what each iteration shows at least
 

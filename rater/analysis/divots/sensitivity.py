@@ -18,6 +18,7 @@ from rater.analysis.divots.cpus import (
 from rater.analysis.divots.detect import Detected
 from rater.analysis.divots.groups import (
     EVERYWHERE_SHARE,
+    EXCEPTIONAL,
     OWN_NOISE,
     STEADY_LEAST,
     TAU,
@@ -59,15 +60,16 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         tau = max(floor, middle(effects.tau))
         own = max(MEDIAN_ERROR * scale / math.sqrt(size), middle(effects.jitter)) / math.sqrt(i)
         least, far = thresholds.group, Z * math.hypot(tau, own)
+        exceptional = math.expm1(EXCEPTIONAL * effects.natural)
         if i > 1:  # in every iteration alike
-            least *= STEADY_LEAST
+            least = min(least, max(STEADY_LEAST * least, exceptional))
             far = max(Z_STEADY * math.hypot(tau, own), OWN_NOISE * own)
         seen["group-benchmark"] = math.expm1(max(math.log1p(least), far) + often * own)
         if b >= 3:
             error = MEDIAN_ERROR * scale / math.sqrt(size * b * i)
-            everywhere = max(
-                math.log1p(EVERYWHERE_SHARE * thresholds.group), Z * math.hypot(TAU, error)
-            )
+            least = thresholds.group
+            whole = min(least, max(EVERYWHERE_SHARE * least, exceptional))
+            everywhere = max(math.log1p(whole), Z * math.hypot(TAU, error))
             seen["group"] = math.expm1(everywhere + often * error)
     few = visible_among_few(found.residuals, units(found.table.cpu), math.log1p(thresholds.copy))
     if few is not None:

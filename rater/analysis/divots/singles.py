@@ -6,20 +6,20 @@ import math
 
 import numpy as np
 
-from rater.analysis.divots.copies import ALPHA, find_outliers, standing_apart
-from rater.analysis.divots.cpus import find_among_few, find_cpus, units
+from rater.analysis.divots.copies import ALPHA, find_outliers, many_apart, standing_apart
+from rater.analysis.divots.cpus import FEWEST, find_among_few, find_cpus, find_in_pair, units
 from rater.analysis.divots.drafts import Draft, Part
 from rater.analysis.divots.modes import find_modes
-from rater.analysis.divots.persistence import Persistent, find_persistent
-from rater.analysis.divots.robust import Bools, Ints, median, middle
+from rater.analysis.divots.repeated import alike, persistent_drafts
+from rater.analysis.divots.robust import Ints, median, middle
 from rater.analysis.divots.table import UNKNOWN, Table
 from rater.analysis.divots.work import Work, beyond_layout
 from rater.analysis.finding import Kind
 
 _FAST_COPY = 0.10  # a copy this much faster is worth a line, whatever the threshold for slow ones
+_FASTEST = 0.999  # no copy is 100 % faster
 _FAST_ALPHA = 3e-5  # and it is rarer: tails on the fast side belong to healthy runs
-_FEW_COPIES = 0.12
-_LEAST_PATTERN = 3
+_PAIR = 2
 _SEVERAL = 2  # benchmarks in which a CPU stands out every time
 _OF_NODE = 0.6
 _OF_OUTLIERS = 0.7
@@ -33,6 +33,10 @@ def cpu_drafts(work: Work) -> list[Draft]:
     drafts = []
     slow = find_cpus(r, of_unit, table.core, work.scales, work.left_out)
     few = find_among_few(r, of_unit, math.log1p(work.thresholds.copy), work.steps, work.left_out)
+    of_node = few is None and not slow and _tiny_lgroups(table.node)
+    if of_node:
+        least = math.log1p(work.thresholds.group)
+        few = find_among_few(r, table.node, least, work.steps, work.left_out)
     for one in slow if few is None else [few]:
         slots = np.flatnonzero(one.slots)
         parts = []
@@ -48,12 +52,16 @@ def cpu_drafts(work: Work) -> list[Draft]:
             # Half of what two copies differ by is the slow one's, half the other's.
             r -= np.where(one.slots, 0.0, median(r[:, :, ~one.slots])[..., None])
         kind = Kind.SLOW_CPU if (table.cpu[slots] != UNKNOWN).all() else Kind.OUTLIER_COPY
+        if of_node:
+            kind = Kind.SLOW_LGROUP
         drafts.append(
             Draft(
                 kind,
                 parts,
                 one.slots,
                 one.size,
+                "node" if of_node else "",
+                int(table.node[slots[0]]) if of_node else -1,
                 everywhere=True,
                 facts={
                     "showing": int(np.sum(one.benchmarks)),
@@ -63,6 +71,12 @@ def cpu_drafts(work: Work) -> list[Draft]:
             )
         )
     return drafts
+
+
+def _tiny_lgroups(node: Ints) -> bool:
+    """Tell whether all copies are on two or three lgroups, two on each: too few to be groups."""
+    names, sizes = np.unique(node, return_counts=True)
+    return UNKNOWN not in names and len(names) > 1 and bool((sizes == _PAIR).all())
 
 
 def mode_drafts(work: Work) -> list[Draft]:
@@ -85,13 +99,60 @@ def mode_drafts(work: Work) -> list[Draft]:
                 facts={"share": one.share, "dip": one.dip, "same": float(one.same)},
             )
         )
-    return drafts
+    return _same_copies(drafts)
+
+
+def _same_copies(drafts: list[Draft]) -> list[Draft]:
+    """Return the drafts with those of the same slow copies, every time, as one group."""
+    left = list(drafts)
+    joined = []
+    while left:
+        first, *rest = left
+        twins = [one for one in rest if alike(first.slots, one.slots) and one.facts["same"]]
+        left = [one for one in rest if not any(one is other for other in twins)]
+        if not twins or not first.facts["same"]:
+            joined.append(first)
+            left = rest
+            continue
+        members = [first, *twins]
+        often = np.mean([one.slots for one in members], axis=0) > 0.5
+        size = float(np.median([one.size for one in members]))
+        parts = [part for one in members for part in one.parts]
+        joined.append(Draft(Kind.SLOW_GROUP, parts, often, size, level="copies"))
+    return joined
 
 
 def copy_drafts(work: Work) -> list[Draft]:
     """Return single copies: those that are off every time, then those that are once."""
-    drafts = _persistent(work)
-    return _of_one_cpu(work.table, drafts + _once(work))
+    drafts = _of_two(work)
+    drafts += persistent_drafts(work)
+    return _of_one_cpu(work, drafts + _once(work))
+
+
+def _of_two(work: Work) -> list[Draft]:
+    """Return benchmarks in which one of two copies is slow, taken out of the residuals.
+
+    Against the middle of two either would be off by half of what they differ by.
+    """
+    table, r = work.table, work.r
+    if table.shape[2] != FEWEST:
+        return []
+    usable = work.usable
+    over = usable[:, :, 1] - usable[:, :, 0]  # (B, I)
+    drafts = []
+    for b, size in find_in_pair(over, math.log1p(work.thresholds.copy), work.steps):
+        slot = np.array([1 if size > 0 else 0])
+        cells = np.flatnonzero(~np.isnan(over[b]))
+        facts: dict[str, float | str] = {}
+        if len(cells) > 1:
+            sizes = np.abs(over[b, cells])
+            facts = {"repeat": float(np.std(sizes, ddof=1)), "low": abs(size), "high": abs(size)}
+        parts = [Part(b, int(i), slot, np.abs(over[b, [i]])) for i in cells]
+        drafts.append(
+            Draft(Kind.OUTLIER_COPY, parts, np.arange(FEWEST) == slot[0], abs(size), facts=facts)
+        )
+        r[b, cells] = 0.0
+    return drafts
 
 
 def _once(work: Work) -> list[Draft]:
@@ -99,14 +160,19 @@ def _once(work: Work) -> list[Draft]:
     drafts = []
     for sign in (1.0, -1.0):
         scales = work.scales
-        size = thresholds.copy if sign > 0 else -math.log1p(-max(_FAST_COPY, thresholds.copy))
+        fast = min(max(_FAST_COPY, thresholds.copy), _FASTEST)
+        size = thresholds.copy if sign > 0 else -math.log1p(-fast)
         least = np.full(len(r), math.log1p(size) if sign > 0 else size) + work.steps
         scale = scales.right if sign > 0 else scales.left
         usable = beyond_layout(work.usable, work.allowed_alone)
         flagged, chance = find_outliers(
             sign * usable, scale, least, alpha=ALPHA if sign > 0 else _FAST_ALPHA
         )
-        if sign < 0:
+        many = np.zeros_like(flagged)
+        if sign > 0:
+            many = many_apart(np.where(flagged.any(axis=2)[..., None], np.nan, usable), least)
+            flagged = flagged | many
+        else:
             flagged = standing_apart(-usable, flagged)
         for b, i in np.argwhere(flagged.any(axis=2)):
             slots = np.flatnonzero(flagged[b, i])
@@ -119,7 +185,7 @@ def _once(work: Work) -> list[Draft]:
                 [Part(int(b), int(i), slots, effect)],
                 mask,
                 float(np.median(effect)),
-                facts={"chance": float(chance[b, i])},
+                facts={} if many[b, i].any() else {"chance": float(chance[b, i])},
             )
             if node is not None:
                 draft.kind, draft.level, draft.group = Kind.SLOW_LGROUP, "node", node
@@ -128,127 +194,46 @@ def _once(work: Work) -> list[Draft]:
     return drafts
 
 
-def _of_one_cpu(table: Table, drafts: list[Draft]) -> list[Draft]:
-    """Return copies that are off in several benchmarks of a single iteration as one finding."""
-    if table.shape[1] > 1:
-        return drafts
-    by_place: dict[tuple[int, bool], list[Draft]] = {}
+def _of_one_cpu(work: Work, drafts: list[Draft]) -> list[Draft]:
+    """Return copies that are off in several benchmarks of one iteration as one finding.
+
+    With the other benchmarks that show half of it.
+    """
+    table, r = work.table, work.r
+    by_place: dict[tuple[int, bool, int], list[Draft]] = {}
     for draft in drafts:
-        if draft.kind is Kind.OUTLIER_COPY and draft.slots.sum() == 1:
+        if draft.kind is Kind.OUTLIER_COPY and draft.slots.sum() == 1 and len(draft.parts) == 1:
             slot = int(np.flatnonzero(draft.slots)[0])
-            by_place.setdefault((slot, draft.size > 0), []).append(draft)
+            by_place.setdefault((slot, draft.size > 0, draft.parts[0].i), []).append(draft)
     joined: list[Draft] = []
     gone: set[int] = set()
-    for members in by_place.values():
-        benchmarks = {part.b for draft in members for part in draft.parts}
+    for (slot, slow, i), members in by_place.items():
+        parts = [part for draft in members for part in draft.parts]
+        benchmarks = {part.b for part in parts}
         if len(benchmarks) <= _SEVERAL:
             continue
         gone |= {id(draft) for draft in members}
+        size = float(np.median([draft.size for draft in members]))
+        scale = work.scales.right if slow else work.scales.left
+        own = np.nan_to_num(work.usable[:, i, slot]) * (1.0 if slow else -1.0)
+        also = (own >= 0.5 * abs(size)) & (own >= 2 * scale)
+        for b in np.flatnonzero(also):
+            if int(b) not in benchmarks:
+                parts.append(Part(int(b), i, np.array([slot]), r[b, i, [slot]].copy()))
+                r[b, i, slot] = 0.0
         slots = members[0].slots
         known = bool((table.cpu[slots] != UNKNOWN).all())
-        size = float(np.median([draft.size for draft in members]))
+        effects = [float(part.effect[0]) for part in parts]
         joined.append(
             Draft(
                 Kind.SLOW_CPU if known and size > 0 else Kind.OUTLIER_COPY,
-                [part for draft in members for part in draft.parts],
+                sorted(parts, key=lambda part: part.b),
                 slots,
-                size,
-                facts={"showing": len(benchmarks), "of": table.shape[0]},
+                float(np.median(effects)),
+                facts={"showing": len(parts), "of": table.shape[0]},
             )
         )
     return joined + [draft for draft in drafts if id(draft) not in gone]
-
-
-def _persistent(work: Work) -> list[Draft]:
-    """Return copies that are off in a benchmark every time, those of one benchmark together."""
-    least = math.log1p(work.thresholds.copy) + work.steps
-    usable = beyond_layout(work.usable, work.allowed_alone)
-    found = find_persistent(usable, least, work.steps)
-    if found is None:
-        return []
-    drafts = _over_benchmarks(work, found)
-    for bench in np.flatnonzero(found.stands_out.any(axis=1)):
-        known = int(np.sum(~np.isnan(found.typical[bench])))
-        alone = found.alone[bench]
-        if alone.sum() > max(2, _FEW_COPIES * known):
-            alone = np.zeros_like(alone)
-        others = found.stands_out[bench] & ~alone
-        if others.sum() < _LEAST_PATTERN:
-            others[:] = False
-        for mask, level in ((alone, ""), (others, "copies")):
-            for sign in (1.0, -1.0):
-                slots = np.flatnonzero(mask & (np.sign(found.typical[bench]) == sign))
-                if len(slots):
-                    drafts.append(_repeated(work, found, [int(bench)], slots, level))
-    return drafts
-
-
-def _over_benchmarks(work: Work, found: Persistent) -> list[Draft]:
-    """Return copies that are off in several benchmarks every time: their CPU, or a run of them.
-
-    Memory-bound benchmarks alone may show it: no average over all benchmarks would.
-    Takes what it returns out of `found`.
-    """
-    drafts = []
-    for sign in (1.0, -1.0):
-        shows = found.alone & (np.sign(found.typical) == sign)  # (B, S)
-        often = shows.sum(axis=0) >= _SEVERAL
-        slots = np.flatnonzero(often)
-        while len(slots):
-            end = 1
-            while (
-                end < len(slots)
-                and slots[end] == slots[end - 1] + 1
-                and _alike(shows[:, slots[0]], shows[:, slots[end]])
-            ):
-                end += 1
-            here, slots = slots[:end], slots[end:]
-            benchmarks = np.flatnonzero(np.mean(shows[:, here], axis=1) > 0.5)
-            if not len(benchmarks):
-                benchmarks = np.flatnonzero(shows[:, here].any(axis=1))
-            numbers = [int(b) for b in benchmarks]
-            drafts.append(_repeated(work, found, numbers, here, "cpu"))
-            for b in benchmarks:
-                found.alone[b, here] = found.stands_out[b, here] = False
-    return drafts
-
-
-def _alike(left: Bools, right: Bools) -> bool:
-    either = int(np.sum(left | right))
-    return either > 0 and int(np.sum(left & right)) >= 0.6 * either
-
-
-def _repeated(
-    work: Work, found: Persistent, benchmarks: list[int], slots: Ints, level: str
-) -> Draft:
-    """Return copies that are off in every iteration, taken out of the residuals."""
-    table, r = work.table, work.r
-    parts = []
-    for b in benchmarks:
-        for k in range(table.shape[1]):
-            here = slots[~np.isnan(r[b, k, slots])]
-            if len(here) and not work.left_out[b, k]:
-                parts.append(Part(b, k, here, r[b, k, here].copy()))
-                r[b, k, here] = 0.0
-    mask = np.zeros(table.shape[2], dtype=bool)
-    mask[slots] = True
-    typical = found.typical[np.ix_(benchmarks, slots)]
-    size = float(np.median(typical))
-    facts: dict[str, float | str] = {
-        "repeat": float(np.median(found.repeat[benchmarks])),
-        "low": float(np.nanmin(typical)),
-        "high": float(np.nanmax(typical)),
-    }
-    kind = Kind.SLOW_GROUP if level else Kind.OUTLIER_COPY
-    if level == "cpu":
-        facts |= {"showing": len(benchmarks), "of": table.shape[0]}
-        cores = np.unique(table.core[slots])
-        one = len(slots) == 1 or (len(cores) == 1 and cores[0] != UNKNOWN)
-        if one:
-            known = bool((table.cpu[slots] != UNKNOWN).all())
-            kind = Kind.SLOW_CPU if known and size > 0 else Kind.OUTLIER_COPY
-        level = "" if one else "copies"
-    return Draft(kind, parts, mask, size, level=level, facts=facts)
 
 
 def _node_of(table: Table, slots: Ints, b: int, i: int) -> int | None:

@@ -13,6 +13,7 @@ from rater.analysis.divots.drafts import Draft
 from rater.analysis.divots.robust import middle
 from rater.analysis.divots.table import Table
 from rater.analysis.finding import Kind
+from rater.plan.cpuset import format_list
 
 OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place
 _MOST_NAMES = 5
@@ -36,8 +37,15 @@ def summary_of(
     one_of = f"{words.copies(copies)}, 1 of {found.table.copies}"
     if draft.kind in (*OF_ALL, Kind.BIMODAL):
         return _of_whole(found.table, draft, which, size, iterations)
+    if "spread" in draft.facts:
+        return (
+            f"{which}: copies differ by {float(draft.facts['spread']) * 100:.1f} % (standard "
+            "deviation), the same ones slow and fast every iteration "
+            f"(to {float(draft.facts['repeat']) * 100:.1f} %)"
+        )
     if "repeat" in draft.facts or "showing" in draft.facts:
-        return _every_time(found.table, draft, which, names, copies)
+        where = _in_iterations(found.table, iterations)
+        return _every_time(found.table, draft, which, names, copies) + (where and f",{where}")
     if draft.kind is Kind.OUTLIER_COPY:
         part = draft.parts[0]
         whole = int(np.sum(~np.isnan(found.table.log_s[part.b, part.i])))
@@ -74,6 +82,10 @@ def _all_but(table: Table, draft: Draft) -> str:
     """Return the copies that kept their speed in a slow iteration, by number if they are few."""
     if not draft.facts.get("kept"):
         return ""
+    spared = [int(name) for name in str(draft.facts.get("spared", "")).split()]
+    if spared and not _others_kept(table, draft, spared):
+        plural = "s" if len(spared) > 1 else ""
+        return f", all but lgroup{plural} {format_list(spared)}"
     part = draft.parts[0]
     there = ~np.isnan(table.log_s[part.b, part.i])
     away = there.copy()
@@ -82,6 +94,13 @@ def _all_but(table: Table, draft: Draft) -> str:
     if len(stayed) <= _MOST_NAMES:
         return f", all but {words.copies(stayed)}"
     return f", but {len(stayed)} of {int(there.sum())} copies kept their speed"
+
+
+def _others_kept(table: Table, draft: Draft, spared: list[int]) -> bool:
+    """Tell whether copies kept their speed that are not of the spared lgroups."""
+    away = ~draft.slots & ~np.isin(table.node, spared)
+    part = draft.parts[0]
+    return bool((away & ~np.isnan(table.log_s[part.b, part.i])).any())
 
 
 def _every_time(
@@ -150,7 +169,11 @@ def _how_many(found: Detected, draft: Draft) -> str:
         half = over > np.abs(part.effect) / 2
         showing.append(int(np.sum(half)))
     copies = int(np.median(showing)) if showing else 0
-    text = f"{copies} of {size} copies"
+    ran = [int(np.sum(draft.slots & ~np.isnan(table.log_s[p.b, p.i]))) for p in draft.parts]
+    there = int(np.median(ran)) if ran else size
+    text = f"{copies} of {there} copies"
+    if there < size:
+        text += f", {size - there} failed"
     if table.shape[1] > 1:
         count = len({part.i for part in draft.parts})
         text += f", {count} of {table.shape[1]} iterations"
