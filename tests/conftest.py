@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from rater.cli import main
 from tests.calls import Rater
+
+
+# Under nohup it is ignored, by copies and raters that tests start as well.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
