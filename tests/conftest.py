@@ -10,7 +10,6 @@ import pytest
 from rater.cli import main
 from tests.calls import Rater
 
-
 # Under nohup it is ignored, by copies and raters that tests start as well.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
