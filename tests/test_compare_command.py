@@ -112,6 +112,18 @@ def test_several_runs_are_one_point_and_several_points_are_columns(
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
+def test_points_whose_names_begin_alike_stay_apart_in_80_columns(
+    database: Path, rater: Rater
+) -> None:
+    where = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max="
+    for number, times in enumerate((SLOW, FAST, FAST)):
+        make(database, both(times), {"tunables": f"{where}{number}"})
+    _, out, _ = rater("compare", *(f"tag:tunables={where}{number}" for number in range(3)))
+    rows = [line for line in out.splitlines() if "better *" in line]
+    assert [row.split()[0] for row in rows] == ["B", "C"]
+    assert f"  C  tunables={where}2: " in " ".join(out.split("\n"))
+
+
 def test_several_benchmarks_of_several_points_are_rows_and_columns(
     database: Path, rater: Rater
 ) -> None:

@@ -142,3 +142,18 @@ def test_slower_cores_of_one_thread_beside_cores_of_two_are_another_kind() -> No
     (found,) = analyse([rows], names(8), Thresholds(), core_pus=pus).findings
     assert (found.explained, found.expectation) == (True, "another kind of core")
     assert found.cpus == tuple(range(16, 24))
+
+
+def test_a_first_iteration_beside_other_work_is_no_start_up_where_cpus_are_shared() -> None:
+    # Four copies a CPU run a quarter of the time; in iteration 1 others take a fifth of each CPU.
+    times = quiet(3, 3, 8)
+    times[:, 0] *= 1.25
+    machine = Machine(1, 8, cpu=lambda copy, iteration: copy % 2)
+    rows = [
+        (*row[:12], 25e9, row[13])  # CPU time stands between elapsed time and status
+        for row in rows_of(times, machine)
+    ]
+    found = analyse([rows], names(3), Thresholds()).findings
+    assert [(one.kind, one.iteration) for one in found if not one.explained] == [
+        (Kind.SLOW_ITERATION, 1)
+    ]

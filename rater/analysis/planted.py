@@ -198,7 +198,9 @@ def _is_single(one: Finding, plant: Plant) -> bool:
 
 
 def _is_iteration(one: Finding, plant: Plant) -> bool:
-    return one.kind is Kind.SLOW_ITERATION and one.iteration == plant.iteration
+    """Tell whether it is the planted iteration; of the first one, that its copies had to wait."""
+    waited = one.kind is Kind.STARTUP and one.iteration == 1
+    return (one.kind is Kind.SLOW_ITERATION or waited) and one.iteration == plant.iteration
 
 
 def _is_drift(one: Finding, _: Plant) -> bool:

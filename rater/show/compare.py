@@ -9,6 +9,7 @@ from rater.analysis.interval import Basis, Told, Verdict
 from rater.show.apart import print_apart, runs_text
 from rater.show.compare_foot import level, print_foot, size
 from rater.show.format import count, decimals, number
+from rater.show.lettered import letters
 from rater.show.printer import Printer
 from rater.show.table import Column
 from rater.show.troubles import print_troubles
@@ -20,6 +21,7 @@ _LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
 _MUCH, _MOST_SHARE = 10, 1000  # shares: from 1000 % without decimals, up to 100,000 %
+_POINT_COLUMNS = 56  # of a line for each point, beside its label
 _PAIR_HEADING = 7  # beside all that a pair has columns for
 _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 
@@ -102,9 +104,12 @@ def _print_points(row: Row, comparison: Comparison, printer: Printer) -> None:
     values = [row.cells[0].baseline, *(cell.value for cell in row.cells)]
     places = decimals(values)
     first = comparison.sides[0]
+    labels = [side.label for side in comparison.sides]
+    if max(map(len, labels)) > printer.width - _POINT_COLUMNS:  # cut, they would look alike
+        labels = _headings(comparison, printer)
     printer.line(f"{_names([row])[0]}: {first.label} is {number(values[0], places)} {row.unit}")
     columns = [
-        Column(("", ""), [s.label for s in comparison.sides[1:]], right=False, flexible=True),
+        Column(("", ""), labels[1:], right=False, flexible=True),
         Column((row.unit, ""), [number(value, places) for value in values[1:]], optional=3),
         *_told_columns(row.cells, comparison),
     ]
@@ -199,12 +204,7 @@ def _headings(comparison: Comparison, printer: Printer) -> list[str]:
     for found in (labels, values) if of_one_axis else (labels,):
         if max(map(len, found)) <= min(room, _LONGEST_HEADING):
             return found
-    return [_letters(place) for place in range(len(sides))]
-
-
-def _letters(place: int) -> str:
-    first, last = divmod(place, 26)
-    return (_letters(first - 1) if first else "") + chr(ord("A") + last)
+    return [letters(place) for place in range(len(sides))]
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

@@ -40,6 +40,7 @@ _CONVOY_BULK = 0.25
 _DRAWN_IN = 4.0
 _IDLE = 0.05
 _IDLE_ELSEWHERE = 0.02
+_IDLE_SHARED = 0.2  # of the time, in the other iterations
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,10 +245,12 @@ def _input_wait(table: Table, known: Bools) -> StartUp:
     size = np.zeros((b, i))
     idle = median(np.where(np.isnan(table.log_s), np.nan, table.idle))
     if i > 1:
-        more = idle[:, 0] - np.maximum(0.0, median(idle[:, 1:]))
-        flagged = more >= _IDLE
-        # A copy that shares its CPU is not running half of the time in every iteration.
-        size[:, 0] = np.where(flagged & ~known[:, 0], np.nan_to_num(more), 0.0)
+        usual = np.maximum(0.0, median(idle[:, 1:]))
+        more = idle[:, 0] - usual
+        # Copies that share a CPU wait for it in every iteration: for what else can not be told.
+        flagged = (more >= _IDLE) & (usual < _IDLE_SHARED) & ~known[:, 0]
+        longer = more / np.maximum(1 - idle[:, 0], _IDLE)
+        size[:, 0] = np.where(flagged, np.nan_to_num(longer), 0.0)
     elif b >= 3:
         calm = middle(idle[:, 0]) < _IDLE_ELSEWHERE
         flagged = (idle[:, 0] >= _IDLE) & calm & (np.mean(idle[:, 0] >= _IDLE) <= 1 / 3)
