@@ -234,9 +234,17 @@ def _convoys(table: Table, residuals: Floats, groups: Ints, steps: Floats) -> St
         & (wider >= _CONVOY_WIDER + steps)
         & (up >= _CONVOY_UP * wider)
         & bulk
+        # Of copies that share a CPU the scheduler decides who comes through first.
+        & ~(_usual_idle(table) >= _IDLE_SHARED)
     )
     size[:, 0] = np.where(flagged, np.expm1(np.nan_to_num(up + width[:, 0] / 2)), 0.0)
     return StartUp("convoy", size > 0, size)
+
+
+def _usual_idle(table: Table) -> Floats:
+    """Return by benchmark the share of the time (B,) that copies do not run after iteration 1."""
+    idle = median(np.where(np.isnan(table.log_s), np.nan, table.idle))
+    return np.maximum(0.0, median(idle[:, 1:]))
 
 
 def _input_wait(table: Table, known: Bools) -> StartUp:
@@ -245,7 +253,7 @@ def _input_wait(table: Table, known: Bools) -> StartUp:
     size = np.zeros((b, i))
     idle = median(np.where(np.isnan(table.log_s), np.nan, table.idle))
     if i > 1:
-        usual = np.maximum(0.0, median(idle[:, 1:]))
+        usual = _usual_idle(table)
         more = idle[:, 0] - usual
         # Copies that share a CPU wait for it in every iteration: for what else can not be told.
         flagged = (more >= _IDLE) & (usual < _IDLE_SHARED) & ~known[:, 0]
