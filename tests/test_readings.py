@@ -220,7 +220,6 @@ def test_the_frequency_is_read_while_copies_run_the_averaged_one_first(machine: 
     readings = watched(reader, 10.0)
     assert [row.mean_khz for row in told(readings)[0].rows] == [3_100_000, 2_400_000]
     assert reader.spent_ns > 0
-    assert reader.elapsed_ns * 0.001 >= reader.spent_ns / 2  # it was affordable
 
 
 def test_frequencies_are_left_alone_when_they_have_cost_their_share(machine: Machine) -> None:
