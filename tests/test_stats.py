@@ -1,11 +1,11 @@
 import pytest
 
+from rater.analysis import student
 from rater.analysis.stats import (
     geometric_mean,
     lower_median_index,
     population_cv,
     spread,
-    student_quantile,
 )
 
 
@@ -68,15 +68,15 @@ def test_the_spread_of_one_number_is_that_number() -> None:
 def test_students_quantiles_are_those_of_the_tables(
     confidence: float, degrees: int, quantile: float
 ) -> None:
-    assert student_quantile(confidence, degrees) == pytest.approx(quantile, abs=6e-5)
+    assert student.quantile(confidence, degrees) == pytest.approx(quantile, abs=6e-5)
 
 
 def test_the_exact_quantile_and_its_expansion_meet() -> None:
-    assert student_quantile(0.95, 200) == pytest.approx(student_quantile(0.95, 201), abs=1e-4)
-    assert student_quantile(0.95, 10**9) == pytest.approx(1.959964, abs=1e-6)
+    assert student.quantile(0.95, 200) == pytest.approx(student.quantile(0.95, 201), abs=1e-4)
+    assert student.quantile(0.95, 10**9) == pytest.approx(1.959964, abs=1e-6)
 
 
 @pytest.mark.parametrize(("confidence", "degrees"), [(0.95, 0), (1.0, 3), (0.0, 3)])
 def test_a_quantile_of_nothing_is_refused(confidence: float, degrees: int) -> None:
     with pytest.raises(ValueError, match="degrees of freedom"):
-        student_quantile(confidence, degrees)
+        student.quantile(confidence, degrees)

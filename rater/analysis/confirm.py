@@ -15,7 +15,7 @@ from statistics import fmean, median, stdev
 from rater.analysis.divots import words
 from rater.analysis.finding import PLACED, Finding, Kind
 from rater.analysis.outcome import is_good
-from rater.analysis.stats import student_quantile
+from rater.analysis.student import quantile
 from rater.record import PlacedCopy, RunHead, StoredRun
 
 CONFIDENCE = 0.95
@@ -150,7 +150,7 @@ def tell(slowdowns: Sequence[float], found: float) -> Told:
     """
     logs = [math.log(one) for one in slowdowns]
     mean = fmean(logs)
-    reach = student_quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    reach = quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     side = math.copysign(1.0, math.log(found))
     half = _HALF * abs(math.log(found))
     nearest, farthest = side * mean - reach, side * mean + reach

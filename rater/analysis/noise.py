@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.stats import student_quantile
+from rater.analysis.student import quantile
 
 ASSUMED_SD = 0.05  # of the log of a rate, where too few runs were repeated to know it
 _LEAST_DEGREES = 3
@@ -33,7 +33,7 @@ class Noise:
         """Return how many standard errors noise exceeds with probability `alpha`, on one side."""
         if self.degrees is None:
             return statistics.NormalDist().inv_cdf(1 - alpha)
-        return student_quantile(1 - 2 * alpha, self.degrees)
+        return quantile(1 - 2 * alpha, self.degrees)
 
 
 def noise_of(rates: Sequence[Sequence[float]]) -> Noise:

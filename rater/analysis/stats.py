@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-
-_MANY_DEGREES = 200  # from here the expansion is exact to nine digits
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
@@ -73,44 +69,3 @@ def spread(values: Sequence[float]) -> Spread | None:
         upper_quartile=upper,
         maximum=max(values),
     )
-
-
-@cache
-def student_quantile(confidence: float, degrees: int) -> float:
-    """Return t such that a variable of Student's distribution lies within +-t so often.
-
-    `student_quantile(0.95, 10)` is 2.228. Bisection on the exact sum for whole
-    degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4); for many
-    degrees the expansion from the normal quantile (26.7.5). Raises
-    `ValueError` for no degrees or a confidence outside 0 to 1.
-    """
-    if degrees < 1 or not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence}, {degrees} degrees of freedom")
-    if degrees > _MANY_DEGREES:
-        z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
-        return (
-            z
-            + (z**3 + z) / (4 * degrees)
-            + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * degrees**3)
-        )
-    # t = sqrt(degrees) tan(angle): the angle has bounds, t has none.
-    low, high = 0.0, math.pi / 2
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if _within(middle, degrees) > confidence else (middle, high)
-    return math.sqrt(degrees) * math.tan((low + high) / 2)
-
-
-def _within(angle: float, degrees: int) -> float:
-    """Return how often a variable of Student's distribution lies within +-sqrt(n) tan(angle)."""
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = term if degrees > 1 else 0.0
-    for k in range(3 if odd else 2, degrees - 1, 2):
-        term *= cosine**2 * (k - 1) / k
-        total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total

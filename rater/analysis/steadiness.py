@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from rater.analysis.stats import student_quantile
+from rater.analysis.student import quantile
 
 ALIKE = 0.01  # halves that differ by no more are steady,
 SURE = 0.02  # when the interval lies within this
@@ -101,7 +101,7 @@ class _Noise:
         degrees = self.degrees
         if self.slices:
             degrees = 2 * min(_MOST_SLICES, int(self.slices * longer)) - 2
-        return student_quantile(confidence, degrees) * self.error / math.sqrt(longer)
+        return quantile(confidence, degrees) * self.error / math.sqrt(longer)
 
 
 def compare_halves(

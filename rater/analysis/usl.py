@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rater.analysis.noise import Noise
-from rater.analysis.stats import student_quantile
+from rater.analysis.student import quantile
 
 type Floats = NDArray[np.float64]
 
@@ -201,7 +201,7 @@ def _descend(
 def _interval(n: Floats, y: Floats, at: tuple[float, float], which: int) -> tuple[float, float]:
     """Return the interval of sigma (0) or kappa (1) by its profile; infinite: without bound."""
     least, degrees = _squares(n, y, at), n.size - LEAST_POINTS + 1
-    most = least * (1 + student_quantile(0.95, degrees) ** 2 / degrees)
+    most = least * (1 + quantile(0.95, degrees) ** 2 / degrees)
 
     def within(value: float) -> bool:
         return _profile(n, y, at, which, value) <= most
@@ -251,7 +251,7 @@ def _result(n: Floats, y: Floats, at: tuple[float, float], free: tuple[bool, boo
     scale = np.abs(slopes).max(axis=0)  # kappa's slopes are n times sigma's
     covariance = np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
     errors = np.sqrt(np.diag(covariance) * variance)
-    reach = student_quantile(0.95, degrees)
+    reach = quantile(0.95, degrees)
     of_log = float(errors[0])
     known = {int(column): float(errors[place + 1]) for place, column in enumerate(columns)}
     sigma, kappa = (
