@@ -19,19 +19,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.synthetic import EXAMPLE, MOST_PUS, without_types
 from rater.plan.topology import Topology
 from rater.plan.topology_build import RawNode, RawPU, build
 from rater.plan.topology_xml import parse_xml
 
 THIS_MACHINE = "this machine"
-_MOST_PUS = 16384  # twice what Linux can have; hwloc's time grows with the square
 _LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs can take 18
 _PIPE_PATIENCE_S = 10.0  # for a pipe whose writer is at work
 _PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it before we do
 _NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
-# One level of hwloc's synthetic descriptions: `pack:2`, `l3:2(size=32MB)`, `2`, `[numa]`.
-_LEVEL = re.compile(r"\s*(?:(?:[A-Za-z0-9]+:)?([0-9]+)(?:\([^()]*\))?|\[[^\[\]]*\])(?=\s|\[|$)")
-_EXAMPLE = "such as 'pack:2 numa:4 l3:2 core:8 pu:2', or nodes=4x24 for 4 nodes of 24 CPUs"
 
 
 def discover() -> Topology:
@@ -48,7 +45,7 @@ def load(spec: str) -> Topology:
     """Return the machine `--topology` names: an existing path is a file, all else a description."""
     if not spec.strip():
         raise InputError(
-            f"an empty topology, expected an hwloc XML file or a description {_EXAMPLE}"
+            f"an empty topology, expected an hwloc XML file or a description {EXAMPLE}"
         )
     if _exists(spec):
         return from_file(Path(spec))
@@ -111,13 +108,6 @@ def _read(path: Path, most: int) -> bytes:
         os.close(handle)
 
 
-# hwloc of pyhwloc 3.0.1 overlooks an order given by types (`indexes=core:pack:pu`), and numbers
-# CPUs as they lie instead, where a field that it never set happens to be 0: what lay there before.
-_BY_TYPES = re.compile(r"indexes=[^)\s]*[A-Za-z]")
-_TRIES = 24
-_FREED_BYTES = range(1 << 10, 100 << 10, 1 << 10)  # sizes between which hwloc's own lie
-
-
 def from_synthetic(text: str) -> Topology:
     """Return a machine described as hwloc's synthetic string or as NODESxCPUS.
 
@@ -127,43 +117,17 @@ def from_synthetic(text: str) -> Topology:
     found = _NODES_X_CPUS.fullmatch(text.strip())
     if found:
         return _nodes_x_cpus(text.strip(), int(found[1]), int(found[2]))
-    pus = 1
-    position = 0
-    while position < len(text.rstrip()):
-        level = _LEVEL.match(text, position)
-        if level is None:
-            raise InputError(
-                f"{text!r} is neither a file nor a description of a machine (stuck at "
-                f"{text[position:].strip()[:20]!r}): expected a path or a description {_EXAMPLE}"
-            )
-        pus *= int(level[1] or 1) if len(level[1] or "") < 7 else 10**7
-        position = level.end()
-    if not 1 <= pus <= _MOST_PUS:
-        raise InputError(
-            f"{text!r} does not describe a machine of 1 to {_MOST_PUS} PUs: expected one {_EXAMPLE}"
-        )
-    by_types = _BY_TYPES.search(text)
-    for _ in range(_TRIES if by_types else 1):
-        if by_types:
-            _leave_no_zeros()
-        topology = parse_xml(_hwloc_xml(text, f"the description {text!r}"), text.strip())
-        if any(pu.os != position for position, pu in enumerate(topology.pus)):
-            break
+    described = without_types(text)
+    topology = parse_xml(_hwloc_xml(described, f"the description {text!r}"), text.strip())
     if "memory=" in text:
         return topology
     # hwloc makes up 1 GiB for each node that is said to have none.
     return replace(topology, nodes=tuple(replace(n, memory_bytes=0) for n in topology.nodes))
 
 
-def _leave_no_zeros() -> None:
-    """Fill memory that the next calls of malloc will be given with something else than 0."""
-    filled = [b"\1" * size for size in _FREED_BYTES]
-    filled.clear()
-
-
 def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
-    if not 1 <= nodes * cpus <= _MOST_PUS:
-        raise InputError(f"{text} is {nodes * cpus} CPUs, expected 1 to {_MOST_PUS}")
+    if not 1 <= nodes * cpus <= MOST_PUS:
+        raise InputError(f"{text} is {nodes * cpus} CPUs, expected 1 to {MOST_PUS}")
     block = (1 << cpus) - 1
     everything = (1 << nodes * cpus) - 1
     return build(
@@ -204,7 +168,7 @@ def _hwloc_xml(synthetic: str | None, what: str) -> str:
             return str(xml)
     if synthetic is None:
         raise InputError(f"hwloc cannot read this machine ({problem}): see what `lstopo` says")
-    raise InputError(f"hwloc makes no machine of {what}: expected one {_EXAMPLE}")
+    raise InputError(f"hwloc makes no machine of {what}: expected one {EXAMPLE}")
 
 
 @contextmanager
