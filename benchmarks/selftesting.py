@@ -15,7 +15,7 @@ TIMES = 20
 
 def campaign(bench: Bench, times: int = TIMES) -> None:
     """Count right answers over `times` self-tests, each with a seed of its own."""
-    right, refused = 0, 0
+    right, refused, again = 0, 0, 0
     verdicts: dict[str, Counter[str]] = {}
     found: Counter[str] = Counter()
     for seed in range(1, times + 1):
@@ -40,8 +40,10 @@ def campaign(bench: Bench, times: int = TIMES) -> None:
             if plant["verdict"] != "right":
                 found[f"{plant['kind']}, {plant['place']}: {plant['verdict']}"] += 1
         noise = f"copies differ by {document['spread']:.1%} with nothing planted"
+        noise += f", {document['made_again']} runs made once more"
+        again += document["made_again"]
         print(f"seed {seed:2}: {document['summary']}; {noise} ({load})", flush=True)
-    print(f"{right} of {times} right, {refused} refused as too noisy")
+    print(f"{right} of {times} right, {refused} refused as too noisy, {again} runs made once more")
     for kind, counts in verdicts.items():
         print(f"  {kind:15} {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}")
     for what, n in found.most_common():

@@ -17,8 +17,10 @@ from rater.analysis.planted import (
     floor_of,
     judge,
     made,
+    speeds_of,
     spread_of,
     tally,
+    unsteady,
 )
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
@@ -268,6 +270,8 @@ def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
 def test_a_run_that_others_disturbed_is_not_judged_unless_it_is_right() -> None:
     assert judge(CPU, 1.25, [], 0.03, 3, others=0.4).verdict is Verdict.NOT_JUDGED
     assert judge(CPU, 1.25, [FOUND], 0.03, 3, others=0.4).verdict is Verdict.RIGHT
+    assert judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4).verdict is Verdict.NOT_JUDGED
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, unsteady=-0.4).verdict is Verdict.RIGHT
 
 
 def test_all_must_be_right_for_the_whole_to_be() -> None:
@@ -297,6 +301,29 @@ def test_the_spread_is_that_of_the_copy_farthest_from_its_benchmark() -> None:
     assert (widest.benchmark, widest.iteration, widest.copy) == ("b", 2, 3)
     assert widest.size == pytest.approx(0.08)
     assert spread_of({}) is None
+
+
+def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:
+    costs = {("a", k, cpu): 1e-3 * (1 + cpu) for k in (1, 2, 3) for cpu in (0, 1)}
+    speeds = speeds_of(costs | {("a", 3, 1): 2.8e-3})
+    assert speeds[("a", 3, 0)] == 0
+    assert speeds[("a", 3, 1)] == pytest.approx(0.4)
+    assert unsteady(speeds) == pytest.approx(0.4)
+    assert unsteady(speeds_of(costs | {("a", 2, 0): 0.5e-3})) == pytest.approx(-0.5)
+    assert unsteady({}) == 0
+
+
+def test_copies_of_a_cpu_that_something_slowed_are_not_the_noise_of_the_others() -> None:
+    slow = times({("b", 2, 3): 1.3, ("a", 1, 0): 0.96})
+    cpu_of = {0: 0, 1: 0, 2: 1, 3: 1}
+    steady = {(n, k, cpu): 0.02 for n in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+    widest = spread_of(slow, steady | {("b", 2, 1): 0.6}, cpu_of)
+    assert widest is not None
+    assert widest.size == pytest.approx(0.04)
+    for speeds in ({}, steady, dict.fromkeys(steady, 0.6)):  # the last: hardly anything is left
+        widest = spread_of(slow, speeds, cpu_of)
+        assert widest is not None
+        assert widest.size == pytest.approx(0.3)
 
 
 def test_what_is_judged_grows_with_the_noise() -> None:
@@ -345,6 +372,7 @@ def example(*judged: Judgement) -> SelfTest:
         judged=judged,
         missing=missing,
         tally=tally(judged),
+        again=1,
         command="rater selftest --seed 17",
     )
 
@@ -371,12 +399,17 @@ def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
     text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, others=0.4))).split())
     assert "Others took 40% of a CPU" in text
     assert "--until-idle" in text
+    text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4))).split())
+    assert "The same work took 40% more time on a CPU for a while, however often" in text
+    assert "other guests of the same host" in text
+    assert "1 run made once more, because something else slowed the CPUs" in text
 
 
 def test_too_much_noise_is_a_refusal_with_its_size() -> None:
-    said = refusal(Spread(0.12, "vm", 2, 3), 0.3, 0.06)
+    said = refusal(Spread(0.12, "vm", 2, 3), "others took 30% of a CPU", 0.06)
     assert "copies differ by 12% without anything planted" in said
-    assert "others took up to 30% of a CPU" in said
+    assert "(copy 3 of vm, iteration 2; 6% would do). others took 30% of a CPU; stop" in said
+    assert "would do). stop" in refusal(Spread(0.12, "vm", 2, 3), "", 0.06)
 
 
 def test_the_document_has_truth_and_findings() -> None:

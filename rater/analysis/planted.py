@@ -18,6 +18,11 @@ from rater.plan.planted import Plant, Planting
 
 # A clean run whose copies differ by more can not tell what is planted from chance.
 NOISIEST = 0.06
+# The work by which a CPU's speed is told takes as long within this, else something slowed the CPU.
+# By +-5 % it varies by itself; copies feel about half of what it says.
+STEADY = 0.1
+# So much of an undisturbed run must have run at a steady speed to say how noisy it is.
+_LEAST_STEADY = 2 / 3
 # What is judged: a machine does twice in an hour what it just did once. At most half of a plant.
 _LEAST_FLOOR = 0.05
 _FLOOR_TIMES = 2.0
@@ -27,6 +32,8 @@ _FEW_COPIES = 2
 
 # Benchmark, iteration, copy: seconds.
 type Times = Mapping[tuple[str, int, int], float]
+# Benchmark, iteration, CPU: over what is usual of that CPU in the run, as a share; 0: as usual.
+type Speeds = Mapping[tuple[str, int, int], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ class Judgement:
     small: tuple[Finding, ...]  # below what this machine does by itself: not judged
     failed: bool = False  # its effect did not come: there was nothing to be found
     others: float | None = None  # share of a CPU that others took, where it was too much
+    unsteady: float | None = None  # by how much a CPU's own speed changed, where it was too much
 
     @property
     def verdict(self) -> Verdict:
@@ -67,18 +75,49 @@ class Judgement:
         named = self.plant.kind is Planting.NOTHING or bool(self.named)
         if named and not self.false and not self.failed:
             return Verdict.RIGHT
-        if self.others is not None:
+        if self.others is not None or self.unsteady is not None:
             return Verdict.NOT_JUDGED
         return Verdict.NO_EFFECT if self.failed else Verdict.WRONG
 
 
-def spread_of(times: Times) -> Spread | None:
-    """Return by how much copies differ with nothing planted; None where no copy ended well."""
+def speeds_of(costs: Mapping[tuple[str, int, int], float]) -> dict[tuple[str, int, int], float]:
+    """Return by how much more CPU time the same work took than is usual of its CPU, as shares.
+
+    `costs`: seconds by benchmark, iteration and CPU.
+    """
+    by_cpu: dict[int, list[float]] = {}
+    for (_, _, cpu), cost_s in costs.items():
+        by_cpu.setdefault(cpu, []).append(cost_s)
+    usual = {cpu: median(values) for cpu, values in by_cpu.items()}
+    return {where: cost_s / usual[where[2]] - 1 for where, cost_s in costs.items()}
+
+
+def unsteady(speeds: Speeds) -> float:
+    """Return the largest change of a CPU's speed, with its sign; 0.0 where none is known."""
+    return max(speeds.values(), key=abs, default=0.0)
+
+
+def spread_of(
+    times: Times, speeds: Speeds | None = None, cpu_of: Mapping[int, int] | None = None
+) -> Spread | None:
+    """Return by how much copies differ with nothing planted; None where no copy ended well.
+
+    Copies whose CPU did not run at its usual speed are left out, unless there are too many
+    of them: what slowed the CPU is not the copies' own difference.
+    """
     usual = {name: median(values) for name, values in _by_benchmark(times).items()}
     found = [
         Spread(abs(seconds / usual[name] - 1), name, iteration, copy)
         for (name, iteration, copy), seconds in times.items()
     ]
+    if speeds and cpu_of:
+        steady = [
+            one
+            for one in found
+            if abs(speeds.get((one.benchmark, one.iteration, cpu_of[one.copy]), 0.0)) <= STEADY
+        ]
+        if len(steady) >= _LEAST_STEADY * len(found):
+            found = steady
     return max(found, key=lambda one: one.size, default=None)
 
 
@@ -119,10 +158,12 @@ def judge(
     iterations: int,
     *,
     others: float | None = None,
+    unsteady: float | None = None,
 ) -> Judgement:
     """Sort what was found in the run of a plant; `effect` is what `made` says of it.
 
-    `others`: the share of a CPU that others took meanwhile, where it was too much.
+    `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
+    CPU's own speed changed, each where it was too much.
     """
     named, secondary, false, small = [], [], [], []
     for one in findings:
@@ -138,7 +179,8 @@ def judge(
             false.append(one)
     failed = effect is not None and not _came(plant, effect, floor)
     return Judgement(
-        plant, effect, tuple(named), tuple(secondary), tuple(false), tuple(small), failed, others
+        *(plant, effect, tuple(named), tuple(secondary), tuple(false), tuple(small)),
+        *(failed, others, unsteady),
     )
 
 

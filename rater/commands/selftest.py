@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ _SECONDS = 60.0
 _OVERHEAD = 1.3  # of what the kernels take by themselves
 _LEAST_ITERATIONS, _MOST_ITERATIONS = 3, 12
 _OTHERS = 0.1  # share of a CPU that others may take in any iteration
-_REPEATS = 2
+_REPEATS = 5
 _IDLE_S = 300.0
 _LOOK_S, _LOOKS = 1.0, 3  # so many quiet looks in a row
 
@@ -142,6 +142,20 @@ class _Ran:
     times: dict[tuple[str, int, int], float]
     findings: tuple[Finding, ...]
     others: float  # the most that others took of a CPU in any iteration, as a share
+    speeds: dict[tuple[str, int, int], float]  # see `analysis.planted.Speeds`
+
+    @property
+    def disturbed(self) -> str:
+        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
+        from rater.analysis.planted import STEADY, unsteady
+        from rater.show.selftest import speed_words
+
+        change = unsteady(self.speeds)
+        if self.others > _OTHERS:
+            return f"others took {self.others:.0%} of a CPU"
+        if abs(change) > STEADY:
+            return speed_words(change)
+        return ""
 
 
 class _Test:
@@ -156,6 +170,7 @@ class _Test:
         self._seed = random.randrange(10**6) if args.seed is None else args.seed
         self._choice = random.Random(self._seed)
         self._done = 0
+        self._again = 0
         self._planter: Planter | None = None
         self.wrong = False  # something went wrong that its runs may tell more about
 
@@ -204,29 +219,37 @@ class _Test:
     def _test(
         self, resolved: Resolved, plants: Sequence[Plant], missing: Sequence[NotPlanted]
     ) -> int:
-        from rater.analysis.planted import NOISIEST, floor_of, judge, made, spread_of, tally
+        from rater.analysis.planted import NOISIEST, floor_of, made, spread_of, tally
         from rater.plan.planted import CLEAN
         from rater.show.selftest import SelfTest, print_selftest, selftest_document
 
         runs = 1 + len(plants)
         copies, iterations = resolved.plan.copies, resolved.plan.iterations
-        for _ in range(_REPEATS + 1):
-            clean = self._ran(resolved, CLEAN, runs)
-            spread = spread_of(clean.times)
-            if spread is None or spread.size <= NOISIEST:
-                break
-            self._done = 0
+        cpu_of = {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}
+        spread: Spread | None = None
+
+        def noise_judged(ran: _Ran) -> Judgement | None:
+            nonlocal spread
+            spread = spread_of(ran.times, ran.speeds, cpu_of)
+            if spread is None or spread.size > NOISIEST:
+                return None
+            return self._judge(CLEAN, None, ran, floor_of(spread.size), iterations)
+
+        clean, first = self._ran(resolved, CLEAN, runs, noise_judged)
         if spread is None:
             raise RunError("no copy of the undisturbed run ended well: see `rater run mini`")
-        if spread.size > NOISIEST:
-            return self._refuse(spread, clean.others)
+        if first is None:
+            return self._refuse(spread, clean)
         floor = floor_of(spread.size)
-        judged: list[Judgement] = [judge(CLEAN, None, clean.findings, floor, iterations)]
+        judged: list[Judgement] = [first]
         for plant in plants:
-            ran = self._ran(resolved, plant, runs)
-            effect = made(plant, ran.times, clean.times, iterations)
-            others = ran.others if ran.others > _OTHERS else None
-            judged.append(judge(plant, effect, ran.findings, floor, iterations, others=others))
+
+            def plant_judged(ran: _Ran, plant: Plant = plant) -> Judgement:
+                effect = made(plant, ran.times, clean.times, iterations)
+                return self._judge(plant, effect, ran, floor, iterations)
+
+            _, judgement = self._ran(resolved, plant, runs, plant_judged)
+            judged.append(judgement)
         test = SelfTest(
             copies=copies,
             cpus=tuple(sorted({it.cpu for it in resolved.placements if it.cpu is not None})),
@@ -239,6 +262,7 @@ class _Test:
             judged=tuple(judged),
             missing=tuple(missing),
             tally=tally(judged),
+            again=self._again,
             command=self._command(),
         )
         if self._args.json:
@@ -250,13 +274,14 @@ class _Test:
         self.wrong = not test.tally.right
         return 1 if self.wrong else 0
 
-    def _refuse(self, spread: Spread, others: float) -> int:
+    def _refuse(self, spread: Spread, ran: _Ran) -> int:
         from rater.analysis.planted import NOISIEST
         from rater.show.selftest import refusal, refusal_document
 
+        said = refusal(spread, ran.disturbed, NOISIEST)
         if self._args.json:
-            print_json(refusal_document(spread, others, NOISIEST, self._seed))
-        print(f"rater: {refusal(spread, others, NOISIEST)}", file=sys.stderr)
+            print_json(refusal_document(said, spread, ran.others, self._seed))
+        print(f"rater: {said}", file=sys.stderr)
         return 1
 
     def _command(self) -> str:
@@ -266,8 +291,29 @@ class _Test:
         more += "" if self._args.seconds == _SECONDS else f" --seconds {self._args.seconds:g}"
         return f"rater selftest --seed {self._seed}{more}"
 
-    def _ran(self, resolved: Resolved, plant: Plant, runs: int) -> _Ran:
-        """Run one plant; again where others than we took much of a CPU meanwhile."""
+    @staticmethod
+    def _judge(
+        plant: Plant, effect: float | None, ran: _Ran, floor: float, iterations: int
+    ) -> Judgement:
+        from rater.analysis.planted import STEADY, judge, unsteady
+
+        change = unsteady(ran.speeds)
+        return judge(
+            *(plant, effect, ran.findings, floor, iterations),
+            others=ran.others if ran.others > _OTHERS else None,
+            unsteady=change if abs(change) > STEADY else None,
+        )
+
+    def _ran[J: Judgement | None](
+        self, resolved: Resolved, plant: Plant, runs: int, judged: Callable[[_Ran], J]
+    ) -> tuple[_Ran, J]:
+        """Run one plant, and judge it; again where it is not right and its CPUs were disturbed.
+
+        A disturbance can only hide what was planted or add to it, so that what is right in
+        spite of it is right.
+        """
+        from rater.analysis.planted import Verdict
+
         self._done += 1
         what = f"{self._done} of {runs}: {plant.kind}, {plant.place}"
         patience_s = time.monotonic() + (self._args.until_idle or 0.0)
@@ -276,10 +322,16 @@ class _Test:
             self._tell(what)
             self._wait_until_idle(resolved, patience_s)
             ran = self._once(resolved, plant)
+            judgement = judged(ran)
             tries += 1
-            if ran.others <= _OTHERS or (tries > _REPEATS and time.monotonic() > patience_s):
-                return ran
-            what = f"once more, others took {ran.others:.0%} of a CPU"
+            if judgement is not None and judgement.verdict is Verdict.RIGHT:
+                return ran, judgement
+            # A clean run that is too noisy to be judged is repeated whatever it was.
+            calm = judgement is not None and not ran.disturbed
+            if calm or (tries > _REPEATS and time.monotonic() > patience_s):
+                return ran, judgement
+            self._again += 1
+            what = f"once more: {ran.disturbed or 'copies differ too much'}"
 
     def _wait_until_idle(self, resolved: Resolved, patience_s: float) -> None:
         """Wait until others leave the CPUs of the copies alone; `patience_s`: of the clock."""
@@ -299,6 +351,7 @@ class _Test:
         print(f"rater: selftest {text}", file=sys.stderr)
 
     def _once(self, resolved: Resolved, plant: Plant) -> _Ran:
+        from rater.analysis.planted import speeds_of
         from rater.commands.session import Session
         from rater.record import CopyStatus
         from rater.run.build import cache_root
@@ -333,7 +386,9 @@ class _Test:
             for it in run.copies
             if it.status is CopyStatus.OK
         }
-        return _Ran(times, findings, _most_others(self._planter.seen))
+        seen = self._planter.seen
+        costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
+        return _Ran(times, findings, _most_others(seen), speeds_of(costs))
 
     def _remote(self, resolved: Resolved, plant: Plant) -> Resolved:
         """Return a run of a kernel that wants memory, with that of some copies elsewhere."""

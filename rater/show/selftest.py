@@ -34,6 +34,7 @@ class SelfTest:
     judged: tuple[Judgement, ...]  # the clean run first
     missing: tuple[NotPlanted, ...]
     tally: Tally
+    again: int  # runs that were made once more because something disturbed them
     command: str  # plants the same again
 
 
@@ -49,6 +50,11 @@ def print_selftest(test: SelfTest, console: Console) -> None:
     printer.prose(
         f"With nothing planted copies differ by {test.spread:.1%}: what is below "
         f"{test.floor:.1%} is not judged."
+        + (
+            f" {count(test.again, 'run')} made once more, because something else slowed the CPUs."
+            if test.again
+            else ""
+        )
     )
     printer.line()
     rows = [_row(one) for one in test.judged]
@@ -83,6 +89,9 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
     printer.prose(f"{one.plant.kind}, {one.plant.place}: {one.plant.how}.", "bold")
     if one.others is not None:
         printer.prose(f"  Others took {one.others:.0%} of a CPU, however often it was tried.")
+    if one.unsteady is not None:
+        said = speed_words(one.unsteady)
+        printer.prose(f"  {said[0].upper()}{said[1:]} for a while, however often it was tried.")
     if one.failed and one.made is not None:
         printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
     elif one.plant.kind is not Planting.NOTHING and not one.named:
@@ -135,11 +144,17 @@ def summary(tally: Tally) -> str:
 
 def advice(test: SelfTest) -> str:
     """Return what to do about a self-test that was not all right."""
-    if test.tally.unjudged:
+    if any(it.verdict is Verdict.NOT_JUDGED and it.others is not None for it in test.judged):
         return (
             "Other processes took more than a tenth of a CPU, and went on when it was tried "
             "again: this machine is not quiet. Stop them (`top`), or let it wait for them: "
             f"`{test.command} --until-idle`."
+        )
+    if test.tally.unjudged:
+        return (
+            "Something that this system does not see changed the speed of its CPUs: other guests "
+            "of the same host, or a clock that goes up and down (`rater settings` shows governor "
+            f"and boost). Let it try for longer: `{test.command} --until-idle`."
         )
     return (
         f"`{test.command}` plants the same again. If that is right, something else ran beside "
@@ -147,24 +162,26 @@ def advice(test: SelfTest) -> str:
     )
 
 
-def refusal(spread: Spread, others: float, noisiest: float) -> str:
-    """Return why nothing is planted on a machine this noisy."""
-    who = f"others took up to {others:.0%} of a CPU; " if others > 0.02 else ""
+def speed_words(change: float) -> str:
+    """Return how the speed of a CPU changed by itself; `change`: of the time for the same work."""
+    return f"the same work took {abs(change):.0%} {'more' if change > 0 else 'less'} time on a CPU"
+
+
+def refusal(spread: Spread, disturbed: str, noisiest: float) -> str:
+    """Return why nothing is planted on a machine this noisy; `disturbed`: by what, if known."""
     return (
         f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
         f"anything planted (copy {spread.copy} of {spread.benchmark}, iteration "
-        f"{spread.iteration}; {noisiest:.0%} would do). {who}stop what else runs here "
-        "(`top`), or let it wait for that: `rater selftest --until-idle`"
+        f"{spread.iteration}; {noisiest:.0%} would do). {disturbed}{'; ' if disturbed else ''}"
+        "stop what else runs here (`top`), or let it wait for that: `rater selftest --until-idle`"
     )
 
 
-def refusal_document(
-    spread: Spread, others: float, noisiest: float, seed: int
-) -> dict[str, object]:
+def refusal_document(said: str, spread: Spread, others: float, seed: int) -> dict[str, object]:
     """Return the same as JSON."""
     return {
         "right": False,
-        "refused": refusal(spread, others, noisiest),
+        "refused": said,
         "seed": seed,
         "spread": round(spread.size, 5),
         "others": round(others, 5),
@@ -187,6 +204,7 @@ def selftest_document(test: SelfTest) -> dict[str, object]:
         "spread": round(test.spread, 5),
         "floor": round(test.floor, 5),
         "not_judged": test.tally.unjudged,
+        "made_again": test.again,
         "plants": [
             {
                 "kind": one.plant.kind,
@@ -201,6 +219,7 @@ def selftest_document(test: SelfTest) -> dict[str, object]:
                 "slowdown": None if one.made is None else round(one.made, 5),
                 "verdict": one.verdict,
                 "others": None if one.others is None else round(one.others, 5),
+                "unsteady": None if one.unsteady is None else round(one.unsteady, 5),
                 "named": [_finding(it) for it in one.named],
                 "also_true": [_finding(it) for it in one.secondary],
                 "false": [_finding(it) for it in one.false],
