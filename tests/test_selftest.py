@@ -17,10 +17,8 @@ from rater.analysis.planted import (
     floor_of,
     judge,
     made,
-    speeds_of,
     spread_of,
     tally,
-    unsteady,
 )
 from rater.plan.memory import MemoryPolicy
 from rater.plan.place import Placement
@@ -274,6 +272,17 @@ def test_a_run_that_others_disturbed_is_not_judged_unless_it_is_right() -> None:
     assert judge(CPU, 1.25, [FOUND], 0.03, 3, unsteady=-0.4).verdict is Verdict.RIGHT
 
 
+def test_what_the_machine_did_itself_is_told_and_not_false() -> None:
+    other = replace(FOUND, cpus=(0,), copies=(0,))
+    judged = judge(CPU, 1.25, [FOUND, other], 0.03, 3, is_own=lambda one: one is other)
+    assert (judged.verdict, judged.own, judged.false) == (Verdict.RIGHT, (other,), ())
+    text = " ".join(" ".join(shown(judged)).split())
+    assert "1 of the machine's own right" in text
+    assert "not planted, but so: the CPUs' own speed changed like that" in text
+    # What is planted is not the machine's own, whatever its speed was.
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, is_own=lambda _: True).named == (FOUND,)
+
+
 def test_all_must_be_right_for_the_whole_to_be() -> None:
     right = judge(CPU, 1.25, [FOUND], 0.03, 3)
     false = judge(CLEAN, None, [FOUND], 0.03, 3)
@@ -303,25 +312,16 @@ def test_the_spread_is_that_of_the_copy_farthest_from_its_benchmark() -> None:
     assert spread_of({}) is None
 
 
-def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:
-    costs = {("a", k, cpu): 1e-3 * (1 + cpu) for k in (1, 2, 3) for cpu in (0, 1)}
-    speeds = speeds_of(costs | {("a", 3, 1): 2.8e-3})
-    assert speeds[("a", 3, 0)] == 0
-    assert speeds[("a", 3, 1)] == pytest.approx(0.4)
-    assert unsteady(speeds) == pytest.approx(0.4)
-    assert unsteady(speeds_of(costs | {("a", 2, 0): 0.5e-3})) == pytest.approx(-0.5)
-    assert unsteady({}) == 0
-
-
 def test_copies_of_a_cpu_that_something_slowed_are_not_the_noise_of_the_others() -> None:
     slow = times({("b", 2, 3): 1.3, ("a", 1, 0): 0.96})
     cpu_of = {0: 0, 1: 0, 2: 1, 3: 1}
-    steady = {(n, k, cpu): 0.02 for n in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
-    widest = spread_of(slow, steady | {("b", 2, 1): 0.6}, cpu_of)
+    steady = {(n, k, cpu): 1e-3 for n in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+    widest = spread_of(slow, steady | {("b", 2, 1): 1.6e-3}, cpu_of)
     assert widest is not None
     assert widest.size == pytest.approx(0.04)
-    for speeds in ({}, steady, dict.fromkeys(steady, 0.6)):  # the last: hardly anything is left
-        widest = spread_of(slow, speeds, cpu_of)
+    ragged = {cell: (1 + cell[1]) * 1e-3 for cell in steady}  # of which hardly anything is left
+    for costs in ({}, steady, ragged):
+        widest = spread_of(slow, costs, cpu_of)
         assert widest is not None
         assert widest.size == pytest.approx(0.3)
 

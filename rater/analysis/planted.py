@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
+from rater.analysis.cpuspeed import STEADY, Costs, speeds_of
 from rater.analysis.finding import Finding, Kind
 from rater.plan.planted import Plant, Planting
 
 # A clean run whose copies differ by more can not tell what is planted from chance.
 NOISIEST = 0.06
-# The work by which a CPU's speed is told takes as long within this, else something slowed the CPU.
-# By +-5 % it varies by itself; copies feel about half of what it says.
-STEADY = 0.1
 # So much of an undisturbed run must have run at a steady speed to say how noisy it is.
 _LEAST_STEADY = 2 / 3
 # What is judged: a machine does twice in an hour what it just did once. At most half of a plant.
@@ -32,8 +30,6 @@ _FEW_COPIES = 2
 
 # Benchmark, iteration, copy: seconds.
 type Times = Mapping[tuple[str, int, int], float]
-# Benchmark, iteration, CPU: over what is usual of that CPU in the run, as a share; 0: as usual.
-type Speeds = Mapping[tuple[str, int, int], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,7 @@ class Judgement:
     secondary: tuple[Finding, ...]  # true as well, in other words
     false: tuple[Finding, ...]
     small: tuple[Finding, ...]  # below what this machine does by itself: not judged
+    own: tuple[Finding, ...] = ()  # not planted, but so: the CPUs' own speed changed like that
     failed: bool = False  # its effect did not come: there was nothing to be found
     others: float | None = None  # share of a CPU that others took, where it was too much
     unsteady: float | None = None  # by how much a CPU's own speed changed, where it was too much
@@ -80,25 +77,8 @@ class Judgement:
         return Verdict.NO_EFFECT if self.failed else Verdict.WRONG
 
 
-def speeds_of(costs: Mapping[tuple[str, int, int], float]) -> dict[tuple[str, int, int], float]:
-    """Return by how much more CPU time the same work took than is usual of its CPU, as shares.
-
-    `costs`: seconds by benchmark, iteration and CPU.
-    """
-    by_cpu: dict[int, list[float]] = {}
-    for (_, _, cpu), cost_s in costs.items():
-        by_cpu.setdefault(cpu, []).append(cost_s)
-    usual = {cpu: median(values) for cpu, values in by_cpu.items()}
-    return {where: cost_s / usual[where[2]] - 1 for where, cost_s in costs.items()}
-
-
-def unsteady(speeds: Speeds) -> float:
-    """Return the largest change of a CPU's speed, with its sign; 0.0 where none is known."""
-    return max(speeds.values(), key=abs, default=0.0)
-
-
 def spread_of(
-    times: Times, speeds: Speeds | None = None, cpu_of: Mapping[int, int] | None = None
+    times: Times, costs: Costs | None = None, cpu_of: Mapping[int, int] | None = None
 ) -> Spread | None:
     """Return by how much copies differ with nothing planted; None where no copy ended well.
 
@@ -110,7 +90,8 @@ def spread_of(
         Spread(abs(seconds / usual[name] - 1), name, iteration, copy)
         for (name, iteration, copy), seconds in times.items()
     ]
-    if speeds and cpu_of:
+    if costs and cpu_of:
+        speeds = speeds_of(costs)
         steady = [
             one
             for one in found
@@ -159,13 +140,15 @@ def judge(
     *,
     others: float | None = None,
     unsteady: float | None = None,
+    is_own: Callable[[Finding], bool] = lambda _: False,
 ) -> Judgement:
     """Sort what was found in the run of a plant; `effect` is what `made` says of it.
 
     `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
-    CPU's own speed changed, each where it was too much.
+    CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
+    planted is true of the machine all the same.
     """
-    named, secondary, false, small = [], [], [], []
+    named, secondary, false, small, own = [], [], [], [], []
     for one in findings:
         if one.explained:
             continue
@@ -175,11 +158,13 @@ def judge(
             secondary.append(one)
         elif abs(one.slowdown - 1) < floor:
             small.append(one)
+        elif is_own(one):
+            own.append(one)
         else:
             false.append(one)
     failed = effect is not None and not _came(plant, effect, floor)
     return Judgement(
-        *(plant, effect, tuple(named), tuple(secondary), tuple(false), tuple(small)),
+        *(plant, effect, tuple(named), tuple(secondary), tuple(false), tuple(small), tuple(own)),
         *(failed, others, unsteady),
     )
 

@@ -142,15 +142,15 @@ class _Ran:
     times: dict[tuple[str, int, int], float]
     findings: tuple[Finding, ...]
     others: float  # the most that others took of a CPU in any iteration, as a share
-    speeds: dict[tuple[str, int, int], float]  # see `analysis.planted.Speeds`
+    costs: dict[tuple[str, int, int], float]  # see `analysis.cpuspeed.Costs`
 
     @property
     def disturbed(self) -> str:
         """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
-        from rater.analysis.planted import STEADY, unsteady
+        from rater.analysis.cpuspeed import STEADY, unsteady
         from rater.show.selftest import speed_words
 
-        change = unsteady(self.speeds)
+        change = unsteady(self.costs)
         if self.others > _OTHERS:
             return f"others took {self.others:.0%} of a CPU"
         if abs(change) > STEADY:
@@ -225,15 +225,14 @@ class _Test:
 
         runs = 1 + len(plants)
         copies, iterations = resolved.plan.copies, resolved.plan.iterations
-        cpu_of = {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}
         spread: Spread | None = None
 
         def noise_judged(ran: _Ran) -> Judgement | None:
             nonlocal spread
-            spread = spread_of(ran.times, ran.speeds, cpu_of)
+            spread = spread_of(ran.times, ran.costs, _cpu_of(resolved))
             if spread is None or spread.size > NOISIEST:
                 return None
-            return self._judge(CLEAN, None, ran, floor_of(spread.size), iterations)
+            return self._judge(CLEAN, None, ran, floor_of(spread.size), resolved)
 
         clean, first = self._ran(resolved, CLEAN, runs, noise_judged)
         if spread is None:
@@ -246,7 +245,7 @@ class _Test:
 
             def plant_judged(ran: _Ran, plant: Plant = plant) -> Judgement:
                 effect = made(plant, ran.times, clean.times, iterations)
-                return self._judge(plant, effect, ran, floor, iterations)
+                return self._judge(plant, effect, ran, floor, resolved)
 
             _, judgement = self._ran(resolved, plant, runs, plant_judged)
             judged.append(judgement)
@@ -293,15 +292,18 @@ class _Test:
 
     @staticmethod
     def _judge(
-        plant: Plant, effect: float | None, ran: _Ran, floor: float, iterations: int
+        plant: Plant, effect: float | None, ran: _Ran, floor: float, resolved: Resolved
     ) -> Judgement:
-        from rater.analysis.planted import STEADY, judge, unsteady
+        from rater.analysis.cpuspeed import STEADY, explained, unsteady
+        from rater.analysis.planted import judge
 
-        change = unsteady(ran.speeds)
+        change = unsteady(ran.costs)
+        cpu_of = _cpu_of(resolved)
         return judge(
-            *(plant, effect, ran.findings, floor, iterations),
+            *(plant, effect, ran.findings, floor, resolved.plan.iterations),
             others=ran.others if ran.others > _OTHERS else None,
             unsteady=change if abs(change) > STEADY else None,
+            is_own=lambda one: explained(one, ran.costs, cpu_of) is not None,
         )
 
     def _ran[J: Judgement | None](
@@ -351,7 +353,6 @@ class _Test:
         print(f"rater: selftest {text}", file=sys.stderr)
 
     def _once(self, resolved: Resolved, plant: Plant) -> _Ran:
-        from rater.analysis.planted import speeds_of
         from rater.commands.session import Session
         from rater.record import CopyStatus
         from rater.run.build import cache_root
@@ -388,7 +389,7 @@ class _Test:
         }
         seen = self._planter.seen
         costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
-        return _Ran(times, findings, _most_others(seen), speeds_of(costs))
+        return _Ran(times, findings, _most_others(seen), costs)
 
     def _remote(self, resolved: Resolved, plant: Plant) -> Resolved:
         """Return a run of a kernel that wants memory, with that of some copies elsewhere."""
@@ -413,6 +414,10 @@ def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
     times = store.times(number)
     found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
     return found.findings
+
+
+def _cpu_of(resolved: Resolved) -> dict[int, int]:
+    return {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}
 
 
 def _most_others(seen: Sequence[Disturbed]) -> float:

@@ -246,7 +246,7 @@ def _unseen(told: Told, analysis: Analysis) -> str:
 def _divot(place: int, one: Finding, told: Told) -> Html:
     head = told.run.head
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
-    line = evidence_line(one).replace("p=<", "p<")
+    line = evidence_line(one)
     lead, rest = (one.place, line[len(one.place) :]) if line.startswith(one.place) else ("", line)
     command = next_command(place, one, head)
     return element(

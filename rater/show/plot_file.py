@@ -118,17 +118,7 @@ def _draw_page(figure: Figure, picture: Picture, sheet: Sheet) -> None:
     _draw_key(figure, picture, sheet)
     last = len(picture.panels) - sheet.columns
     for i, panel in enumerate(picture.panels):
-        row, column = divmod(i, sheet.columns)
-        left = column * (sheet.left + sheet.panel_width + sheet.right) + sheet.left
-        bottom = height - sheet.top - (row + 1) * (sheet.above + sheet.panel_height)
-        axes = figure.add_axes(
-            (
-                left / width,
-                bottom / height,
-                sheet.panel_width / width,
-                sheet.panel_height / height,
-            )
-        )
+        axes = figure.add_axes(sheet.place(i, len(picture.panels)))
         PanelDrawing(axes, panel, picture, sheet).draw(with_axis=i >= last)
 
 

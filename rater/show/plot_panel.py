@@ -51,6 +51,14 @@ class Sheet:
         width = self.columns * (self.left + self.panel_width + self.right)
         return width, self.top + rows * (self.above + self.panel_height) + self.below
 
+    def place(self, panel: int, panels: int) -> tuple[float, float, float, float]:
+        """Return left, bottom, width and height of one panel as shares of the page."""
+        width, height = self.size(panels)
+        row, column = divmod(panel, self.columns)
+        left = column * (self.left + self.panel_width + self.right) + self.left
+        bottom = height - self.top - (row + 1) * (self.above + self.panel_height)
+        return left / width, bottom / height, self.panel_width / width, self.panel_height / height
+
 
 class PanelDrawing:
     """One panel on its axes; x is the place of a copy, y a share of the median."""

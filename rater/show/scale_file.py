@@ -80,17 +80,7 @@ def _draw_page(figure: Figure, curves: Sequence[Curve], names: Sequence[str], sh
         )
     last = len(names) - sheet.columns
     for i, name in enumerate(names):
-        row, column = divmod(i, sheet.columns)
-        left = column * (sheet.left + sheet.panel_width + sheet.right) + sheet.left
-        bottom = height - sheet.top - (row + 1) * (sheet.above + sheet.panel_height)
-        axes = figure.add_axes(
-            (
-                left / width,
-                bottom / height,
-                sheet.panel_width / width,
-                sheet.panel_height / height,
-            )
-        )
+        axes = figure.add_axes(sheet.place(i, len(names)))
         _Panel(axes, name, curves, sheet).draw(with_names=i == 0, with_copies=i >= last)
 
 

@@ -69,6 +69,7 @@ def print_selftest(test: SelfTest, console: Console) -> None:
         ["" if one.verdict is Verdict.RIGHT else "red" for one in test.judged],
     )
     for one in test.judged:
+        _print_own(one, printer)
         _print_wrong(one, printer)
     if test.missing:
         printer.line()
@@ -79,6 +80,18 @@ def print_selftest(test: SelfTest, console: Console) -> None:
     printer.line(summary(test.tally), "green" if test.tally.right else "red")
     if not test.tally.right:
         printer.prose(advice(test))
+
+
+def _print_own(one: Judgement, printer: Printer) -> None:
+    """Print what was found that nobody planted, but that the speedometers say as well."""
+    if one.own:
+        printer.line()
+        printer.prose(
+            f"{one.plant.kind}: not planted, but so: the CPUs' own speed changed like that "
+            "meanwhile (others on the same host or core, or their clock)."
+        )
+    for finding in one.own[:_MOST_WRONG]:
+        printer.prose(f"  the machine's own: {finding.kind}, {evidence_line(finding)}")
 
 
 def _print_wrong(one: Judgement, printer: Printer) -> None:
@@ -108,6 +121,7 @@ def _row(one: Judgement) -> tuple[str, str, str, str]:
     by = "" if one.made is None else f"{(one.made - 1) * 100:+.0f} %"
     found = [_found(it) for it in (one.named or one.secondary)[:1]]
     found += [f"{len(one.false)} false"] if one.false else []
+    found += [f"{len(one.own)} of the machine's own"] if one.own else []
     words = ", ".join(found) or "nothing"
     where = one.plant.place
     if kind is Planting.OUTLIER_COPY:
@@ -223,6 +237,7 @@ def selftest_document(test: SelfTest) -> dict[str, object]:
                 "named": [_finding(it) for it in one.named],
                 "also_true": [_finding(it) for it in one.secondary],
                 "false": [_finding(it) for it in one.false],
+                "machines_own": [_finding(it) for it in one.own],
                 "too_small": [_finding(it) for it in one.small],
             }
             for one in test.judged

@@ -192,7 +192,8 @@ def _evidence(table: Table, draft: Draft, lost: Cost) -> list[Evidence]:
         tests = table.shape[0] * max(1, len(np.unique(table.node)))
         p = min(1.0, tests * normal_tail(float(draft.facts["rank_z"])))
         if p < _LIKELY:  # ranks of two or three copies never say more
-            made.append(Evidence("chance", f"p={words.chance(p)} (Mann-Whitney)", 10.0))
+            at = words.chance(p) if p < 1e-6 else f"={words.chance(p)}"
+            made.append(Evidence("chance", f"p{at} (Mann-Whitney)", 10.0))
     if "chance" in draft.facts:
         p = float(draft.facts["chance"])
         made.append(Evidence("chance", f"by chance in such a run: {words.chance(p)}", 10.0))
