@@ -28,7 +28,8 @@ def finding(
 
 
 def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:
-    costs = {cell: 1e-3 * (1 + cell[2]) for cell in CALM} | {("a", 3, 1): 2.8e-3}
+    costs = {cell: 1e-3 * (1 + cell[2] + (cell[0] == "b")) for cell in CALM}
+    costs["a", 3, 1] = 2.8e-3
     speeds = speeds_of(costs)
     assert speeds["a", 3, 0] == 0
     assert speeds["a", 3, 1] == pytest.approx(0.4)
@@ -51,7 +52,7 @@ def test_copies_of_a_cpu_that_was_slow_then_are_explained() -> None:
         finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(2,), copies=(1, 3)),
         finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(1,), copies=(0, 2)),
         finding(Kind.SLOW_GROUP, 0.8, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
-        finding(Kind.SLOW_GROUP, 1.6, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
+        finding(Kind.SLOW_GROUP, 2.5, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
         finding(Kind.DRIFT, 1.3),
     ],
     ids=["benchmark", "copies", "iteration", "direction", "size", "kind"],
@@ -83,7 +84,14 @@ def test_a_single_copy_is_not_explained_by_a_cpu_that_it_shares() -> None:
     assert explained(at(0), costs, CPU_OF) is None  # copy 2 would have been as slow
 
 
-def test_the_usual_variation_of_the_measure_explains_nothing() -> None:
-    costs = CALM | {("a", 2, 0): 1.04e-3}
+def test_copies_that_used_no_cpu_time_have_no_speed() -> None:
+    asleep = dict.fromkeys(CALM, 0.0)
+    assert speeds_of(asleep) == {}
+    assert unsteady(asleep) == 0
+    assert explained(finding(Kind.DRIFT, 1.1), asleep, CPU_OF) is None
+
+
+def test_the_usual_variation_explains_nothing() -> None:
+    costs = CALM | {("a", 2, 0): 1.015e-3}
     one = finding(Kind.SLOW_GROUP, 1.02, benchmarks=("a",), iterations=(2,), copies=(0, 2))
     assert explained(one, costs, CPU_OF) is None

@@ -400,7 +400,7 @@ def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
     assert "Others took 40% of a CPU" in text
     assert "--until-idle" in text
     text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4))).split())
-    assert "The same work took 40% more time on a CPU for a while, however often" in text
+    assert "The same work took 40% more CPU time on a CPU for a while, however often" in text
     assert "other guests of the same host" in text
     assert "1 run made once more, because something else slowed the CPUs" in text
 

@@ -1,7 +1,9 @@
-"""How steady the CPUs of a run were by themselves, from the cost of the same work; pure.
+"""How steady the CPUs of a run were, from the CPU time that the same work took on them; pure.
 
-A cost is the CPU time of one fixed piece of work, in seconds (see `rater.run.speedometer`). It is
-an instrument of its own: what it says does not come from the times of the copies.
+A cost is the CPU time that the copies of one CPU needed for one benchmark in one iteration, and
+others took there, in seconds. Processes that compete with a copy, and signals that stop it,
+lengthen its elapsed time and not its CPU time: what makes the CPU itself slower (another guest of
+the host, a busy neighbour on the core, the clock) lengthens both.
 """
 
 from __future__ import annotations
@@ -12,22 +14,26 @@ from statistics import fmean, median
 
 from rater.analysis.finding import Finding, Kind
 
-# The work takes as long within this, else something slowed the CPU. By +-5 % it varies by itself;
-# copies feel about half of what it says.
-STEADY = 0.1
-_LEAST_EXPLAINED = 0.05
+# Within this it varies by itself, beyond it something made the CPU slower or faster.
+STEADY = 0.04
+_LEAST_EXPLAINED = 0.02
+_SHARE_EXPLAINED = 0.5  # of a finding, on a scale of ratios: less is no explanation
 
 # Benchmark, iteration, CPU: seconds, or (speeds) over what is usual of that CPU, as a share.
 type Costs = Mapping[tuple[str, int, int], float]
 
 
 def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
-    """Return by how much more the work cost than is usual of its CPU in the run, as shares."""
-    by_cpu: dict[int, list[float]] = {}
-    for (_, _, cpu), cost_s in costs.items():
-        by_cpu.setdefault(cpu, []).append(cost_s)
-    usual = {cpu: median(values) for cpu, values in by_cpu.items()}
-    return {where: cost_s / usual[where[2]] - 1 for where, cost_s in costs.items()}
+    """Return by how much more a benchmark cost than it usually does on its CPU, as shares."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for (name, _, cpu), cost_s in costs.items():
+        found.setdefault((name, cpu), []).append(cost_s)
+    usual = {where: median(values) for where, values in found.items()}
+    return {
+        (name, iteration, cpu): cost_s / usual[name, cpu] - 1
+        for (name, iteration, cpu), cost_s in costs.items()
+        if usual[name, cpu] > 0
+    }
 
 
 def unsteady(costs: Costs) -> float:
@@ -38,8 +44,8 @@ def unsteady(costs: Costs) -> float:
 def explained(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
     """Return what a finding would be of the CPUs' own speed alone, as a ratio of times.
 
-    None where that is another direction, or smaller than what was found: then it is no
-    explanation. `cpu_of`: the CPU of each copy.
+    None where that is another direction, or less than half of what was found: then it is
+    no explanation. `cpu_of`: the CPU of each copy.
     """
     cells: dict[str, dict[tuple[int, int], float]] = {}
     for (name, iteration, cpu), cost_s in costs.items():
@@ -48,18 +54,18 @@ def explained(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | 
                 cells.setdefault(name, {})[iteration, copy] = cost_s
     ratios = []
     for name in one.benchmarks or cells:
-        inside, outside = _apart(one, name, cells.get(name, {}))
-        if inside and outside:
+        inside, outside = _apart(one, name, cells.get(name, {}), cpu_of)
+        if inside and outside and min(inside) > 0 < min(outside):
             ratios.append(math.log(fmean(inside) / fmean(outside)))
     if not ratios:
         return None
     expected, found = fmean(ratios), math.log(one.slowdown)
-    least = max(abs(found), math.log1p(_LEAST_EXPLAINED))
+    least = max(_SHARE_EXPLAINED * abs(found), math.log1p(_LEAST_EXPLAINED))
     return math.exp(expected) if expected * found > 0 and abs(expected) >= least else None
 
 
 def _apart(
-    one: Finding, name: str, cells: Mapping[tuple[int, int], float]
+    one: Finding, name: str, cells: Mapping[tuple[int, int], float], cpu_of: Mapping[int, int]
 ) -> tuple[list[float], list[float]]:
     """Return the costs of the cells that a finding is about, and of those it compares them with."""
     if one.kind is Kind.DRIFT:
@@ -67,9 +73,11 @@ def _apart(
         return _of(cells, [max(ends, default=0)]), _of(cells, [min(ends, default=0)])
     if one.singles:
         within = {(it.iteration, it.copy) for it in one.singles if it.benchmark == name}
-        # One copy is compared with those beside it, of which some share its CPU.
-        when = {iteration for iteration, _ in within}
-        cells = {cell: cost_s for cell, cost_s in cells.items() if cell[0] in when}
+        when, where = {it for it, _ in within}, {cpu_of[copy] for _, copy in within}
+        beside = {cell: cost_s for cell, cost_s in cells.items() if cell[0] in when}
+        # A CPU slows all of its copies: one of them alone is not slow for that.
+        sharing = {cell: it for cell, it in beside.items() if cpu_of[cell[1]] in where}
+        cells = sharing if len(sharing) > len(within) else beside
     else:
         within = {
             (iteration, copy)

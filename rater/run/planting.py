@@ -18,12 +18,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 
 from rater.plan.place import Placement
 from rater.plan.planted import Disturbance
 from rater.record import CopyEnded, Event, PhaseEnded, PhaseStarted
-from rater.run import competitor, speedometer
+from rater.run import competitor
 from rater.run.cputime import TICKS_PER_S, cpu_ticks, process_cpu_s
 from rater.run.guard import MARKER, Guard, children
 from rater.run.launch import high_pipe
@@ -47,28 +46,26 @@ class Disturbed:
     taken: tuple[tuple[int, float], ...]  # by competing processes, CPU by CPU
     stopped: tuple[tuple[int, float], ...]  # how long copies were stopped, copy by copy
     others: tuple[tuple[int, float], ...]  # CPU time of neither run nor competitors, CPU by CPU
-    costs: tuple[
-        tuple[int, float], ...
-    ] = ()  # CPU time of the same piece of work, CPU by CPU, in s
+    # CPU time that the copies of each CPU needed, and others took there, in seconds.
+    costs: tuple[tuple[int, float], ...] = ()
 
 
-class _Helper:
-    """A program of ours beside the copies, bound to a CPU, that ends with its standard input."""
+class _Competitor:
+    """One process that competes for a CPU when told to."""
 
-    def __init__(self, program: str, cpu: int, keeper: Guard) -> None:
+    def __init__(self, cpu: int, keeper: Guard) -> None:
         self._keeper = keeper
         read_end, self._to = high_pipe()
-        self._from, write_end = high_pipe()
         try:
             with keeper.helpers.lock:
                 self._pid = os.posix_spawn(
                     sys.executable,
-                    [sys.executable, "-I", "-S", "-B", program, str(cpu)],
+                    [sys.executable, "-I", "-S", "-B", competitor.__file__, str(cpu)],
                     # The marker lets the watchdog find it, should the pipe not do.
                     {"PATH": os.defpath, MARKER: os.environ.get(MARKER, "")},
                     file_actions=[
                         (os.POSIX_SPAWN_DUP2, read_end, 0),
-                        (os.POSIX_SPAWN_DUP2, write_end, 1),
+                        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
                         (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
                     ],
                     # No session of its own: that might be given as much as all copies together.
@@ -78,13 +75,16 @@ class _Helper:
                 keeper.helpers.pids.add(self._pid)
         except BaseException:
             os.close(self._to)
-            os.close(self._from)
             raise
         finally:
             os.close(read_end)
-            os.close(write_end)
         os.set_blocking(self._to, False)
-        os.set_blocking(self._from, False)
+
+    def want(self, milliseconds: int) -> None:
+        """Let it compete for so long from now."""
+        # Full or broken: it has not had a turn for long, or is gone; `cpu_s` will tell.
+        with suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._to, bytes([milliseconds]))
 
     def cpu_s(self) -> float:
         """Return the CPU time it has used."""
@@ -93,42 +93,7 @@ class _Helper:
     def end(self) -> None:
         """Kill and reap it."""
         os.close(self._to)
-        os.close(self._from)
         self._keeper.helpers.end(self._pid)
-
-
-class _Speedometer(_Helper):
-    """One process that says all the time how fast its CPU is."""
-
-    def __init__(self, cpu: int, keeper: Guard) -> None:
-        super().__init__(speedometer.__file__, cpu, keeper)
-        self._rest = b""
-
-    def costs_s(self, begin_s: float) -> list[float]:
-        """Return what the same work took since then (monotonic clock); reads all there is."""
-        with suppress(BlockingIOError):
-            while part := os.read(self._from, 1 << 16):
-                self._rest += part
-        whole = len(self._rest) // speedometer.RECORD.size * speedometer.RECORD.size
-        records, self._rest = self._rest[:whole], self._rest[whole:]
-        return [
-            took_ns / 1e9
-            for at_ns, took_ns in speedometer.RECORD.iter_unpack(records)
-            if at_ns / 1e9 > begin_s
-        ]
-
-
-class _Competitor(_Helper):
-    """One process that competes for a CPU when told to."""
-
-    def __init__(self, cpu: int, keeper: Guard) -> None:
-        super().__init__(competitor.__file__, cpu, keeper)
-
-    def want(self, milliseconds: int) -> None:
-        """Let it compete for so long from now."""
-        # Full or broken: it has not had a turn for long, or is gone; `cpu_s` will tell.
-        with suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._to, bytes([milliseconds]))
 
 
 class _Stopped:
@@ -183,7 +148,6 @@ class _Phase:
     begin_s: float
     busy_s: Mapping[int, float]  # of each CPU, ever
     competitors_s: Mapping[int, float]
-    speedometers_s: Mapping[int, float]
     copies_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # by CPU
     # Of copies, as long as they are disturbed; None: its process was not found yet.
     stopping: dict[int, _Stopped | None] = field(default_factory=dict)
@@ -208,7 +172,6 @@ class Planter(threading.Thread):
         self._cpu_of = {it.copy: it.cpu for it in placements if it.cpu is not None}
         self._keeper = keeper
         self._competitors: dict[int, list[_Competitor]] = defaultdict(list)
-        self._speedometers: dict[int, _Speedometer] = {}
         self._wake = threading.Event()
         self._over = False
         self._events: list[Event] = []
@@ -225,10 +188,8 @@ class Planter(threading.Thread):
                 # One can take 1 / (copies + 1) at most: enough of them for any share up to a third.
                 for _ in range(-(-on_cpu[cpu] // 2)):
                     self._competitors[cpu].append(_Competitor(cpu, self._keeper))
-            for cpu in sorted(on_cpu):
-                self._speedometers[cpu] = _Speedometer(cpu, self._keeper)
         except BaseException:
-            self._end_helpers()
+            self._end_competitors()
             raise
         super().start()
 
@@ -244,7 +205,7 @@ class Planter(threading.Thread):
         self._over = True
         self._wake.set()
         self.join(_CLOSE_PATIENCE_S)
-        self._end_helpers()
+        self._end_competitors()
 
     def run(self) -> None:
         """Disturb what runs until `close`."""
@@ -283,7 +244,6 @@ class Planter(threading.Thread):
             time.monotonic(),
             busy_by_cpu(PROC),
             self._competitors_s(),
-            self._speedometers_s(),
             stopping=dict.fromkeys((copy for copy, _ in disturbance.stopped), None),
         )
 
@@ -295,24 +255,14 @@ class Planter(threading.Thread):
             self._release(phase, copy)
         elapsed_s = time.monotonic() - phase.begin_s
         busy_s, competitors_s = busy_by_cpu(PROC), self._competitors_s()
-        ours_s = {cpu: it - phase.speedometers_s[cpu] for cpu, it in self._speedometers_s().items()}
         taken = {
             cpu: competitors_s[cpu] - phase.competitors_s.get(cpu, 0.0) for cpu in competitors_s
         }
         others = {
-            cpu: busy_s[cpu]
-            - phase.busy_s[cpu]
-            - taken.get(cpu, 0.0)
-            - ours_s[cpu]
-            - phase.copies_s[cpu]
+            cpu: busy_s[cpu] - phase.busy_s[cpu] - taken.get(cpu, 0.0) - phase.copies_s[cpu]
             for cpu in sorted(set(self._cpu_of.values()))
             if cpu in busy_s and cpu in phase.busy_s
         }
-        costs = [
-            (cpu, fmean(costs_s))
-            for cpu, it in self._speedometers.items()
-            if (costs_s := it.costs_s(phase.begin_s))
-        ]
         self.seen.append(
             Disturbed(
                 phase.benchmark,
@@ -321,7 +271,7 @@ class Planter(threading.Thread):
                 tuple((cpu, used_s / elapsed_s) for cpu, used_s in taken.items()),
                 tuple((copy, used_s / elapsed_s) for copy, used_s in phase.stopped_s.items()),
                 tuple((cpu, max(0.0, used_s) / elapsed_s) for cpu, used_s in others.items()),
-                tuple(costs),
+                tuple((cpu, phase.copies_s[cpu] + max(0.0, it)) for cpu, it in others.items()),
             )
         )
 
@@ -371,15 +321,10 @@ class Planter(threading.Thread):
             cpu: sum(it.cpu_s() for it in members) for cpu, members in self._competitors.items()
         }
 
-    def _speedometers_s(self) -> dict[int, float]:
-        return {cpu: it.cpu_s() for cpu, it in self._speedometers.items()}
-
-    def _end_helpers(self) -> None:
+    def _end_competitors(self) -> None:
         for members in self._competitors.values():
             while members:
                 members.pop().end()
-        while self._speedometers:
-            self._speedometers.popitem()[1].end()
 
 
 def busy_by_cpu(proc: Path) -> dict[int, float]:

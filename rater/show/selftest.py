@@ -83,7 +83,7 @@ def print_selftest(test: SelfTest, console: Console) -> None:
 
 
 def _print_own(one: Judgement, printer: Printer) -> None:
-    """Print what was found that nobody planted, but that the speedometers say as well."""
+    """Print what was found that nobody planted, but that the CPU times say as well."""
     if one.own:
         printer.line()
         printer.prose(
@@ -178,7 +178,8 @@ def advice(test: SelfTest) -> str:
 
 def speed_words(change: float) -> str:
     """Return how the speed of a CPU changed by itself; `change`: of the time for the same work."""
-    return f"the same work took {abs(change):.0%} {'more' if change > 0 else 'less'} time on a CPU"
+    more = "more" if change > 0 else "less"
+    return f"the same work took {abs(change):.0%} {more} CPU time on a CPU"
 
 
 def refusal(spread: Spread, disturbed: str, noisiest: float) -> str:
