@@ -19,7 +19,7 @@ def test_a_killed_supervisor_leaves_no_process_and_loses_no_finished_copy(
 ) -> None:
     orphans, lost, _, took_s = one_kill(tmp_path, dict(os.environ), after_s)
     assert (orphans, lost) == (0, 0)
-    assert took_s < 2
+    assert took_s < 20  # moments; the bound is for busy machines
 
 
 def test_without_a_cgroup_the_watchdog_still_finds_everything(tmp_path: Path) -> None:
@@ -32,4 +32,4 @@ def test_without_a_cgroup_the_watchdog_still_finds_everything(tmp_path: Path) ->
     environment = dict(os.environ) | {"PYTHONPATH": str(hook)}
     orphans, lost, _, took_s = one_kill(tmp_path, environment, 0.9)
     assert (orphans, lost) == (0, 0)
-    assert took_s < 2
+    assert took_s < 20  # moments; the bound is for busy machines

@@ -67,7 +67,7 @@ def test_any_command_can_be_rated_without_a_suite() -> None:
     assert (document["status"], document["copies"], one["benchmark"]) == ("complete", 3, "sleep")
     assert one["ratio"] is None
     assert one["copies_per_hour"] == pytest.approx(3 * 3600 / one["bracket_s"])
-    assert 0.05 < one["bracket_s"] < 1
+    assert 0.05 < one["bracket_s"] < 10
 
 
 def test_a_command_gets_exactly_its_own_arguments() -> None:
@@ -435,7 +435,7 @@ def test_a_compiler_dies_with_a_killed_rater(tmp_path: Path) -> None:
     with suppress(FileNotFoundError, ProcessLookupError):
         stat = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
         while stat.read_text().rpartition(")")[2].split()[0] != "Z":
-            assert time.monotonic() - begin < 2
+            assert time.monotonic() - begin < 20
             time.sleep(0.01)
 
 

@@ -153,7 +153,7 @@ def test_many_observations_are_read_in_a_time_one_waits_for(store: Store) -> Non
     before_s = time.process_time()
     number, _ = store.add(read(observed(*rows, copies=20_000)))
     # 20 000 in about 0.4 s of CPU here, so 100 000 in about 2 s; the bound is for slow machines.
-    assert time.process_time() - before_s < 4
+    assert time.process_time() - before_s < 20
     assert len(store.load(number).copies) == 20_000
 
 

