@@ -9,6 +9,7 @@ import pytest
 
 from rater.cli import main
 from tests.calls import Rater
+from tests.settings_tree import make_tree
 
 # Under nohup it is ignored, by copies and raters that tests start as well.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -26,6 +27,21 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def database(tmp_path: Path) -> Path:
     """The one that RATER_DB names."""
     return tmp_path / "rater.db"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of settings that is not this machine's."""
+    root = make_tree(tmp_path / "machine")
+    monkeypatch.setenv("RATER_SYSROOT", str(root))
+    monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
+    return root
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who else works here is looked at twice before every run: no matter how soon, here."""
+    monkeypatch.setattr("rater.run.quiet._LEAST_INTERVAL_S", 0.001)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rater.plan.sweep import BlockOrder
 from rater.record import (
     BenchmarkUsed,
     CopyEnded,
@@ -12,8 +13,22 @@ from rater.record import (
     PlacedCopy,
     Run,
 )
+from rater.store.sweeps import SweepAsked
 
 S = 1_000_000_000  # nanoseconds
+SWEEP_ASKED = SweepAsked(
+    uuid="",
+    started_at="2026-11-20T12:00:00Z",
+    rounds=1,
+    order=BlockOrder.SHUFFLED,
+    seed=1,
+    until=None,
+    stop_on_failure=False,
+    suite="mini",
+    command_line="rater sweep",
+    rater_version="0.1.0",
+    directory="/",
+)
 
 
 def run_of(

@@ -10,12 +10,12 @@ import pytest
 
 from rater.commands.points import looks_of, points_from, points_without_runs, refuse_twice
 from rater.errors import InputError
-from rater.plan.sweep import AxisKind, BlockOrder, Slot
+from rater.plan.sweep import AxisKind, Slot
 from rater.record import OutputChecked, RunEnded, RunStatus, Validity
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepAsked, SweepPoint, begin_run, new_sweep
+from rater.store.sweeps import SweepPoint, begin_run, new_sweep
 from tests.calls import Rater
-from tests.example_events import ended, over, phase, run_of
+from tests.example_events import SWEEP_ASKED, ended, over, phase, run_of
 from tests.test_compare_command import make
 from tests.test_store_runs import HOST, PUS
 
@@ -69,19 +69,7 @@ def sweep(store: Store, *, until: float | None = None) -> int:
         SweepPoint(2, "thp=odd", (("thp", "odd"),), "{}", "this kernel has not got it"),
     ]
     slots = [Slot(1, 1, 1), Slot(1, 2, 0), Slot(2, 1, 0), Slot(2, 2, 1)]
-    asked = SweepAsked(
-        uuid=f"s{until}",
-        started_at="2026-11-20T12:00:00Z",
-        rounds=20,
-        order=BlockOrder.SHUFFLED,
-        seed=1,
-        until=until,
-        stop_on_failure=False,
-        suite="mini",
-        command_line="rater sweep",
-        rater_version="0.1.0",
-        directory="/",
-    )
+    asked = replace(SWEEP_ASKED, uuid=f"s{until}", rounds=20, until=until)
     number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], points, slots)
     for place, slot in enumerate(slots[:3]):
         made = replace(run_of(2), uuid=f"u{until}{place}")

@@ -13,25 +13,11 @@ from rater.commands.sweep_ready import PointReady
 from rater.commands.sweep_run import time_for
 from rater.plan.sweep import Slot
 from tests.calls import Rater, rows
-from tests.settings_tree import make_tree, values
+from tests.settings_tree import values
 
+pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 ENV_AXES = ("--axis", "env:A=,x", "--axis", "env:B=1,2", "--rounds", "2")
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who else works here is looked at twice before every run: no matter how soon, here."""
-    monkeypatch.setattr("rater.run.quiet._LEAST_INTERVAL_S", 0.001)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree of settings that is not this machine's."""
-    root = make_tree(tmp_path / "machine")
-    monkeypatch.setenv("RATER_SYSROOT", str(root))
-    monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
-    return root
 
 
 def tags_of(run: int) -> dict[str, str]:

@@ -4,41 +4,27 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rater.plan.sweep import AxisKind, BlockOrder, Slot
+from rater.plan.sweep import AxisKind, Slot
 from rater.record import RunEnded, RunStatus
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepAsked, SweepPoint, begin_run, end_sweep, new_sweep
+from rater.store.sweeps import SweepPoint, begin_run, end_sweep, new_sweep
 from tests.calls import Rater, rows
-from tests.example_events import run_of
+from tests.example_events import SWEEP_ASKED, run_of
 from tests.test_store_runs import HOST, PUS
-
-ASKED = SweepAsked(
-    uuid="",
-    started_at="2026-11-20T12:00:00Z",
-    rounds=1,
-    order=BlockOrder.SHUFFLED,
-    seed=1,
-    until=None,
-    stop_on_failure=False,
-    suite="mini",
-    command_line="rater sweep",
-    rater_version="0.1.0",
-    directory="/",
-)
 
 
 def sweep(store: Store, name: str, *, ended: bool = True) -> int:
     """One point with two runs: the first did not get to its end, the second is in its place."""
     point = SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None)
     slot = Slot(1, 1, 0)
-    asked = replace(ASKED, uuid=name)
+    asked = replace(SWEEP_ASKED, uuid=name)
     number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], [point], [slot])
     for place in range(2):
         made = replace(run_of(2), uuid=f"{name}{place}")
         run = begin_run(store, number, slot, made, HOST, settings=(), pus=PUS, phases=1)
         store.append(run, RunEnded(RunStatus.INTERRUPTED, None))
     if ended:
-        end_sweep(store, number, RunStatus.COMPLETE, None, ASKED.started_at)
+        end_sweep(store, number, RunStatus.COMPLETE, None, SWEEP_ASKED.started_at)
     return number
 
 

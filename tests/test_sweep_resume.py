@@ -20,13 +20,8 @@ from tests.calls import Rater, rows
 from tests.example_events import run_of
 from tests.test_store_runs import HOST, PUS
 
+pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who else works here is looked at twice before every run: no matter how soon, here."""
-    monkeypatch.setattr("rater.run.quiet._LEAST_INTERVAL_S", 0.001)
 
 
 def execute(sql: str) -> None:

@@ -19,23 +19,9 @@ from rater.tune.tuner import Tuner
 from tests.calls import Rater, rows
 from tests.settings_tree import THP, make_tree, values
 
+pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 SWAPPINESS = "proc/sys/vm/swappiness"
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who else works here is looked at twice before every run: no matter how soon, here."""
-    monkeypatch.setattr("rater.run.quiet._LEAST_INTERVAL_S", 0.001)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree of settings that is not this machine's."""
-    root = make_tree(tmp_path / "machine")
-    monkeypatch.setenv("RATER_SYSROOT", str(root))
-    monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
-    return root
 
 
 def test_settings_are_set_for_each_point_and_put_back(
