@@ -430,7 +430,8 @@ CREATE TABLE sweep (
   pid             INTEGER NOT NULL,  -- rater's own process, as in `run`
   pid_start       INTEGER NOT NULL,
   boot_id         TEXT NOT NULL,
-  resumed         INTEGER NOT NULL DEFAULT 0  -- how many times `rater sweep --resume` took it up
+  resumed         INTEGER NOT NULL DEFAULT 0, -- how many times `rater sweep --resume` took it up
+  extended        INTEGER NOT NULL DEFAULT 0  -- how many times `--resume --rounds` added blocks
 ) STRICT;
 
 -- A tunable of a sweep.

@@ -97,7 +97,10 @@ def test_a_sweep_is_all_its_points_with_their_blocks(database: Path) -> None:
         assert points_without_runs(store, ["sweep:1"]) == (
             "sweep 1: thp=odd: this kernel has not got it",
         )
-        assert (points_without_runs(store, ["1"]), looks_of(store, ["1", "sweep:1"])) == ((), 1)
+        assert (points_without_runs(store, ["1"]), looks_of(store, points_from(store, ["1"]))) == (
+            (),
+            1,
+        )
         with pytest.raises(InputError, match="no such sweep"):
             points_from(store, ["sweep:7"])
 
@@ -107,7 +110,7 @@ def test_a_sweep_that_stopped_when_it_was_decided_had_many_looks(
 ) -> None:
     with open_store(database) as store:
         number = sweep(store, until=0.01)
-        assert looks_of(store, [f"sweep:{number}"]) == 18
+        assert looks_of(store, points_from(store, [f"sweep:{number}"])) == 18
     status, out, _ = rater("compare", "sweep:1", "--json")
     document = json.loads(out)
     assert status == 0
@@ -115,5 +118,5 @@ def test_a_sweep_that_stopped_when_it_was_decided_had_many_looks(
     assert document["points_without_runs"] == ["sweep 1: thp=odd: this kernel has not got it"]
     _, out, _ = rater("compare", "sweep:1")
     words = " ".join(out.split())
-    assert "looked at its results up to 18 times" in words
+    assert "Results were looked at up to 18 times before there were enough runs" in words
     assert "99.25 %" in words

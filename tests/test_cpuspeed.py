@@ -84,6 +84,33 @@ def test_a_single_copy_is_not_explained_by_a_cpu_that_it_shares() -> None:
     assert explained(at(0), costs, CPU_OF) is None  # copy 2 would have been as slow
 
 
+def test_one_disturbed_iteration_makes_the_others_not_fast() -> None:
+    costs = CALM | {("a", 1, cpu): 1.3e-3 for cpu in (0, 1)}
+    fast = finding(Kind.SLOW_ITERATION, 0.88, benchmarks=("a",), iterations=(2,))
+    assert explained(fast, costs, CPU_OF) is None
+    slow = finding(Kind.SLOW_ITERATION, 1.2, benchmarks=("a",), iterations=(1,))
+    assert explained(slow, costs, CPU_OF) == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize("kind", [Kind.SLOW_GROUP, Kind.BIMODAL, Kind.OUTLIER_COPY])
+def test_some_copies_of_a_cpu_are_not_explained(kind: Kind) -> None:
+    costs = CALM | {("a", k, 0): 1.3e-3 for k in (1, 2, 3)}
+    for copies in ((0,), (0, 1), (0, 1, 2)):
+        part = finding(kind, 1.2, benchmarks=("a",), copies=copies)
+        assert explained(part, costs, CPU_OF) is None
+    assert explained(finding(kind, 1.2, benchmarks=("a",), copies=(0, 2)), costs, CPU_OF)
+
+
+def test_one_dear_cell_explains_nothing_else() -> None:
+    costs = CALM | {("a", 1, 0): 2e-3}
+    for other in (
+        finding(Kind.SLOW_CPU, 1.1, copies=(0, 2)),
+        finding(Kind.SLOW_CPU, 1.3, benchmarks=("a",), copies=(0, 2)),
+        finding(Kind.DRIFT, 0.75),
+    ):
+        assert explained(other, costs, CPU_OF) is None
+
+
 def test_copies_that_used_no_cpu_time_have_no_speed() -> None:
     asleep = dict.fromkeys(CALM, 0.0)
     assert speeds_of(asleep) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from itertools import pairwise
 
@@ -126,15 +127,46 @@ def test_pairs_have_the_interval_of_their_differences() -> None:
 
 
 def test_welch_has_the_degrees_of_satterthwaite() -> None:
-    # Variances of means 0.01^2 / 2 and 0.03^2 / 3 (deviations 0.01 and 0.03).
-    here = [0.0, math.sqrt(2) * 0.01]
-    there = [-0.03, 0.0, 0.03]
+    # Variances of means 0.01^2 / 3 and 0.03^2 / 3 (deviations 0.01 and 0.03).
+    here = [-0.01, 0.0, 0.01]
+    there = [-0.02, 0.01, 0.04]
     estimate = unpaired(here, there, Basis.RUNS)
-    variances = 0.0001 / 2, 0.0009 / 3
-    degrees = sum(variances) ** 2 / (variances[0] ** 2 / 1 + variances[1] ** 2 / 2)
+    variances = 0.0001 / 3, 0.0009 / 3
+    degrees = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 2)
     assert estimate.error() == pytest.approx(math.sqrt(sum(variances)))
     assert estimate.degrees() == pytest.approx(degrees)
-    assert estimate.log_ratio == pytest.approx(0.01 / math.sqrt(2))
+    assert estimate.log_ratio == pytest.approx(-0.01)
+
+
+def test_many_values_do_not_lend_their_degrees_to_two() -> None:
+    many = [0.01 * (-1) ** n for n in range(20)]
+    estimate = unpaired([0.0, 1e-5], many, Basis.RUNS)  # Satterthwaite alone: 19
+    assert estimate.degrees() == 2
+    assert estimate.degrees(1) == 4  # three values on a side
+    assert joined([estimate, estimate]).degrees() == pytest.approx(4)
+
+
+def test_equal_things_of_unequal_numbers_of_runs_are_seldom_told_apart() -> None:
+    rng = random.Random(1)
+
+    def values(n: int) -> list[float]:
+        return [rng.gauss(0, 0.01) for _ in range(n)]
+
+    for few, many in ((2, 20), (3, 10)):
+        told = [
+            tell(unpaired(values(few), values(many), Basis.RUNS), 1e-6).verdict for _ in range(2000)
+        ]
+        wrong = sum(it in (Verdict.BETTER, Verdict.WORSE) for it in told)
+        assert wrong <= 2000 * 0.06  # 5 % and two standard deviations
+
+
+def test_what_more_would_tell_minds_that_it_is_a_second_look() -> None:
+    estimate = paired([0.02, 0.0, 0.01, -0.005])
+    once = tell(estimate, 0.01).more
+    again = tell(estimate, 0.01, next_confidence=0.98).more
+    assert once is not None
+    assert again is not None
+    assert once < again
 
 
 def test_one_value_has_the_noise_of_the_several_on_the_other_side() -> None:

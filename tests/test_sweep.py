@@ -190,3 +190,8 @@ def test_the_example_is_a_file_without_mistakes() -> None:
 def test_a_mistake_in_a_file_is_told_with_its_line(text: str, said: str) -> None:
     with pytest.raises(MistakesError, match=said):
         parse_sweep(text, FILE, OPTIONS)
+
+
+def test_a_variable_that_rater_gives_to_each_copy_is_no_axis() -> None:
+    with pytest.raises(InputError, match="rater itself gives RATER_COPY to each copy"):
+        kinds_of([Axis("env:RATER_COPY", ("7", "8"))], [], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.points import Point
+from rater.commands.points import looks_of, points_from
 from rater.errors import InputError
 from rater.plan.sweep import Slot
 from rater.record import RunStatus
@@ -66,6 +68,38 @@ def test_more_rounds_can_be_added(rater: Rater) -> None:
     assert rows("SELECT block, done FROM sweep_progress") == [(1, 1), (1, 1), (2, 1), (2, 1)]
     status, _, said = rater("sweep", "--resume", "1", "--rounds", "1")
     assert (status, "has 2; more can be added" in said) == (2, True)
+
+
+def test_rounds_that_were_added_for_what_the_first_said_count_as_another_look(
+    rater: Rater, database: Path
+) -> None:
+    words = ("--axis", "env:X=1,2", "--rounds", "2", "--seed", "5")
+    assert rater("sweep", *TINY, *words, "--", "true")[0] == 0
+
+    def looks() -> int:
+        with open_store(database) as store:
+            by_tag = looks_of(store, points_from(store, ["tag:env:X=1", "tag:env:X=2"]))
+            assert looks_of(store, points_from(store, ["sweep:1"])) == by_tag
+            return by_tag
+
+    assert looks() == 1
+    assert rater("sweep", "--resume", "1", "--rounds", "3", "--quiet")[0] == 0
+    assert looks() == 2
+    _, out, _ = rater("compare", "sweep:1", "--json")
+    assert json.loads(out)["confidence"] == pytest.approx(1 - 0.02205)
+
+
+def test_a_refused_resumption_leaves_the_sweep_as_it_was(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rater("sweep", *TINY, "--axis", "env:X=1,2", "--rounds", "1", "--", "true")[0] == 0
+    before = rows("SELECT status, reason, ended_at, rounds, extended FROM sweep")
+    slots = rows("SELECT * FROM sweep_slot")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    status, _, said = rater("sweep", "--resume", "1", "--rounds", "4")
+    assert (status, "cannot go on" in said) == (2, True)
+    assert rows("SELECT status, reason, ended_at, rounds, extended FROM sweep") == before
+    assert rows("SELECT * FROM sweep_slot") == slots
 
 
 def test_a_changed_environment_is_refused_unless_forced(

@@ -52,7 +52,7 @@ def compare(
     sides = _sides(points, by, baseline)
     measured = _measured(sides)
     confidence = confidence_of_each(looks)
-    telling = Telling(margin, confidence)
+    telling = Telling(margin, confidence, confidence_of_each(looks + 1))
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.benchmarks))

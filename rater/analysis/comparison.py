@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from rater.analysis.apart import Apart
-from rater.analysis.interval import Basis, Told
+from rater.analysis.interval import CONFIDENCE, Basis, Told
 from rater.analysis.points import Point, PointRun
 from rater.analysis.troubles import Trouble
 
@@ -92,7 +92,8 @@ class Comparison:
     @property
     def by_chance(self) -> float:
         """How many of them say better or worse where nothing differs, on average."""
-        return self.compared * (1 - self.confidence)
+        # All looks together err as one at the usual level does.
+        return self.compared * (1 - CONFIDENCE)
 
     def unjudged(self) -> list[tuple[Row, Side]]:
         """Return what both sides have, one run each: no verdict can stand on that."""

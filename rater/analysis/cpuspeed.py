@@ -9,8 +9,8 @@ the host, a busy neighbour on the core, the clock) lengthens both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from statistics import fmean, median
+from collections.abc import Iterator, Mapping, Sequence, Set
+from statistics import fmean, median, median_high, median_low
 
 from rater.analysis.finding import Finding, Kind
 
@@ -44,51 +44,51 @@ def unsteady(costs: Costs) -> float:
 def explained(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
     """Return what a finding would be of the CPUs' own speed alone, as a ratio of times.
 
-    None where that is another direction, or less than half of what was found: then it is
-    no explanation. `cpu_of`: the CPU of each copy.
+    The median over its benchmarks (of copies: over benchmarks and iterations), each against
+    the nearest of what it is compared with: one dear cell explains nothing else. None
+    where that is another direction, or less than half of what was found, or where the
+    finding is about some copies of a CPU only: a CPU slows all of its copies. `cpu_of`: the
+    CPU of each copy.
     """
-    cells: dict[str, dict[tuple[int, int], float]] = {}
-    for (name, iteration, cpu), cost_s in costs.items():
-        for copy, its_cpu in cpu_of.items():
-            if its_cpu == cpu:
-                cells.setdefault(name, {})[iteration, copy] = cost_s
+    cpus = {cpu_of[copy] for copy in one.copies if copy in cpu_of} or set(cpu_of.values())
+    if one.copies and {copy for copy, cpu in cpu_of.items() if cpu in cpus} != set(one.copies):
+        return None
+    singly = tuple(it.benchmark for it in one.singles)
+    names = one.benchmarks or singly or tuple({name for name, _, _ in costs})
     ratios = []
-    for name in one.benchmarks or cells:
-        inside, outside = _apart(one, name, cells.get(name, {}), cpu_of)
-        if inside and outside and min(inside) > 0 < min(outside):
-            ratios.append(math.log(fmean(inside) / fmean(outside)))
+    for name in names:
+        cells = {(k, cpu): cost_s for (it, k, cpu), cost_s in costs.items() if it == name}
+        if cells and min(cells.values()) > 0:
+            ratios += list(_ratios(one, cpus, cells))
     if not ratios:
         return None
-    expected, found = fmean(ratios), math.log(one.slowdown)
+    # Of two in the middle the one that explains less.
+    expected = min(median_low(ratios), median_high(ratios), key=abs)
+    found = math.log(one.slowdown)
     least = max(_SHARE_EXPLAINED * abs(found), math.log1p(_LEAST_EXPLAINED))
     return math.exp(expected) if expected * found > 0 and abs(expected) >= least else None
 
 
-def _apart(
-    one: Finding, name: str, cells: Mapping[tuple[int, int], float], cpu_of: Mapping[int, int]
-) -> tuple[list[float], list[float]]:
-    """Return the costs of the cells that a finding is about, and of those it compares them with."""
+def _ratios(
+    one: Finding, cpus: Set[int], cells: Mapping[tuple[int, int], float]
+) -> Iterator[float]:
+    """Yield logarithms of what a finding's cells of one benchmark cost over the others."""
+    times = sorted({k for k, _ in cells})
+    own = set(one.iterations) or {it.iteration for it in one.singles} or set(times)
+    by_time = {k: fmean(cells[k, cpu] for cpu in cpus if (k, cpu) in cells) for k in times}
     if one.kind is Kind.DRIFT:
-        ends = {iteration for iteration, _ in cells}
-        return _of(cells, [max(ends, default=0)]), _of(cells, [min(ends, default=0)])
-    if one.singles:
-        within = {(it.iteration, it.copy) for it in one.singles if it.benchmark == name}
-        when, where = {it for it, _ in within}, {cpu_of[copy] for _, copy in within}
-        beside = {cell: cost_s for cell, cost_s in cells.items() if cell[0] in when}
-        # A CPU slows all of its copies: one of them alone is not slow for that.
-        sharing = {cell: it for cell, it in beside.items() if cpu_of[cell[1]] in where}
-        cells = sharing if len(sharing) > len(within) else beside
+        yield math.log(by_time[times[-1]] / by_time[times[0]])
+    elif one.kind is Kind.SLOW_ITERATION:
+        inside = [cost_s for k, cost_s in by_time.items() if k in own]
+        outside = [cost_s for k, cost_s in by_time.items() if k not in own]
+        if inside and outside:
+            yield _over_nearest(fmean(inside), outside)
     else:
-        within = {
-            (iteration, copy)
-            for iteration, copy in cells
-            if (not one.copies or copy in one.copies)
-            and (not one.iterations or iteration in one.iterations)
-        }
-    inside = [cost_s for cell, cost_s in cells.items() if cell in within]
-    return inside, [cost_s for cell, cost_s in cells.items() if cell not in within]
+        for k in sorted(own & set(times)):
+            outside = [cost_s for (it, cpu), cost_s in cells.items() if it == k and cpu not in cpus]
+            if outside:
+                yield _over_nearest(by_time[k], outside)
 
 
-def _of(cells: Mapping[tuple[int, int], float], iterations: Iterable[int]) -> list[float]:
-    wanted = set(iterations)
-    return [cost_s for (iteration, _), cost_s in cells.items() if iteration in wanted]
+def _over_nearest(cost_s: float, others: Sequence[float]) -> float:
+    return min((math.log(cost_s / other) for other in others), key=abs)

@@ -6,7 +6,10 @@ have the same chance to be found, and ratios of ratios add.
 - Values that were measured next to each other (one of each in every round) are paired:
   Student's t interval of their differences. What drifts with time cancels.
 - Else Welch's interval (B. L. Welch, Biometrika 34, 1947: each side has a variance of its
-  own; degrees of freedom by F. E. Satterthwaite, Biometrics Bulletin 2, 1946).
+  own; degrees of freedom by F. E. Satterthwaite, Biometrics Bulletin 2, 1946, but never more
+  than two sides of the smaller size would have: by chance two or three values lie close, and
+  many on the other side would lend them their degrees. Equal things of 2 against 20 values were
+  else called apart in 12 of 100 cases).
 - Where one side has a single value, the noise of the other is taken for both (the classic
   interval for two samples with one variance).
 
@@ -82,6 +85,7 @@ class Estimate:
     parts: tuple[Part, ...]  # (): nothing is known of the noise
     basis: Basis
     blur: float = 0.0  # how far the steps in which times are recorded may move it
+    most_degrees: float = math.inf
 
     @property
     def ratio(self) -> float:
@@ -98,9 +102,11 @@ class Estimate:
         """Return the degrees of freedom (Satterthwaite), or what they would be; 0: none."""
         terms = [(part.share**2 * _of_mean(part, more), part.degrees + more) for part in self.parts]
         whole = sum(variance for variance, _ in terms)
+        most = self.most_degrees + more * len(terms)
         if not whole:
-            return float(sum(degrees for _, degrees in terms))
-        return 1 / sum((variance / whole) ** 2 / degrees for variance, degrees in terms)
+            return float(min(most, sum(degrees for _, degrees in terms)))
+        found = 1 / sum((variance / whole) ** 2 / degrees for variance, degrees in terms)
+        return min(most, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +188,7 @@ def unpaired(
             Part(variance or 0.0, size, size - 1)
             for variance, size in zip(variances, sizes, strict=True)
         ]
-        return Estimate(difference, tuple(parts), basis, step)
+        return Estimate(difference, tuple(parts), basis, step, 2.0 * (min(sizes) - 1))
     # One variance for both: of the side that has one, so its degrees of freedom stand alone.
     variance = next(it for it in variances if it is not None)
     many = max(sizes)
@@ -208,7 +214,8 @@ def joined(estimates: Sequence[Estimate]) -> Estimate:
     # The weakest basis is what must be told: they stand in the order of their strength.
     order = list(Basis)
     basis = max((one.basis for one in estimates), key=order.index)
-    return Estimate(mean, parts, basis, statistics.fmean(one.blur for one in estimates))
+    blur = statistics.fmean(one.blur for one in estimates)
+    return Estimate(mean, parts, basis, blur, sum(one.most_degrees for one in estimates))
 
 
 def tell(
@@ -217,12 +224,14 @@ def tell(
     confidence: float = CONFIDENCE,
     *,
     less_is_better: bool = False,
+    next_confidence: float | None = None,
 ) -> Told:
     """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
 
     Values without any noise at all, of which no step is known either: no difference is
     `same`, a difference is `cannot tell`. Of one run each (`Basis.ITERATIONS`) there is an
-    interval and no verdict.
+    interval and no verdict. `next_confidence`: of the interval that is looked at when there are
+    more values; None: the same.
     """
     told = Told(
         ratio=estimate.ratio,
@@ -272,7 +281,9 @@ def tell(
         p=exceeded(max(0.0, effect - estimate.blur) / error, degrees),
         verdict=verdict,
         within=within,
-        more=_more(estimate, edge, confidence) if unknown and not coarse else None,
+        more=_more(estimate, edge, next_confidence or confidence)
+        if unknown and not coarse
+        else None,
         coarse=coarse,
     )
 

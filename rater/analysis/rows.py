@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.comparison import Cell, Row
 from rater.analysis.contrast import Stratum, contrast, in_pairs
-from rater.analysis.interval import Estimate, Verdict, joined, tell
+from rater.analysis.interval import Estimate, Told, Verdict, joined, tell
 from rater.analysis.measures import Key, RunMeasures, Sample, log_of, of_run
 from rater.analysis.stats import geometric_mean
 
@@ -26,6 +26,7 @@ class Telling:
 
     margin: float
     confidence: float
+    next_confidence: float  # once there are more runs
 
     def benchmark(self, key: Key, grid: Grid) -> Row:
         """Return one benchmark in all sides; all runs of the grid have it."""
@@ -95,7 +96,7 @@ class Telling:
         by_score: bool,
     ) -> Cell:
         rate = _estimate(keys, strata, lambda sample: sample.per_hour, by_score=by_score)
-        speedup = tell(rate, self.margin, self.confidence) if rate else None
+        speedup = self._tell(rate) if rate else None
         alike = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
         median = _estimate(keys, strata, _median_copy_rate) if alike else None
         slowest = (
@@ -105,13 +106,18 @@ class Telling:
             baseline=baseline,
             value=value,
             speedup=speedup,
-            median_copy=tell(median, self.margin, self.confidence) if median else None,
-            slowest_over_median=tell(slowest, self.margin, self.confidence, less_is_better=True)
-            if slowest
-            else None,
+            median_copy=self._tell(median) if median else None,
+            slowest_over_median=self._tell(slowest, less_is_better=True) if slowest else None,
             p_holm=None,
             holds=False,
             reason=None if rate else "no valid result on one of the sides",
+        )
+
+    def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> Told:
+        return tell(
+            *(estimate, self.margin, self.confidence),
+            less_is_better=less_is_better,
+            next_confidence=self.next_confidence,
         )
 
 

@@ -99,7 +99,7 @@ def compare_points(args: argparse.Namespace) -> int:
         points = points_from(store, args.points)
         refuse_twice(points)
         baseline = _baseline(store, args.baseline, points)
-        looks = looks_of(store, args.points)
+        looks = looks_of(store, points)
         without = points_without_runs(store, args.points)
     comparison = compare(
         points, margin=margin, by=args.by, baseline=baseline, looks=looks, volatile=volatile

@@ -47,15 +47,15 @@ def points_from(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     return tuple(found)
 
 
-def looks_of(store: Store, words: Sequence[str]) -> int:
+def looks_of(store: Store, points: Sequence[Point]) -> int:
     """Return how often a comparison was looked at before the runs it is of were enough.
 
-    1, but for sweeps with `--until`: those look after every round from the third on.
+    1, but for runs of sweeps with `--until`, or to which rounds were added, however the runs
+    are named.
     """
-    from rater.store.sweeps import PREFIX, find_sweep, load_sweep
+    from rater.store.sweeps import looks_at
 
-    asked = [load_sweep(store, find_sweep(store, w)).asked for w in words if w.startswith(PREFIX)]
-    return max((one.rounds - 2 for one in asked if one.until is not None), default=1)
+    return looks_at(store, [number for point in points for number in point.numbers])
 
 
 def points_without_runs(store: Store, words: Sequence[str]) -> tuple[str, ...]:

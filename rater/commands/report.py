@@ -126,7 +126,7 @@ def _asked(store: Store, words: Sequence[str]) -> _Asked:
             Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
             for one in points[0].runs
         )
-    return _Asked(points, looks_of(store, wanted), points_without_runs(store, wanted))
+    return _Asked(points, looks_of(store, points), points_without_runs(store, wanted))
 
 
 def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:

@@ -20,6 +20,7 @@ from rater.commands.head import directory_here, now_utc
 from rater.commands.leftovers import put_back
 from rater.commands.request import request_to_json
 from rater.commands.sweep_asked import Asked, asked_from
+from rater.commands.sweep_attempt import ChangedError
 from rater.commands.sweep_ready import (
     PointReady,
     build_all,
@@ -174,6 +175,7 @@ def conduct(
     cache: Path,
     begin: Callable[[Store, Mapping[int, str]], int],
     *,
+    undo: Callable[[Store], None] | None = None,
     until: float | None,
     may_leave_out: bool = False,
     compare_before: bool = False,
@@ -181,6 +183,7 @@ def conduct(
     """Make the runs under the machine's lock, with its settings put back at the end.
 
     `begin` stores that it begins; it is told which points turned out not to be able to run.
+    `undo` takes that back where it is refused before anything was made.
     """
     what = f"rater sweep {' '.join(args.suites)}".strip()
     holder = f"{what}, process {os.getpid()}, since {now_utc()}"
@@ -222,8 +225,9 @@ def conduct(
             except Stopped as stopped:
                 ended = _stopped(stopped.number)
             except RaterError as error:
+                is_refused = isinstance(error, ChangedError) and not runner.made
                 with suppress(StoreError):  # it may be what failed
-                    end_sweep(store, number, RunStatus.FAILED, str(error), now_utc())
+                    _leave(store, number, error, undo if is_refused else None)
                 raise _with_way(error, number) from error
             end_sweep(store, number, ended.status, ended.reason, now_utc())
     except Stopped as stopped:  # before the first run, or while it was ended
@@ -238,12 +242,22 @@ def conduct(
         return ended.exit_status if ended else 1
     assert ended is not None
     if ended.status is RunStatus.INTERRUPTED or ended.reason:
-        way = f"; `rater sweep --resume {number}` goes on" if ended.exit_status else ""
+        way = f"; `rater sweep --resume {number}` goes on" if ended.lacks_runs else ""
         print(f"rater: sweep {number}: {ended.reason}{way}", file=sys.stderr)
     if args.json or not args.quiet:
         with existing_store(args) as store:
             show_sweep(args, store, number)
     return ended.exit_status
+
+
+def _leave(
+    store: Store, number: int, error: RaterError, undo: Callable[[Store], None] | None
+) -> None:
+    """Store that a sweep ended in an error, or that it was never taken up."""
+    if undo is None:
+        end_sweep(store, number, RunStatus.FAILED, str(error), now_utc())
+    else:
+        undo(store)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from rater.run import machine
 from rater.run.build import cache_root
 from rater.show.sweep import print_missing, sweep_document
 from rater.store.store import Store
-from rater.store.sweeps import StoredSweep, find_sweep, load_sweep, take_up
+from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, take_up
 
 # What may stand beside --resume, and what argparse brings along.
 _BESIDE = frozenset(
@@ -79,6 +79,7 @@ def resume(args: argparse.Namespace) -> int:
         points,
         cache,
         begin,
+        undo=lambda store: give_back(store, sweep),
         until=None if was_decided and is_asked_for_more else asked.until,
         compare_before=not args.force,
     )

@@ -22,6 +22,7 @@ from rater.plan.sweep import Slot
 from rater.record import RunStatus
 from rater.show.format import count, duration, number
 from rater.tune.tuner import TakenError
+from rater.words import some
 
 if TYPE_CHECKING:
     from rater.commands.resolve import Resolved
@@ -43,6 +44,12 @@ class Ended:
     status: RunStatus
     reason: str | None
     exit_status: int
+    is_all_there: bool = False  # every run is there, well or not
+
+    @property
+    def lacks_runs(self) -> bool:
+        """Whether there is something to go on with."""
+        return bool(self.exit_status) and not self.is_all_there
 
 
 @dataclass
@@ -63,6 +70,7 @@ class Runner:
     _besides_s: list[float] = field(default_factory=list)  # of runs made here: what took longer
     _said: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
+    made: int = 0  # runs that were begun
     _failed: int = 0
     _not_made: int = 0
     _in_a_row: int = 0
@@ -96,7 +104,8 @@ class Runner:
         if self._not_made:
             return Ended(RunStatus.FAILED, f"{self._not_made} of {total} could not be made", 1)
         if self._failed:
-            return Ended(RunStatus.FAILED, f"copies failed in {self._failed} of {total}", 1)
+            said = f"copies failed in {self._failed} of {total}"
+            return Ended(RunStatus.FAILED, said, 1, is_all_there=True)
         return Ended(RunStatus.COMPLETE, None, 0)
 
     def _no_more(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> Ended | None:
@@ -109,8 +118,7 @@ class Runner:
             return Ended(RunStatus.FAILED, reason, 1)
         if ahead and ahead[0].block != slot.block and self._decided(slot.block):
             reason = (
-                f"decided after block {slot.block} of {asked.rounds}: no comparison with "
-                f"{self.sweep.points[0].label} needs more runs"
+                f"decided after block {slot.block} of {asked.rounds}: {self._what_is_decided()}"
             )
             return Ended(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
         return None
@@ -137,6 +145,7 @@ class Runner:
             resolved = self._resolved(point)
             hear = partial(self._hear, point.label)
             status = Session(quiet, resolved, self.cache, attempt, one_of_many=hear).run()
+            self.made += 1
             self._refuse_taken(attempt.number)
         except (StoreError, ChangedError, TakenError):
             raise
@@ -252,6 +261,24 @@ class Runner:
         if len(points) < 2:
             return False
         return decided(points, self.until, looks=max(1, self.sweep.asked.rounds - 2))
+
+    def _what_is_decided(self) -> str:
+        """Say what it is that needs no more runs, and how many benchmarks would."""
+        from rater.analysis.compare import compare
+        from rater.commands.points import looks_of, points_from
+
+        points = points_from(self.store, [f"sweep:{self.sweep.number}"])
+        found = compare(points, margin=self.until or 0.0, looks=looks_of(self.store, points))
+        whole = "the suite" if found.suites else "it"
+        words = f"{whole} needs no more runs beside {found.sides[0].label}"
+        open_ones = [
+            row.name
+            for row in found.benchmarks
+            if not all(cell.speedup and cell.speedup.decided for cell in row.cells)
+        ]
+        if not open_ones:
+            return words
+        return f"{words}; single benchmarks would: {some(open_ones, 4)}"
 
     # -- words ------------------------------------------------------------------------------------
 

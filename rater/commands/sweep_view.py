@@ -119,10 +119,11 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
     words = [f"sweep:{sweep.number}"]
     if len({it.slot.point for it in sweep.slots if it.done}) < 2:
         return None
+    points = points_from(store, words)
     return compare(
-        points_from(store, words),
+        points,
         margin=MARGIN if sweep.asked.until is None else sweep.asked.until,
-        looks=looks_of(store, words),
+        looks=looks_of(store, points),
         volatile=volatile,
     )
 

@@ -21,6 +21,7 @@ ENVIRONMENT = "env:"
 MOST_POINTS = 10_000
 MOST_ROUNDS = 10_000
 NONE_SHOWN = "(none)"
+_OURS = ("RATER_COPY", "RATER_CPUS", "RATER_NODE")  # every copy has its own
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A comma ends a value, `\,` is one inside it.
 _COMMA = re.compile(r"(?<!\\),")
@@ -120,6 +121,10 @@ def kinds_of(
                 raise InputError(
                     f"axis {name}: {variable!r} is no name of an environment variable; "
                     f"expected {ENVIRONMENT}NAME"
+                )
+            if variable in _OURS:
+                raise InputError(
+                    f"axis {name}: rater itself gives {variable} to each copy; take another name"
                 )
             kinds[name] = AxisKind.ENVIRONMENT
         elif name in known_options:

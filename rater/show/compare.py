@@ -21,7 +21,6 @@ _LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
 _MUCH, _MOST_SHARE = 10, 1000  # shares: from 1000 % without decimals, up to 100,000 %
-_POINT_COLUMNS = 56  # of a line for each point, beside its label
 _PAIR_HEADING = 7  # beside all that a pair has columns for
 _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 
@@ -87,7 +86,7 @@ def _print_pair(comparison: Comparison, printer: Printer) -> None:
     rows = _compared_rows(comparison)
     cells = [row.cells[0] for row in rows]
     places = decimals([value for cell in cells for value in (cell.baseline, cell.value)])
-    units = {row.unit for row in rows}
+    units = {row.unit for row in rows if row.cells[0].baseline is not None}
     unit = units.pop() if len(units) == 1 else ""
     labels = _headings(comparison, printer)
     columns = [
@@ -104,14 +103,16 @@ def _print_points(row: Row, comparison: Comparison, printer: Printer) -> None:
     values = [row.cells[0].baseline, *(cell.value for cell in row.cells)]
     places = decimals(values)
     first = comparison.sides[0]
+    told = _told_columns(row.cells, comparison)
+    beside = sum(column.width + 1 for column in told if not column.optional)
     labels = [side.label for side in comparison.sides]
-    if max(map(len, labels)) > printer.width - _POINT_COLUMNS:  # cut, they would look alike
+    if max(map(len, labels)) > printer.width - beside:  # cut, they would look alike
         labels = _headings(comparison, printer)
     printer.line(f"{_names([row])[0]}: {first.label} is {number(values[0], places)} {row.unit}")
     columns = [
         Column(("", ""), labels[1:], right=False, flexible=True),
         Column((row.unit, ""), [number(value, places) for value in values[1:]], optional=3),
-        *_told_columns(row.cells, comparison),
+        *told,
     ]
     printer.table(columns, [_style(cell) for cell in row.cells])
 

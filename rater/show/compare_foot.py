@@ -45,8 +45,9 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         )
     if comparison.looks > 1:
         printer.prose(
-            f"The sweep looked at its results up to {count(comparison.looks, 'time')} to stop when "
-            f"they were decided: intervals of {percent} % keep all looks together right in 95 %."
+            f"Results were looked at up to {count(comparison.looks, 'time')} before there were "
+            "enough runs (--until, rounds that were added): "
+            f"intervals of {percent} % keep all looks together right in 95 %."
         )
     if comparison.compared > 1:
         text = (

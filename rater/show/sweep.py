@@ -120,7 +120,7 @@ def print_sweep(view: SweepView, printer: Printer) -> None:
     units = {result.unit for point in view.points for result in point.results}
     unit = next(iter(units)) if len(units) == 1 else RATIO
     medians = [statistics.median(values) if values else None for values in results]
-    first = medians[0] if medians else None
+    first = next((median for median in medians if median is not None), None)
     columns = [
         *_point_columns([p.values for p in view.points], printer),
         Column(("runs", ""), [_runs_of(view, point) for point in view.points]),
@@ -135,7 +135,10 @@ def print_sweep(view: SweepView, printer: Printer) -> None:
         Column(
             ("highest", ""), [number(max(v, default=None), places) for v in results], optional=1
         ),
-        Column(("vs first", "%"), [_change(median, first) for median in medians]),
+        Column(
+            ("vs first" if medians[:1] == [first] else "vs base", "%"),
+            [_change(median, first) for median in medians],
+        ),
     ]
     printer.table(columns)
     _print_left_out(view, printer)

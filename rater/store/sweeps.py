@@ -84,6 +84,7 @@ class StoredSweep:
     reason: str | None
     ended_at: str | None
     resumed: int
+    extended: int  # how often rounds were added
     axes: tuple[tuple[str, AxisKind], ...]
     points: tuple[SweepPoint, ...]
     slots: tuple[SlotRun, ...]  # in the order in which they are run
@@ -157,10 +158,46 @@ def take_up(store: Store, number: int, *, resumed: int, rounds: int, slots: Iter
         owner = this_process()
         connection.execute(
             "UPDATE sweep SET status = ?, reason = NULL, ended_at = NULL, resumed = resumed + 1, "
-            "rounds = ?, pid = ?, pid_start = ?, boot_id = ? WHERE id = ?",
-            (RunStatus.RUNNING, rounds, owner.pid, owner.pid_start, owner.boot_id, number),
+            "extended = extended + (rounds < ?), rounds = ?, pid = ?, pid_start = ?, boot_id = ? "
+            "WHERE id = ?",
+            (RunStatus.RUNNING, rounds, rounds)
+            + (owner.pid, owner.pid_start, owner.boot_id, number),
         )
         _add_slots(connection, number, slots)
+
+
+def give_back(store: Store, before: StoredSweep) -> None:
+    """Leave a sweep that was taken up as it was before: nothing was made of it."""
+    status = RunStatus.INTERRUPTED if before.status is RunStatus.KILLED else before.status
+    with store.writing("giving back a sweep") as connection:
+        connection.execute(
+            "DELETE FROM sweep_slot WHERE sweep_id = ? AND block > ?",
+            (before.number, before.asked.rounds),
+        )
+        connection.execute(
+            "UPDATE sweep SET status = ?, reason = ?, ended_at = ?, rounds = ?, extended = ? "
+            "WHERE id = ?",
+            (status, before.reason, before.ended_at, before.asked.rounds, before.extended)
+            + (before.number,),
+        )
+
+
+def looks_at(store: Store, runs: Iterable[int]) -> int:
+    """Return how often the results of the sweeps that made these runs were looked at, at most.
+
+    Those with `--until` look after every block from the third on; blocks that were added
+    later were asked for because of what the earlier ones said. 1 for all other runs.
+    """
+    with store.reading() as connection:
+        found = [
+            connection.execute(
+                "SELECT CASE WHEN until IS NULL THEN 1 + extended ELSE rounds - 2 END "
+                "FROM sweep_run JOIN sweep ON sweep.id = sweep_id WHERE run_id = ?",
+                (run,),
+            ).fetchone()
+            for run in runs
+        ]
+    return max([1, *(int(row[0]) for row in found if row)])
 
 
 def begin_run(
@@ -294,13 +331,13 @@ def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored
     for number in numbers:
         key = (number,)
         row = connection.execute(
-            f"SELECT {', '.join(_HEAD.split())}, status, reason, ended_at, resumed, pid, "
+            f"SELECT {', '.join(_HEAD.split())}, status, reason, ended_at, resumed, extended, pid, "
             "pid_start, boot_id FROM sweep WHERE id = ?",
             key,
         ).fetchone()
         if row is None:
             continue
-        *asked, status, reason, ended_at, resumed, pid, pid_start, boot_id = row
+        *asked, status, reason, ended_at, resumed, extended, pid, pid_start, boot_id = row
         status = RunStatus(status)
         if status is RunStatus.RUNNING and not is_alive(Owner(pid, pid_start, boot_id)):
             status = RunStatus.KILLED
@@ -316,6 +353,7 @@ def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored
                 reason=reason,
                 ended_at=ended_at,
                 resumed=resumed,
+                extended=extended,
                 axes=tuple((name, AxisKind(kind)) for name, kind in axes),
                 points=_points(connection, number, [name for name, _ in axes]),
                 slots=tuple(
