@@ -281,3 +281,51 @@ def test_the_binomial_tail_is_the_textbooks() -> None:
 
 def test_ties_are_spread_over_the_step_of_the_clock() -> None:
     assert untied(np.array([2.0, 1.0, 1.0]), 1.0) == pytest.approx([0.75, 1.25, 2.0])
+
+
+@pytest.mark.parametrize(("copies", "size"), [(4, 1.5), (6, 1.2), (8, 1.2), (8, 2.0), (10, 0.6)])
+def test_one_copy_far_from_few_others_is_found_in_a_single_cell(copies: int, size: float) -> None:
+    for seed in range(5):
+        times = quiet(1, 1, copies, noise=0.005, seed=seed)
+        assert divots(times, Machine(1, copies)) == []
+        times[0, 0, 1] *= size
+        [found] = divots(times, Machine(1, copies))
+        assert found.copies == (1,)
+        assert found.slowdown == pytest.approx(size, rel=0.03)
+
+
+def test_another_copy_in_each_iteration_of_a_small_run_is_found() -> None:
+    times = quiet(1, 3, 8, noise=0.005)
+    for iteration, copy in enumerate((2, 5, 6)):
+        times[0, iteration, copy] *= 1.5
+    found = divots(times, Machine(1, 8))
+    assert sorted((it.iteration, it.copies) for it in found) == [(1, (2,)), (2, (5,)), (3, (6,))]
+
+
+def test_a_single_copy_that_a_small_run_is_said_to_show_is_found() -> None:
+    found = 0
+    for seed in range(10):
+        times = quiet(1, 1, 8, noise=0.005, seed=seed)
+        seen = analysed(times, Machine(1, 8)).visible["copy"]
+        times[0, 0, 3] *= 1 + 1.25 * seen
+        found += [it.copies for it in divots(times, Machine(1, 8))] == [(3,)]
+    assert found >= 8
+
+
+@pytest.mark.parametrize("slow", [(4, 5), (1, 2), (2, 5)])
+def test_two_slow_iterations_of_five_do_not_make_the_others_fast(slow: tuple[int, int]) -> None:
+    for benchmarks in ((0,), (0, 1, 2, 3)):
+        times = quiet(4, 5, 32)
+        for benchmark in benchmarks:
+            for iteration in slow:
+                times[benchmark, iteration - 1] *= 1.22
+        found = divots(times, FOUR)
+        assert {it.iteration for it in found} == set(slow)
+        assert all(it.kind is Kind.SLOW_ITERATION and not it.fast for it in found)
+
+
+def test_a_fast_iteration_of_five_is_still_found() -> None:
+    times = quiet(4, 5, 32)
+    times[:, 2] *= 0.8
+    [found] = divots(times, FOUR)
+    assert (found.kind, found.iteration, found.fast) == (Kind.SLOW_ITERATION, 3, True)

@@ -32,6 +32,11 @@ _TOO_MANY, _MODE_SHARE = 0.09, 0.18  # of more than that it is a mode (`modes`)
 _LEAST_FOR_MANY = 24
 _EMPTY = 0.5  # of what they are slower by
 _FAR_APART = 6.0
+# One copy of a few, or two of many: beyond all others by so many times what those differ by.
+_GAPS, _GAPS_OF_FEW = 5.0, 8.0
+_FEW = 6
+LONE = math.log(1.08)
+_FEWEST_LONE = 4
 _FEWEST_OF_MANY = 4
 
 
@@ -123,6 +128,42 @@ def many_apart(usable: Floats, least: Floats) -> Bools:
         if empty and size >= least[b]:
             flagged[b, i] = row >= slow[0]
     return flagged
+
+
+def lone_apart(usable: Floats, least: Floats, steps: Floats) -> Bools:
+    """Return copies (B, I, S) so far beyond all others of their cell that no tail is needed.
+
+    Of a small run the tail that is fitted is the outlier's own: it would set its own yardstick.
+    A gap of several times the range of all others, as in W. J. Dixon's ratio (Annals of
+    Mathematical Statistics 21, 1950), needs none. `steps` (B,): how coarse the times are.
+    """
+    flagged = np.zeros(usable.shape, dtype=bool)
+    cells = np.argwhere(np.sum(~np.isnan(usable), axis=2) >= _FEWEST_LONE)
+    for b, i in cells:
+        row = usable[b, i]
+        ordered = np.sort(row[~np.isnan(row)])
+        n = len(ordered)
+        gaps = _gaps(n, len(cells))
+        for m in range(max(1, math.floor(_MOST_SHARE * n)), 0, -1):
+            rest, far = ordered[: n - m], ordered[n - m :]
+            size = float(far[0] - np.median(rest))
+            wide = max(float(rest[-1] - rest[0]), float(steps[b]))
+            if far[0] - rest[-1] >= gaps * wide and size >= max(least[b], LONE):
+                flagged[b, i] = row >= far[0]
+                break
+    return flagged
+
+
+def lone_needed(residuals: Floats) -> float:
+    """Return how slow a copy (ln time) must be for `lone_apart` in cells as wide as these."""
+    b, i, s = residuals.shape
+    wide = float(np.nanmedian(np.nanmax(residuals, axis=2) - np.nanmin(residuals, axis=2)))
+    return max(LONE, (_gaps(s, b * i) + 0.5) * wide)
+
+
+def _gaps(copies: int, cells: int) -> float:
+    """Return how many ranges of the others are far: more where there are more cells to be odd."""
+    return (_GAPS if copies >= _FEW else _GAPS_OF_FEW) * (1 + 0.5 * math.log2(max(1, cells)))
 
 
 def standing_apart(values: Floats, flagged: Bools) -> Bools:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rater.analysis.divots.copies import ALPHA, fit_tail
+from rater.analysis.divots.copies import ALPHA, fit_tail, lone_needed
 from rater.analysis.divots.cpus import (
     FEW_Z,
     FEWEST,
@@ -30,6 +30,7 @@ from rater.analysis.divots.groups import (
 from rater.analysis.divots.robust import MEDIAN_ERROR, middle
 from rater.analysis.finding import Thresholds
 
+_OWN_TAIL = 10  # of so few values a slow one makes up the tail it is judged by
 _MOST_SEEN = 1.0
 # Noise of what is slow hides as often as it helps: so many of its spreads more, and four of five
 # are found (planted in noise of four kinds).
@@ -81,8 +82,10 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         needed = (tail.start + tail.beta * math.log(s * tail.share / expected)) * (1 + 2 / s)
         right = middle(found.scales.right)
         least = max(math.log1p(thresholds.copy), needed * right)
+        if s * b * i <= _OWN_TAIL:
+            least = max(least, lone_needed(found.residuals))
         seen["copy"] = math.expm1(least + _OFTEN * (1 + _FEW / s) * right)
-    elif s == FEWEST and b * i >= LEAST_CELLS:
+    elif s == FEWEST and i == 1 and b >= LEAST_CELLS:  # of several iterations: in all of them
         error = few_error(found.residuals[..., 1] - found.residuals[..., 0])
         seen["copy"] = max(thresholds.copy, FEW_Z * (1 + 4 / (b * i)) * error)
     # More than that is no promise: nothing was told from the noise.

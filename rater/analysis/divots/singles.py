@@ -6,7 +6,13 @@ import math
 
 import numpy as np
 
-from rater.analysis.divots.copies import ALPHA, find_outliers, many_apart, standing_apart
+from rater.analysis.divots.copies import (
+    ALPHA,
+    find_outliers,
+    lone_apart,
+    many_apart,
+    standing_apart,
+)
 from rater.analysis.divots.cpus import FEWEST, find_among_few, find_cpus, find_in_pair, units
 from rater.analysis.divots.drafts import Draft, Part
 from rater.analysis.divots.modes import find_modes
@@ -174,6 +180,10 @@ def _once(work: Work) -> list[Draft]:
             flagged = flagged | many
         else:
             flagged = standing_apart(-usable, flagged)
+        rest = np.where(flagged.any(axis=2)[..., None], np.nan, sign * usable)
+        lone = lone_apart(rest, least, work.steps)
+        flagged = flagged | lone
+        many |= lone
         for b, i in np.argwhere(flagged.any(axis=2)):
             slots = np.flatnonzero(flagged[b, i])
             effect = r[b, i, slots].copy()
