@@ -329,3 +329,15 @@ def test_a_fast_iteration_of_five_is_still_found() -> None:
     times[:, 2] *= 0.8
     [found] = divots(times, FOUR)
     assert (found.kind, found.iteration, found.fast) == (Kind.SLOW_ITERATION, 3, True)
+
+
+def test_what_a_fuller_lgroup_may_explain_of_one_benchmark_is_told() -> None:
+    machine = Machine(2, 8)
+    times = quiet(6, 3, 12)
+    times[2, :, :8] *= 1.35
+    analysis = analysed(times, machine)
+    fuller, emptier = analysis.findings
+    assert fuller.explained
+    assert emptier.explained
+    assert fuller.expectation == "8 copies on an lgroup where others have fewer"
+    assert fuller.summary.startswith("+0.0 % (median of the benchmarks; ")

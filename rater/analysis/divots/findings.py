@@ -19,6 +19,9 @@ from rater.analysis.divots.work import LOCAL
 from rater.analysis.finding import CellEffect, Evidence, Finding, Kind, Single
 from rater.plan.cpuset import format_list
 
+# A benchmark that the layout slows by so much more than the usual one is named.
+_FAR, _MUCH_MORE = 1.5, 0.01
+
 
 def findings_of(found: Detected) -> list[Finding]:
     """Return the findings, the most costly first, then the largest; explained ones at the end."""
@@ -234,15 +237,22 @@ def _explained(table: Table, one: Predicted) -> Finding:
     copies = sorted({int(c) for c in np.unique(table.copy[:, :, slots]) if c >= 0})
     effects = one.effect[one.effect != 0]
     size = float(np.median(effects)) if len(effects) else 0.0
+    far = int(np.argmax(np.abs(one.effect)))
+    most = ""
+    if len(effects) > 1 and abs(one.effect[far]) >= max(_FAR * abs(size), abs(size) + _MUCH_MORE):
+        most = f"; {table.name(far)} {words.per_cent(math.exp(float(one.effect[far])))}"
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     load, usual = f"{one.load:g}", f"{one.usual:g}"
+    if not float(one.usual).is_integer():  # the middle of two loads
+        usual = "fewer" if one.load > one.usual else "more"
+    who = "most" if float(one.usual).is_integer() else "others"
     noun = "copy" if one.load == 1 else "copies"
     expectation = {
         "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
         "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
         "core-kind": "another kind of core",
         "lighter": "fewer copies beside them than elsewhere",
-        "load": f"{load} {noun} on an lgroup where most have {usual}",
+        "load": f"{load} {noun} on an lgroup where {who} have {usual}",
     }[one.what]
     return Finding(
         kind=Kind.LAYOUT,
@@ -259,6 +269,6 @@ def _explained(table: Table, one: Predicted) -> Finding:
         score_lost=0.0 if table.barrier else None,
         explained=True,
         expectation=expectation,
-        summary=f"{words.per_cent(math.exp(size))} (median of the benchmarks)",
+        summary=f"{words.per_cent(math.exp(size))} (median of the benchmarks{most})",
         evidence=(),
     )

@@ -29,6 +29,7 @@ _LIGHT_MINORITY = 0.15
 _FEW_NODES = 5
 _RANGE_TO_SD = 1.69  # of three normal values
 _SHOWN = 0.005  # an expectation below half a per cent is not worth a line
+_SHOWN_OF_ONE = 0.03  # of one benchmark
 _AGAINST = 0.015  # a benchmark that much slower with fewer neighbours speaks against the load
 _MOST_AGAINST = 0.2
 _MANY_BENCHMARKS = 8
@@ -95,7 +96,11 @@ def explain(table: Table) -> Explained:
                 alone[:, of_class == g] += more
     y = cell_medians(y)
     predicted += _load(table, y, allowed)
-    told = [one for one in predicted if middle(np.abs(one.effect)) >= _SHOWN]
+    told = [
+        one
+        for one in predicted
+        if middle(np.abs(one.effect)) >= _SHOWN or np.abs(one.effect).max() >= _SHOWN_OF_ONE
+    ]
     return Explained(cell_medians(y), told, allowed, alone)
 
 
