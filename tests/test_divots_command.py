@@ -187,6 +187,18 @@ def test_fail_on_takes_the_worst_benchmark_not_the_typical(
     assert ("+40" in err) == (status == 1)
 
 
+@pytest.mark.parametrize(("limit", "status"), [("slow-group:2%", 0), ("any:2%", 1)])
+def test_a_faster_lgroup_is_no_slow_one(
+    rater: Rater, store: Store, limit: str, status: int
+) -> None:
+    times = quiet(5, 3, 32)
+    times[:, :, 8:16] *= 0.9
+    store(document(times))
+    found, out, _ = rater("divots", "--fail-on", limit, "--json")
+    assert [one["kind"] for one in json.loads(out)["divots"]] == ["slow-group"]
+    assert found == status
+
+
 def test_fail_on_recurring_fails_on_what_recurs(rater: Rater, store: Store) -> None:
     for seed in (1, 2):
         store(document(slow_lgroup(seed=seed), uuid=f"u{seed}"))
