@@ -23,7 +23,8 @@ def parse_json(data: bytes, file: str) -> Any:
     except json.JSONDecodeError as error:
         raise InputError(
             f"{file}:{error.lineno}:{error.colno}: not JSON ({error.msg}); expected an "
-            "observations document as `rater export RUN --format observations` writes it"
+            "observations document as `rater export RUN --format observations` writes it "
+            "(raw files and logs of SPEC CPU: `rater import spec FILE`)"
         ) from error
     except (ValueError, RecursionError) as error:  # a number of 4300 digits, or nested too deeply
         raise InputError(f"{file}: not JSON that can be read ({error})") from error
