@@ -16,7 +16,7 @@ import pytest
 
 from rater.analysis.compare import compare
 from rater.analysis.copies import cells_of
-from rater.analysis.finding import Analysis
+from rater.analysis.finding import Analysis, Kind
 from rater.analysis.points import Point, PointRun
 from rater.analysis.readings import read_back
 from rater.analysis.scale import scale
@@ -27,11 +27,13 @@ from rater.show.page import is_page, page_of
 from rater.show.page_data import Told, run_data
 from rater.show.page_html import element, script_json, table_html
 from rater.show.page_several import Together
+from rater.show.page_static import machine_svg
 from rater.show.page_story import score_lost
 from rater.show.page_timeline import machine, timeline
 from rater.show.plot import Label, picture_of
 from rater.show.table import Column
 from tests.calls import Rater
+from tests.example_findings import finding_of
 from tests.example_runs import S, copy_row, stored
 from tests.report_runs import HOSTILE, Page, document, written
 from tests.test_proof_shown import seen_run
@@ -138,6 +140,7 @@ def test_a_file_that_rater_did_not_make_stays(rater: Rater, tmp_path: Path) -> N
     [
         (("-o", "/nowhere/at/all.html"), "there is no directory /nowhere/at"),
         (("-o", "/"), "is a directory"),
+        (("-o", ""), "-o '': expected the name of a page, or - for standard output"),
         (("-o", "/dev/null"), "is no regular file"),
         (("99",), "no such run"),
         (("-o", "/proc/version"), "is no page that rater wrote"),
@@ -176,6 +179,23 @@ def test_a_link_stays_a_link(rater: Rater, tmp_path: Path) -> None:
 
     assert link.is_symlink()
     assert is_page((tmp_path / "real.html").read_text()[:4096])
+
+
+@needs_vega
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o664])
+def test_a_page_that_is_written_again_keeps_who_may_read_it(
+    rater: Rater, tmp_path: Path, mode: int
+) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+    file = tmp_path / "p.html"
+    rater("report", "-o", file)
+    file.chmod(mode)
+    before = file.stat().st_ino
+
+    assert rater("report", "-o", file)[0] == 0
+
+    assert file.stat().st_ino != before, "it is another file"
+    assert stat.S_IMODE(file.stat().st_mode) == mode
 
 
 def test_without_the_extra_the_error_names_it(
@@ -343,6 +363,54 @@ def test_a_run_that_can_show_little_is_not_said_to_be_healthy() -> None:
     assert "This run can see a single copy slower by 30.0 %." in shown.text
 
 
+def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
+    slow = finding_of(Kind.SLOW_CPU, "CPU 0", (0,), summary="+20 %")
+    fast = finding_of(Kind.SLOW_GROUP, "CPU 1", (1,), summary="-20 %", slowdown=0.8)
+
+    one = page(a_run(), divots=Analysis((slow,), {"copy": 0.03})).text
+    both = page(a_run(), divots=Analysis((slow, fast), {"copy": 0.03})).text
+
+    assert "What is slow CPU 0 : +20 %" in one
+    assert "What stands out, slow or fast CPU 0 : +20 %" in both
+    assert "What is slow " not in both
+    assert "A divot is what is slower (or faster) than the rest, and not explained" in both
+
+
+def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
+    stopped = [
+        copy_row(n, 1.0, status=CopyStatus.INTERRUPTED, iteration=2, phase=1) for n in range(4)
+    ]
+    crashed = replace(stopped[3], status=CopyStatus.FAILED, exit_code=3)
+    run, good = a_run(iterations=2), [copy_row(n, 10.0, node=n // 2) for n in range(4)]
+    seen = Analysis((), {"copy": 0.03}, failed=4)
+
+    all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).text
+    some = page(replace(run, copies=(*good, *stopped[:3], crashed)), divots=seen)
+    mixed = some.text
+    one = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).text
+
+    assert "copy runs interrupted 4 " in all_four
+    assert "4 copy runs that were interrupted are left out." in all_four
+    assert "copy run failed" not in all_four
+    assert "copy runs failed" not in all_four
+    assert "copy run failed 1 copy runs interrupted 3 " in mixed
+    assert "4 copy runs that failed or were interrupted are left out." in mixed
+    (panel,) = some.data["runs"][0]["panels"]
+    assert panel["failedText"] == "copy 3 failed; copies 0-2 interrupted"
+    assert "copy run failed 1 " in one
+    assert "1 copy run that failed is left out." in one
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "shown"),
+    [(0.0031, "3.1 ms"), (0.0994, "99 ms"), (0.12, "0.12 s"), (0.996, "1.00 s"), (7.9, "0:07")],
+)
+def test_a_run_below_a_second_is_not_said_to_take_no_time(elapsed_s: float, shown: str) -> None:
+    text = page(a_run(elapsed_s=elapsed_s)).text
+
+    assert f"from first start to last finish {shown} " in text
+
+
 def test_dots_carry_what_a_reader_may_ask_of_them() -> None:
     rows = [
         copy_row(0, 10.0, cpu=4, core=2, node=1),
@@ -423,6 +491,15 @@ def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
     assert data["timeline"]["brackets"][0]["bars"]["bad"] == [[1, "exit status 3"]]
 
 
+def test_a_cpu_whose_copy_failed_is_struck_out_in_the_file_of_the_machine() -> None:
+    rows = [copy_row(0, 10.0), copy_row(1, 4.0, status=CopyStatus.FAILED, exit_code=3)]
+
+    svg = machine_svg(run_data(told(stored(rows)), {}))
+
+    assert "<title>CPU 0: \u00b10.0 %</title>" in svg
+    assert "<title>CPU 1: a copy failed</title>" in svg
+
+
 def test_bars_count_from_the_first_start_of_their_bracket() -> None:
     rows = [copy_row(n, 2.0, start_ns=5 * S + n * S) for n in range(2)]
     run = stored(rows)
@@ -482,12 +559,31 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
 
     shown = page(runs[0], replace(runs[1], copies=tuple(slower)))
 
-    assert "run 7; run 8 Beside each other" in shown.text
+    assert shown.text.count("run 7; run 8 ") == 1
     assert "setting thp" in shown.text
     (line,) = shown.data["comparison"]["lines"]
     assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell: one run each")
     first, second = (run["panels"][0] for run in shown.data["runs"])
     assert (first["low"], first["high"]) == (second["low"], second["high"])
+
+
+def test_what_ran_and_where_stands_below_the_title_of_several_runs() -> None:
+    runs = [
+        stored([copy_row(n, 10.0) for n in range(many)], run=number, copies=many)
+        for number, many in ((1, 1), (2, 4), (3, 4))
+    ]
+    elsewhere = replace(runs[2], head=replace(runs[2].head, hostname="other"))
+
+    alike, apart = page(*runs[:2]).text, page(*runs[:2], elsewhere).text
+
+    machine = "1 package, 2 lgroups, 2 cores, 2 CPUs"
+    assert (
+        f"run 1; run 2 mini/a (test, base), homogeneous; run 1: 1 copy; run 2: 4 copies "
+        f"on h, {machine} Beside each other"
+    ) in alike
+    assert (
+        f"run 1: 1 copy; runs 2, 3: 4 copies {machine}; runs 1, 2: on h; run 3: on other Beside"
+    ) in apart
 
 
 def test_runs_with_other_numbers_of_copies_have_curves() -> None:

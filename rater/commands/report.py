@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -64,6 +65,11 @@ def _report(args: argparse.Namespace) -> int:
     from rater.show.page import page_of
     from rater.show.page_library import library
 
+    if args.file == "":  # a variable of the caller's that is empty: no reason to guess a name
+        raise InputError(
+            "-o '': expected the name of a page, or - for standard output; without -o it is "
+            "rater-report-RUN.html in the current directory"
+        )
     with existing_store(args) as store:
         asked = _asked(store, args.which or ["last"])
         shown, notes = _shown(asked.points)
@@ -245,7 +251,10 @@ def _check(path: Path, *, force: bool) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the page beside its place, then put it there: nobody sees half of one."""
+    """Write the page beside its place, then put it there: nobody sees half of one.
+
+    Who may read a page that is there already stays as it is, as if it were written over.
+    """
     part = None
     try:
         real = Path(os.path.realpath(path))  # through a link: the link stays
@@ -259,9 +268,7 @@ def _write(path: Path, text: str) -> None:
         ) as file:
             part = Path(file.name)
             file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o666 & ~umask)  # as any other new file: the temporary one is private
+        _give_mode(part, real)
         part.replace(real)
     except OSError as error:
         raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
@@ -269,3 +276,20 @@ def _write(path: Path, text: str) -> None:
         if part is not None:
             with suppress(OSError):
                 part.unlink()
+
+
+def _give_mode(part: Path, real: Path) -> None:
+    """Give the private new file the owner and mode of that whose place it takes.
+
+    Where there is none yet: the mode of any other new file.
+    """
+    try:
+        there = real.stat()
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        part.chmod(0o666 & ~umask)
+        return
+    with suppress(OSError):  # only root may; root must not lock the owner out of a private page
+        os.chown(part, there.st_uid, there.st_gid)
+    part.chmod(stat.S_IMODE(there.st_mode))

@@ -52,7 +52,7 @@ def page_of(runs: Sequence[Told], library: str, together: Together | None = None
     body = joined(
         *(compared(runs, together) if together else ()),
         *(story(told, several=several, first=told is runs[0]) for told in runs),
-        _pictures(several=several),
+        _pictures(several=several, lgroups=any(told.picture.groups for told in runs)),
         element("div", *(_details(told, several=several) for told in runs), id="results"),
         element(
             "footer",
@@ -107,16 +107,20 @@ def _title(runs: Sequence[Told]) -> str:
     return " | ".join(names)
 
 
-def _pictures(*, several: bool) -> Html:
-    """Return the places of the pictures, which the script fills."""
+def _pictures(*, several: bool, lgroups: bool) -> Html:
+    """Return the places of the pictures, which the script fills.
+
+    `lgroups`: of a run at least it is known which lgroups its copies were on.
+    """
+    order = "Copies stand lgroup beside lgroup, with its number below. " if lgroups else ""
     return joined(
         element(
             "section",
             element("h2", "The time of every copy"),
             element(
                 "p",
-                "A dot is a copy's time. Copies stand lgroup beside lgroup, with its number below; "
-                "at the left are times, at the right the distance to the median. ",
+                f"A dot is a copy's time. {order}Times are at the left, at the right the distance "
+                "to the median. ",
                 element("span", "", id="panel-key"),
                 class_="how",
             ),

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rater.analysis.copies import Cell, CopyPoint
+from rater.analysis.divots import words
 from rater.analysis.finding import Analysis
 from rater.analysis.outcome import FailedCopy, is_good
 from rater.analysis.readings import RunReadings
 from rater.analysis.score import Summary
-from rater.record import StoredRun
-from rater.show.format import plain
+from rater.plan.cpuset import format_list
+from rater.record import CopyStatus, StoredRun
+from rater.show.format import count, plain
 from rater.show.page_timeline import RunKey, machine, seconds, timeline
 from rater.show.plot import Dot, Label, Panel, Picture
 from rater.show.plot_words import (
-    failed_text,
     label_text,
     outside_text,
     percent_text,
@@ -29,6 +30,7 @@ from rater.show.plot_words import (
 )
 
 _TICK_APART = 0.14  # of a panel's height: nearer numbers would touch
+_MOST_LETTERS = 20  # of a list of copies in a panel
 _PLAIN, _SLOW, _EXPLAINED = 0, 1, 2  # a dot's kind
 
 
@@ -117,6 +119,11 @@ class _More:
         where = [one.cpu, one.node, seconds(one.elapsed_s)]
         return [place, copy, iteration, *where, plain(one.what)]
 
+    def interrupted(self, panel: Panel, copy: int, iteration: int) -> bool:
+        """Tell whether rater stopped this copy, which is no fault of its."""
+        one = self._failed[panel.benchmark, panel.tune, iteration, copy]
+        return one.status is CopyStatus.INTERRUPTED
+
     def local(self, benchmark: str, dot: Dot) -> float | None:
         share = self._local.get((benchmark, dot.iteration, dot.copy))
         return None if share is None else round(share, 4)
@@ -158,7 +165,7 @@ def _panel(
         "failed": [
             more.failure(panel, place, copy, iteration) for place, copy, iteration in panel.failed
         ],
-        "failedText": failed_text(panel),
+        "failedText": _failed_text(panel, more),
         "dots": {
             "place": [dot.place for dot in dots],
             "copy": [dot.copy for dot in dots],
@@ -180,6 +187,23 @@ def _panel(
             ),
         },
     }
+
+
+def _failed_text(panel: Panel, more: _More) -> str | None:
+    """Say which copies failed, and which rater stopped; None for none."""
+    told = []
+    for interrupted, how in ((False, "failed"), (True, "interrupted")):
+        copies = sorted(
+            {
+                copy
+                for _, copy, iteration in panel.failed
+                if more.interrupted(panel, copy, iteration) is interrupted
+            }
+        )
+        long = len(format_list(copies)) > _MOST_LETTERS
+        which = count(len(copies), "copy", "copies") if long else words.copies(copies)
+        told += [f"{which} {how}"] if copies else []
+    return "; ".join(told) or None
 
 
 def _kinds(panel: Panel) -> dict[Dot, int]:

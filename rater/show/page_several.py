@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.comparison import Comparison
@@ -12,6 +12,7 @@ from rater.analysis.scale_pairs import orders, smt_yields
 from rater.show.compare import print_comparison
 from rater.show.page_data import Told
 from rater.show.page_html import Html, PagePrinter, element
+from rater.show.page_story import machine_words, words_of
 from rater.show.scale import print_scaling
 
 
@@ -45,11 +46,12 @@ def compared(runs: Sequence[Told], together: Together) -> Iterator[Html]:
     """
     comparison = together.comparison
     printer = PagePrinter()
+    ran = [element("p", line) for line in (_alike(runs, words_of), _alike(runs, _where)) if line]
     printer.some(together.notes, "yellow")
     print_comparison(comparison, printer)
     yield element(
         "section",
-        element("h1", "; ".join(side.label for side in comparison.sides)),
+        element("header", element("h1", "; ".join(side.label for side in comparison.sides)), *ran),
         element("h2", "Beside each other"),
         element(
             "p",
@@ -70,6 +72,28 @@ def compared(runs: Sequence[Told], together: Together) -> Iterator[Html]:
     if not between:
         printer.prose("no place has divots in two of the runs")
     yield element("section", element("h2", "What comes back"), printer.take())
+
+
+def _where(told: Told) -> list[str]:
+    host = told.run.head.hostname
+    return [*([f"on {host}"] if host else []), *machine_words(told)]
+
+
+def _alike(runs: Sequence[Told], words_of_run: Callable[[Told], Sequence[str]]) -> str:
+    """Return the words that all runs share, then those of single runs behind their numbers."""
+    words = {told.run.head.run: words_of_run(told) for told in runs}
+    first, *others = words.values()
+    shared = [word for word in first if all(word in other for other in others)]
+    own: dict[str, list[int]] = {}
+    for run, of_run in words.items():
+        left = ", ".join(word for word in of_run if word not in shared)
+        if left:
+            own.setdefault(left, []).append(run)
+    apart = [
+        f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
+        for left, of in own.items()
+    ]
+    return "; ".join(([", ".join(shared)] if shared else []) + apart)
 
 
 def _scaling(scaling: Scaling) -> Html:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rater.analysis.confirm import next_command
 from rater.analysis.divots.document import evidence_line
 from rater.analysis.finding import Analysis, Finding, nothing_to_compare
 from rater.analysis.score import Summary
+from rater.record import CopyStatus
 from rater.show.divots import print_findings, visible_line
-from rater.show.format import clock, count, gigabytes, number, percent, what_ran
+from rater.show.format import clock, count, duration, gigabytes, number, percent, what_ran
 from rater.show.page_data import Told
 from rater.show.page_html import Html, PagePrinter, element
 from rater.show.page_links import links_of
@@ -55,6 +57,10 @@ def story(told: Told, *, several: bool, first: bool = True) -> Html:
 
 
 def _heading(told: Told) -> str:
+    return f"run {told.run.head.run}: {', '.join(words_of(told))}"
+
+
+def words_of(told: Told) -> list[str]:
     """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
     head = told.run.head
     what, more = what_ran(head.suite, head.benchmarks)
@@ -65,8 +71,7 @@ def _heading(told: Told) -> str:
     rotated = head.mode == "steady" and head.order == "rotated"
     words += [f"{head.mode} in rotated order" if rotated else head.mode]
     words += [count(head.copies, "copy", "copies")]
-    words += [count(head.iterations, "iteration")] if head.iterations > 1 else []
-    return f"run {head.run}: {', '.join(words)}"
+    return [*words, *([count(head.iterations, "iteration")] if head.iterations > 1 else [])]
 
 
 def score_lost(summary: Summary) -> float | None:
@@ -107,10 +112,12 @@ def _figures(told: Told) -> Html:
         figures.append((str(len(found)), "divot" if len(found) == 1 else "divots"))
     else:
         figures.append(("not known", "divots"))
-    if summary.failed:
-        figures.append((str(len(summary.failed)), "copy runs failed"))
+    stopped = _interrupted(summary)
+    for many, how in ((len(summary.failed) - stopped, "failed"), (stopped, "interrupted")):
+        if many:
+            figures.append((str(many), f"copy {'run' if many == 1 else 'runs'} {how}"))
     if head.elapsed_s:
-        figures.append((clock(head.elapsed_s), "from first start to last finish"))
+        figures.append((_lasted(head.elapsed_s), "from first start to last finish"))
     return element(
         "dl",
         *(
@@ -121,8 +128,27 @@ def _figures(told: Told) -> Html:
     )
 
 
+def _interrupted(summary: Summary) -> int:
+    """Return how many copy runs rater stopped itself, because the user did."""
+    return sum(one.status is CopyStatus.INTERRUPTED for one in summary.failed)
+
+
+def _lasted(elapsed_s: float) -> str:
+    """Return how long a run took: on a clock, below a second in words (`0.12 s`, `3.1 ms`)."""
+    if elapsed_s >= 1:
+        return clock(elapsed_s)
+    return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else duration(elapsed_s)
+
+
 def _where(told: Told) -> Iterator[Html]:
     """Say on what machine it ran, as far as that is known."""
+    parts = machine_words(told)
+    if parts:
+        yield element("p", ", ".join(parts))
+
+
+def machine_words(told: Told) -> list[str]:
+    """Return what is known of the machine in words: its name, its processor, its parts."""
     host = told.run.host
     settings = dict(told.run.settings)
     parts = [
@@ -139,16 +165,15 @@ def _where(told: Told) -> Iterator[Html]:
     parts += [count(number, word) for number, word in sizes if number]
     parts += [] if host.memory_bytes is None else [f"{gigabytes(host.memory_bytes)} of memory"]
     parts += [f"Linux {settings[_KERNEL]}"] if _KERNEL in settings else []
-    if parts:
-        yield element("p", ", ".join(parts))
+    return parts
 
 
 def _glossary(told: Told) -> Iterator[Html]:
     """Explain the words of the top to someone who reads a page of rater for the first time."""
     words = [
         "An lgroup is a NUMA node: CPUs with memory of their own.",
-        "A divot is what is slow, and not explained by where the copies were placed: a part of "
-        "the machine, a copy, or an iteration.",
+        "A divot is what is slower (or faster) than the rest, and not explained by where the "
+        "copies were placed: a part of the machine, a copy, or an iteration.",
     ]
     findings = _divots(told)
     lost = score_lost(told.summary)
@@ -193,7 +218,9 @@ def _without(summary: Summary) -> str:
 def _slow(told: Told, *, several: bool) -> Iterator[Html]:
     heading = "h3" if several else "h2"
     head, analysis = told.run.head, told.divots
-    yield element(heading, "What is slow")
+    # One list however: the numbers are those of `rater divots`, which commands name.
+    fast = any(one.fast for one in _divots(told))
+    yield element(heading, "What stands out, slow or fast" if fast else "What is slow")
     if analysis is None:
         yield element(
             "p", f"The search for divots failed; rater divots {head.run} makes it once more."
@@ -203,7 +230,8 @@ def _slow(told: Told, *, several: bool) -> Iterator[Html]:
     printer = PagePrinter()
     if not found:
         if could_see(analysis) or analysis.findings:
-            print_findings(head, analysis, printer)
+            print_findings(head, replace(analysis, failed=0), printer)
+            printer.some(_left_out(told, analysis))
         else:
             printer.prose(_unseen(told, analysis))
         yield printer.take()
@@ -223,11 +251,20 @@ def _slow(told: Told, *, several: bool) -> Iterator[Html]:
             element("summary", f"{len(explained)} explained by the layout, no divots"),
             element("ul", *(element("li", evidence_line(one)) for one in explained)),
         )
-    if analysis.failed:
-        runs = count(analysis.failed, "copy run")
-        printer.prose(f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out.")
+    printer.some(_left_out(told, analysis))
     printer.prose(visible_line(analysis.visible), "dim")
     yield printer.take()
+
+
+def _left_out(told: Told, analysis: Analysis) -> list[str]:
+    """Say how many copy runs the search could not use; of those that rater stopped, that it did."""
+    if not analysis.failed:
+        return []
+    stopped = _interrupted(told.summary)
+    is_, was = ("is", "was") if analysis.failed == 1 else ("are", "were")
+    ways = ["failed"] if not stopped or stopped < len(told.summary.failed) else []
+    ways += [f"{was} interrupted"] if stopped else []
+    return [f"{count(analysis.failed, 'copy run')} that {' or '.join(ways)} {is_} left out."]
 
 
 def _unseen(told: Told, analysis: Analysis) -> str:

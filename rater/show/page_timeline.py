@@ -8,7 +8,7 @@ from typing import Any
 
 from rater.analysis.outcome import is_good, what_happened
 from rater.analysis.score import IterationScore, Summary
-from rater.record import StoredCopy, StoredRun
+from rater.record import StoredBracket, StoredCopy, StoredRun
 from rater.show.format import plain
 
 type RunKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
@@ -73,6 +73,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
                     "core": [row.core for row in bars],
                     "node": [row.node for row in bars],
                     "name": [names[row.benchmark] for row in bars],
+                    **_of_several(bracket, bars, folded=folded),
                     "from": [
                         seconds(((row.start_ns or 0) - begin) / 1e9) if known else 0.0
                         for row in bars
@@ -107,6 +108,20 @@ def _bracket_score(score: IterationScore | None, measured_s: float | None) -> di
         "median": None if median is None else seconds(median),
         "lost": score.score_lost if score else None,
     }
+
+
+def _of_several(
+    bracket: StoredBracket, rows: Sequence[StoredCopy], *, folded: bool
+) -> dict[str, Any]:
+    """Return the iteration and the tune of each row where the bracket is of several of them."""
+    if folded:  # a bar is of all runs of its copy
+        return {}
+    found: dict[str, Any] = {}
+    if bracket.iteration is None:
+        found["it"] = [row.iteration for row in rows]
+    if bracket.tune is None and any(row.tune is not None for row in rows):
+        found["tune"] = [row.tune for row in rows]
+    return found
 
 
 def _folded(rows: Sequence[StoredCopy], *, known: bool) -> list[StoredCopy]:

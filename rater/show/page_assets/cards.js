@@ -97,6 +97,14 @@ function chooser() {
     input.setAttribute('aria-invalid', 'false');
     said.textContent = chosenText();
   });
+  // A link's place is scrolled to right after its click, before an observer would tell.
+  listeners.push(tellToolsHeight);
+  new ResizeObserver(tellToolsHeight).observe(document.getElementById('tools'));
+}
+
+// What a link leads to stands below the tools, which stay at the top of the window.
+function tellToolsHeight() {
+  document.documentElement.style.setProperty('--tools', document.getElementById('tools').getBoundingClientRect().height + 'px');
 }
 
 // A divot's size is that in its own benchmarks and iterations, wherever its copies are shown.

@@ -8,14 +8,41 @@ function comparisonTitles(data) {
   })));
 }
 
-function listenCards(view, room) {
+// Each room's picture as it is drawn now: `spots` are its points, course by course
+// or from the top, and where they are.
+const charted = new WeakMap();
+
+function listenCards(view, room, label, spots) {
   const tell = (event, item) => {
     if (item && item.datum && item.datum.card) showCard(item.datum.card, {x: event.clientX, y: event.clientY}); else hideCard();
   };
   view.addEventListener('pointermove', tell);
   view.addEventListener('click', tell);
-  if (!room.dataset.listens) room.addEventListener('pointerleave', hideCard);
-  room.dataset.listens = 'yes';
+  const known = charted.has(room);
+  charted.set(room, {view, spots, at: -1});
+  if (known) return;
+  Object.entries({role: 'application', tabindex: 0, 'aria-label': label + '; arrow keys move from point to point'}).forEach(([k, v]) => room.setAttribute(k, v));
+  room.addEventListener('pointerleave', hideCard);
+  room.addEventListener('blur', () => pointSpot(room, -1));
+  room.addEventListener('keydown', (event) => {
+    const {at, spots: now} = charted.get(room), last = now.length - 1;
+    const to = {
+      ArrowRight: Math.min(last, at + 1), ArrowDown: Math.min(last, at + 1), ArrowLeft: Math.max(0, at - 1), ArrowUp: Math.max(0, at - 1),
+      Home: 0, End: last, Escape: -1,
+    }[event.key];
+    if (to === undefined) return;
+    pointSpot(room, to);
+    if (event.key !== 'Escape') event.preventDefault();
+  });
+}
+
+function pointSpot(room, at) {
+  const now = charted.get(room), spot = now.spots[at];
+  now.at = at;
+  now.view.data('at', spot ? [{x: spot.x, y: spot.y}] : []).run();
+  if (!spot) { hideCard(); return; }
+  const svg = room.querySelector('svg').getBoundingClientRect(), {left, top} = now.view.padding();
+  showCard(spot.card, {x: svg.left + left + spot.x, y: svg.top + top + spot.y});
 }
 
 async function drawComparison() {
@@ -28,7 +55,9 @@ async function drawComparison() {
   view.signal('names', Math.min(room.clientWidth * 0.4, 14 + 6.4 * longest)).signal('low', data.low).signal('high', data.high)
     .signal('rows', data.names.length).signal('sides', data.sides.length)
     .data('titles', titles).data('lines', data.lines.map((line) => ({...line, colour: verdictColour[line.kind]}))).run();
-  listenCards(view, room);
+  const x = view.scale('x'), row = view.signal('row'), high = view.signal('line');
+  listenCards(view, room, 'speedups over the baseline', data.lines.map((line) =>
+    ({x: x(line.ratio), y: line.row * row + line.side * high + high / 2, card: line.card})).sort((a, b) => a.y - b.y));
 }
 
 // Numbers on an axis that have room for themselves, the last ones first.
@@ -62,7 +91,8 @@ async function drawScaling() {
       .data('names', apart(panel.names.map(([, y, text, n]) => [y, text, n]), 0.08 * (high - panel.bottom)).map(([y, text, n]) => ({y, text, colour: shade(Math.min(3, n))})))
       .data('ends', apart(panel.ends, 0.08 * (high - panel.bottom)).map(([y, text]) => ({y, text})))
       .data('copies', apart(panel.copies, 0.09 * (last - first)).map(([x, text]) => ({x, text}))).run();
-    listenCards(view, drawn);
+    const x = view.scale('x'), y = view.scale('y');
+    listenCards(view, drawn, 'throughput against copies, ' + panel.title, panel.dots.map((dot) => ({x: x(dot.x), y: y(dot.y), card: dot.card})));
   }
 }
 

@@ -1,3 +1,5 @@
+const manyParts = 50;
+
 // Of each CPU the median of its copies' times over their benchmark's median: of all, or of one.
 function slowdowns(run, title) {
   const times = new Map(), nodes = new Map(), copies = new Map(), failed = new Map();
@@ -69,8 +71,9 @@ function machineMap(room, run) {
       const partBox = level(inner, spans ? 'package' : 'lgroup', part, ofPart, spans ? packageName : lgroupName);
       for (const [, ofCache] of split(ofPart, 3)) {
         const cacheBox = level(partBox, 'llc', null, ofCache, null);
-        cacheBox.style.setProperty('--columns', Math.max(4, Math.ceil(Math.sqrt(3 * ofCache.length))));
-        for (const [, ofCore] of split(ofCache, 4)) {
+        const cores = split(ofCache, 4), widest = Math.max(...[...cores.values()].map((rows) => rows.length));
+        cacheBox.style.setProperty('--columns', Math.max(4, widest, Math.ceil(Math.sqrt(3 * ofCache.length))));
+        for (const [, ofCore] of cores) {
           const coreBox = level(cacheBox, 'core', null, ofCore, null);
           for (const [cpu, , , , core] of ofCore) {
             const chip = make('button', {type: 'button', class: 'cpu', tabindex: chips.size ? -1 : 0, 'data-cpu': cpu});
@@ -119,7 +122,9 @@ function machineMap(room, run) {
     // One scale for all runs of the page: the same colour is the same slowdown.
     const sizes = runs.flatMap((one) => [...slowdowns(one, title).shares.values()]).map((share) => Math.abs(share - 1));
     sizes.sort((a, b) => a - b);
-    const span = Math.max(0.05, sizes.length ? sizes[Math.floor(0.98 * (sizes.length - 1))] : 0);
+    // Among many CPUs a few that are far out may not take the colours from all the others.
+    const most = sizes.length > manyParts ? sizes[Math.floor(0.98 * (sizes.length - 1))] : sizes[sizes.length - 1];
+    const span = Math.max(0.05, most || 0);
     for (const [cpu, chip] of chips) {
       const share = shares.get(cpu);
       chip.classList.toggle('idle', share === undefined && !failed.has(cpu));
@@ -134,7 +139,8 @@ function machineMap(room, run) {
       text.textContent = share === null ? '' : percentText(share);
       text.classList.toggle('slow', share !== null && share >= 1.015);
     }
-    scale.replaceChildren(make('span', {text: '\u2212' + (span * 100).toFixed(0) + ' %'}), make('span', {class: 'ramp'}), make('span', {text: '+' + (span * 100).toFixed(0) + ' % to the median copy' + (failed.size ? '; struck out: a copy failed there' : '')}));
+    const by = title === null ? [] : [make('b', {class: 'printed', text: title})];
+    scale.replaceChildren(...by, make('span', {text: '\u2212' + (span * 100).toFixed(0) + ' %'}), make('span', {class: 'ramp'}), make('span', {text: '+' + (span * 100).toFixed(0) + ' % to the median copy' + (failed.size ? '; struck out: a copy failed there' : '')}));
   };
   select.addEventListener('change', colour);
   room.append(make('div', {class: 'tools'}, make('label', {text: 'coloured by '}, select), scale), box);

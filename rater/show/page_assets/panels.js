@@ -1,11 +1,16 @@
 // A panel a benchmark: each a Vega view of its own, so that they flow like words on any screen.
 const pad = page.specs.panel.padding;
 const panels = [];
+// Of all runs together: one key tells the shades of every panel.
+const iterations = [...new Set(runs.flatMap((run) => run.iterations))].sort((a, b) => a - b);
 
-function dotColour(row, iterations) {
+function shadeOf(it) {
+  return 'dot' + Math.min(3, iterations.length - 1 - iterations.indexOf(it));
+}
+
+function dotColour(row) {
   if (row.kind) return row.kind === 1 ? 'var(--slow)' : 'var(--explained)';
-  const age = iterations.length - 1 - iterations.indexOf(row.it);
-  return 'var(--dot' + Math.min(3, age) + ')';
+  return 'var(--' + shadeOf(row.it) + ')';
 }
 
 function makePanel(panel, place) {
@@ -36,7 +41,7 @@ async function drawPanel(shown, width) {
   const {panel} = shown, run = panel.run;
   if (!shown.view) {
     const inside = (row) => row.s >= panel.low && row.s <= panel.high;
-    for (const row of panel.rows) row.colour = dotColour(row, run.iterations);
+    for (const row of panel.rows) row.colour = dotColour(row);
     const order = (row) => (row.kind ? 1e6 : 0) + row.it;
     const dots = panel.rows.filter(inside).sort((a, b) => order(a) - order(b));
     const beyond = panel.rows.filter((row) => !inside(row));
@@ -73,10 +78,21 @@ function spotsOf(shown) {
   return shown.spots;
 }
 
-function nearest(shown, event) {
+// Where in its plot a panel is pointed at.
+function placeIn(shown, event) {
   const svg = shown.drawn.querySelector('svg').getBoundingClientRect();
   const scale = svg.width / (shown.view.width() + pad.left + pad.right);
-  const px = (event.clientX - svg.left) / scale - pad.left, py = (event.clientY - svg.top) / scale - pad.top;
+  return [(event.clientX - svg.left) / scale - pad.left, (event.clientY - svg.top) / scale - pad.top];
+}
+
+// Where the names of the lgroups stand; dots on the lowest line reach a little below it.
+function isBelow(shown, event) {
+  return placeIn(shown, event)[1] > shown.view.height() + 4;
+}
+
+function nearest(shown, event) {
+  if (isBelow(shown, event)) return -1;
+  const [px, py] = placeIn(shown, event);
   let best = -1, least = 30 * 30;
   spotsOf(shown).forEach(([x, y], i) => {
     const far = (x - px) ** 2 + (y - py) ** 2;
@@ -109,9 +125,8 @@ function listenPanel(shown) {
     if (!shown.view) return;
     const i = nearest(shown, event);
     if (i >= 0) { point(shown, i); pickDot(shown, i); return; }
-    const svg = drawn.querySelector('svg').getBoundingClientRect();
-    if (event.clientY - svg.top < pad.top + shown.view.height()) return;
-    const at = shown.view.scale('x').invert(event.clientX - svg.left - pad.left);
+    if (!isBelow(shown, event)) return;
+    const at = shown.view.scale('x').invert(placeIn(shown, event)[0]);
     const group = shown.panel.run.groups.find((g) => at >= g.first - 0.5 && at < g.first + g.size - 0.5);
     if (group && group.name !== '-') choose({field: 'node', values: [Number(group.name)], text: 'lgroup ' + group.name});
   });
@@ -196,11 +211,10 @@ async function startPanels() {
   }).observe(room);
   const key = document.getElementById('panel-key');
   const words = [];
-  const iterations = runs[0].iterations;
   if (runs.some((run) => run.repeated)) words.push(make('span', {text: 'A dot is the median run of a copy, the line all its runs. '}));
   if (iterations.length > 1) {
     words.push('Iterations: ', ...[...iterations].reverse().slice(0, 4).reverse().map((it) =>
-      make('b', {class: 'dot' + Math.min(3, iterations.length - 1 - iterations.indexOf(it)), text: ' ' + it + ' '})), '. ');
+      make('b', {class: shadeOf(it), text: ' ' + it + ' '})), '. ');
   }
   words.push(make('b', {class: 'slow', text: 'Divots'}), ' have their names above them');
   if (runs.some((run) => run.panels.some((p) => p.rows.some((r) => r.kind === 2)))) {
@@ -208,9 +222,11 @@ async function startPanels() {
   }
   if (runs.some((run) => run.panels.some((p) => p.bad.length))) words.push('; \u00d7 a copy that failed');
   words.push('.');
-  key.append(...words);
+  const green = make('span', {class: 'printed'});
+  key.append(...words, green);
   listeners.push((pick) => {
     room.classList.toggle('picking', Boolean(pick));
+    green.textContent = pick ? ' Green: ' + chosenText() + '.' : '';
     for (const shown of panels) if (shown.view) shown.view.data('picked', picked(shown)).run();
   });
 }

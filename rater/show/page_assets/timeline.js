@@ -1,6 +1,7 @@
 // Who ran when: how long each bracket was and what of it slow copies cost, then the bars of one.
 let timelineRun = runs[0];
 let timelineAt = 0;
+const letterWidth = 5.6; // of the small text in a picture, at most
 let timelineView = null, bracketsView = null, timelineBars = [], bracketOrder = [], barNow = null;
 
 function bracketName(bracket) {
@@ -34,11 +35,17 @@ async function drawBrackets() {
   const loses = brackets.some((b) => b.lost);
   key.append('A bar is the bracket of a benchmark and iteration, from the first start to the last finish',
     ...(loses ? ['; its last part is ', make('b', {class: 'slow', text: 'what slow copies cost'}), ' (score lost)'] : []),
-    '. A click, or the list below, shows the copies of one: ', make('b', {class: 'pick', text: 'it is green, with an edge'}), '.',
+    '. ', make('span', {class: 'screened', text: 'A click, or the list below, shows the copies of one: '}), make('span', {class: 'printed', text: 'The one shown below: '}),
+    make('b', {class: 'pick', text: 'it is green, with an edge'}), '.',
     ...(brackets.some((b) => b.bars.bad.length) ? [' \u00d7: copies failed; without a valid result there is no score lost.'] : []));
-  const thick = (of) => 0.72 / of.length;
+  // Rows of many iterations grow: a bar that is less than two pixels high is no bar.
+  const deepest = Math.max(...sorted.map(([, of]) => of.length)), apart = 6;
+  const pitch = Math.max(2.4, Math.min(4, 900 / (sorted.length * deepest)));
+  const rowHeight = Math.max(13, Math.min(22, 7 * deepest), pitch * deepest + apart);
+  const barsShare = Math.max(0.72, 1 - apart / rowHeight);
+  const thick = (of) => barsShare / of.length;
   const bars = sorted.flatMap(([, of], row) => of.map((b, i) => ({
-    place: b.place, row, whole: b.whole, lost: Math.max(0, b.lost || 0), top: 0.14 + i * thick(of), thick: thick(of) * (of.length > 1 ? 0.85 : 1),
+    place: b.place, row, whole: b.whole, lost: Math.max(0, b.lost || 0), top: (1 - barsShare) / 2 + i * thick(of), thick: thick(of) * (of.length > 1 ? 0.85 : 1),
   })));
   const titles = sorted.map(([text, of], row) => ({
     text, row, most: Math.max(...of.map((b) => b.whole)), lost: (worst(of) >= 0.0005 ? (worst(of) * 100).toFixed(1) + ' %' : '') + (failures(of) ? ' \u00d7' : ''),
@@ -47,7 +54,7 @@ async function drawBrackets() {
   const view = await drawView(room, page.specs.brackets, room.clientWidth - 10);
   if (!view) return;
   bracketsView = view;
-  bracketsView.signal('rows', sorted.length).signal('row', Math.max(13, Math.min(22, 7 * Math.max(...sorted.map(([, of]) => of.length)))))
+  bracketsView.signal('rows', sorted.length).signal('row', rowHeight)
     .signal('names', names).signal('most', Math.max(...titles.map((t) => t.most))).signal('chosen', timelineAt)
     .data('bars', bars).data('titles', titles).run();
   bracketOrder = bars.map((bar) => bar.place);
@@ -124,7 +131,8 @@ function barsOf(bracket) {
   const plain = (i) => bracket.benchmark === null && b.name[i] % 2 ? 'var(--bar2)' : 'var(--bar)';
   return b.s.map((s, i) => ({
     place: at(b.copy[i], b.cpu[i]), copy: b.copy[i], cpu: b.cpu[i], core: b.core[i], node: b.node[i],
-    name: bracket.benchmark === null ? b.name[i] : -2, of: run.timeline.names[b.name[i]], from: b.from[i], to: b.from[i] + s, s, bad: bad.get(i) || null, it: bracket.iteration, kind: kinds.get(i) || 0,
+    name: bracket.benchmark === null ? b.name[i] : -2, of: run.timeline.names[b.name[i]], from: b.from[i], to: b.from[i] + s, s, bad: bad.get(i) || null,
+    it: b.it ? b.it[i] : bracket.iteration, tune: b.tune ? b.tune[i] : bracket.tune, kind: kinds.get(i) || 0,
     colour: bad.has(i) ? 'var(--failed)' : kinds.get(i) === 1 ? 'var(--slow)' : kinds.get(i) === 2 ? 'var(--explained)' : plain(i),
   })).filter((bar) => bar.place !== undefined);
 }
@@ -151,8 +159,14 @@ function halfDone(ends) {
 // What is coloured above the bars: what is chosen, else the benchmark that the reader has named.
 function pickedBars() {
   const name = Number(document.getElementById('benchmark').value);
-  const bracket = timelineRun.timeline.brackets[timelineAt];
-  const told = timelineBars.filter((bar) => chosen ? isPart(timelineRun, bar.of, bracket.tune, bar) : bar.name === name);
+  let isTold = (bar) => bar.name === name;
+  if (chosen && timelineRun.timeline.brackets[timelineAt].folded) { // a bar is all runs of its copy
+    const copies = new Set(timelineRun.panels.flatMap((panel) => [...panel.rows, ...panel.bad].filter(isChosen).map((row) => row.copy)));
+    isTold = (bar) => copies.has(bar.copy);
+  } else if (chosen) {
+    isTold = (bar) => isPart(timelineRun, bar.of, bar.tune, bar);
+  }
+  const told = timelineBars.filter(isTold);
   return told.map(({place, from, to}) => ({place, from, to}));
 }
 
@@ -166,11 +180,11 @@ async function showBracket(place) {
   if (!bracket) { key.textContent = 'Nothing is stored of when copies ran.'; return; }
   document.getElementById('bracket').value = String(place);
   timelineBars = barsOf(bracket);
-  const ends = timelineBars.map((bar) => bar.to);
-  const most = Math.max(...ends), half = halfDone(ends);
+  const ends = timelineBars.filter((bar) => !bar.bad).map((bar) => bar.to);
+  const most = Math.max(...timelineBars.map((bar) => bar.to)), half = halfDone(ends);
   const barrier = bracket.known && bracket.benchmark !== null && !bracket.window.length && !bracket.folded;
-  const narrow = (half / most) > 0.75;
-  const marks = barrier && half !== null && ends.length > 2 ? [{at: half, text: 'half had finished after ' + timeText(half), align: narrow ? 'right' : 'left'}] : [];
+  const halves = (ends.length < timelineBars.length ? 'half of those that ended well: ' : 'half had finished after ') + timeText(half);
+  const marks = barrier && half !== null && ends.length > 2 ? [{at: half, text: halves, wide: letterWidth * halves.length}] : [];
   const starts = new Map();
   for (const bar of timelineBars) starts.set(bar.from, (starts.get(bar.from) || 0) + 1);
   const running = runningOf(timelineBars, most);
@@ -183,15 +197,33 @@ async function showBracket(place) {
     .data('picked', pickedBars()).data('failed', timelineBars.filter((bar) => bar.bad).map(({place, from, to}) => ({place, from, to}))).run();
   timelineView = view;
   if (bracketsView) bracketsView.signal('chosen', place).run();
-  key.replaceChildren((bracket.known ? 'A bar is a run of a copy from its start to its end'
+  const named = (runs.length > 1 ? 'Run ' + run.run + ', ' : '') + bracketName(bracket);
+  key.replaceChildren(make('b', {class: 'printed', text: named + '. '}), (bracket.known ? 'A bar is a run of a copy from its start to its end'
     : 'Start times are not known: the bars begin together, their lengths are the times of the copies') +
     (bracket.folded ? ' (more than can be drawn: from its first start to its last end)' : '') +
     (bracket.window.length ? '; completions count between the upright lines, the shaded window' : '') +
-    (bracket.benchmark === null ? '; light and dark take turns, a benchmark chosen above is green' : ''),
+    (bracket.benchmark === null ? '; light and dark take turns' : ''),
+    ...(bracket.benchmark === null ? [make('span', {class: 'screened', text: ', a benchmark chosen above is green'})] : []),
+    make('span', {class: 'printed', id: 'timeline-green'}),
     ...(timelineBars.some((bar) => bar.kind === 1) ? ['; ', make('b', {class: 'slow', text: 'orange: a divot'})] : []),
     ...(timelineBars.some((bar) => bar.kind === 2) ? ['; ', make('b', {class: 'explained', text: 'blue: slow, as the layout explains'})] : []),
     ...(timelineBars.some((bar) => bar.bad) ? ['; pink with an edge and a \u00d7: did not end well'] : []), '. Below: how many copies were running.');
+  tellGreen();
   timelineRoom(room);
+}
+
+// On paper there are no tools that say what is green.
+function tellGreen() {
+  const told = document.getElementById('timeline-green'), select = document.getElementById('benchmark');
+  if (!told) return;
+  const mixed = timelineRun.timeline.brackets[timelineAt].benchmark === null && select.value !== '-1';
+  told.textContent = chosen ? '; green: ' + chosen.text : mixed ? '; green: ' + select.selectedOptions[0].textContent : '';
+}
+
+function pickBars() {
+  if (!timelineView) return;
+  timelineView.data('picked', pickedBars()).run();
+  tellGreen();
 }
 
 function barAt(room, event) {
@@ -251,7 +283,7 @@ async function startTimeline() {
   tools.append(...(runs.length > 1 ? [make('label', {text: 'run '}, which)] : []), make('label', {text: 'bracket '}, bracket),
     button('\u2190', -1, 'the bracket before'), button('\u2192', 1, 'the next bracket'), make('label', {text: 'coloured '}, benchmark));
   bracket.addEventListener('change', () => showBracket(Number(bracket.value)));
-  benchmark.addEventListener('change', () => { if (timelineView) timelineView.data('picked', pickedBars()).run(); });
+  benchmark.addEventListener('change', pickBars);
   which.addEventListener('change', () => { timelineRun = runs[Number(which.value)]; fillBrackets(); });
   timelineKeys();
   await fillBrackets();
@@ -260,5 +292,5 @@ async function startTimeline() {
     const now = document.getElementById('timeline').clientWidth;
     if (now && now !== width) { width = now; drawBrackets().then(() => showBracket(timelineAt)); }
   }).observe(document.getElementById('timeline'));
-  listeners.push(() => { if (timelineView) timelineView.data('picked', pickedBars()).run(); });
+  listeners.push(pickBars);
 }
