@@ -543,6 +543,14 @@ def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
     assert machine(run) == [[0, 0, 0, 7, 0], [9, 0, 0, 7, 9], [1, None, 1, None, 1]]
 
 
+def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
+    known = stored([copy_row(n, 10.0 + n, node=n // 2) for n in range(4)], copies=4)
+    unknown = stored([copy_row(n, 10.0 + n, node=None) for n in range(4)], copies=4)
+    said = "Copies stand lgroup beside lgroup"
+    assert said in page(known).text
+    assert said not in page(unknown).text
+
+
 def test_score_lost_of_the_suite_is_what_its_ratio_lacks() -> None:
     # Half of one benchmark's and none of the other's: the geometric mean of 1/2 and 1.
     rows = [copy_row(n, t) for n, t in enumerate((1.0, 1.0, 2.0))]
