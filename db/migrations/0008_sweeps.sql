@@ -22,8 +22,7 @@ CREATE TABLE sweep (
   pid             INTEGER NOT NULL,
   pid_start       INTEGER NOT NULL,
   boot_id         TEXT NOT NULL,
-  resumed         INTEGER NOT NULL DEFAULT 0,
-  extended        INTEGER NOT NULL DEFAULT 0
+  resumed         INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE sweep_axis (

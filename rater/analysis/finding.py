@@ -138,7 +138,7 @@ class Thresholds:
     copy: float = 0.03
 
 
-VERSION = 5  # of what is found: stored findings of another one are made anew
+VERSION = 6  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)
