@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rater.cli import main
+from tests.browser import Browser, chromium
 from tests.calls import Rater
 from tests.settings_tree import make_tree
 
@@ -27,6 +29,15 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def database(tmp_path: Path) -> Path:
     """The one that RATER_DB names."""
     return tmp_path / "rater.db"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium; for tests that are left out where there is none."""
+    program = chromium()
+    assert program is not None
+    with Browser(program) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The page of `rater report` in a headless Chromium, by real mouse and keyboard."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,6 @@ PICKED = (
 )
 # Each panel has 16 copies x 2 iterations; the first in order of the suite is panel-1-0.
 PANEL = "#panel-1-0 .drawn"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert PROGRAM is not None
-    with Browser(PROGRAM) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

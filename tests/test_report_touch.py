@@ -1,6 +1,6 @@
 """What a reader of a report's page can reach: by mouse, keys, on a phone and on paper."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,11 @@ from rater.cli import main
 from rater.show import page_timeline
 from tests.browser import Browser
 from tests.report_runs import document, written
-from tests.test_report_browser import CARD, CHOSEN, PANEL, PROGRAM, opened
+from tests.test_report_browser import CARD, CHOSEN, PANEL, opened
 from tests.test_report_browser import pytestmark as needs
 
 pytestmark = needs
 TOLD = "document.getElementById('timeline-key').innerText"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert PROGRAM is not None
-    with Browser(PROGRAM) as running:
-        yield running
 
 
 type Report = Callable[..., Path]

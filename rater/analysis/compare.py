@@ -101,8 +101,7 @@ def decided(points: Sequence[Point], margin: float, looks: int = 1) -> bool:
     """
     comparison = compare(points, margin=margin, looks=looks)
     rows = comparison.suites[:1] or comparison.benchmarks
-    cells = [cell for row in rows for cell in row.cells]
-    return bool(cells) and all(cell.speedup and cell.speedup.decided for cell in cells)
+    return any(row.cells for row in rows) and all(row.decided for row in rows)
 
 
 def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tuple[Side, ...]:

@@ -64,6 +64,11 @@ class Row:
     over: tuple[str, ...]  # of a suite: its benchmarks
     cells: tuple[Cell, ...]  # one for each side but the baseline
 
+    @property
+    def decided(self) -> bool:
+        """Whether every side is better, worse or the same as the baseline."""
+        return all(cell.speedup and cell.speedup.decided for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

@@ -145,17 +145,26 @@ class _Ran:
     costs: dict[tuple[str, int, int], float]  # see `analysis.cpuspeed.Costs`
 
     @property
-    def disturbed(self) -> str:
-        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
+    def taken(self) -> float | None:
+        """What others took of a CPU, where it was too much."""
+        return self.others if self.others > _OTHERS else None
+
+    @property
+    def unsteady(self) -> float | None:
+        """By how much the speed of a CPU changed by itself, where it was too much."""
         from rater.analysis.cpuspeed import STEADY, unsteady
-        from rater.show.selftest import speed_words
 
         change = unsteady(self.costs)
-        if self.others > _OTHERS:
-            return f"others took {self.others:.0%} of a CPU"
-        if abs(change) > STEADY:
-            return speed_words(change)
-        return ""
+        return change if abs(change) > STEADY else None
+
+    @property
+    def disturbed(self) -> str:
+        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
+        from rater.show.selftest import speed_words
+
+        if self.taken is not None:
+            return f"others took {self.taken:.0%} of a CPU"
+        return "" if self.unsteady is None else speed_words(self.unsteady)
 
 
 class _Test:
@@ -294,15 +303,14 @@ class _Test:
     def _judge(
         plant: Plant, effect: float | None, ran: _Ran, floor: float, resolved: Resolved
     ) -> Judgement:
-        from rater.analysis.cpuspeed import STEADY, explained, unsteady
+        from rater.analysis.cpuspeed import explained
         from rater.analysis.planted import judge
 
-        change = unsteady(ran.costs)
         cpu_of = _cpu_of(resolved)
         return judge(
             *(plant, effect, ran.findings, floor, resolved.plan.iterations),
-            others=ran.others if ran.others > _OTHERS else None,
-            unsteady=change if abs(change) > STEADY else None,
+            others=ran.taken,
+            unsteady=ran.unsteady,
             is_own=lambda one: explained(one, ran.costs, cpu_of) is not None,
         )
 

@@ -116,12 +116,11 @@ class Runner:
         if self._in_a_row >= _MOST_IN_A_ROW:
             reason = f"{self._in_a_row} runs one after the other could not be made"
             return Ended(RunStatus.FAILED, reason, 1)
-        if ahead and ahead[0].block != slot.block and self._decided(slot.block):
-            reason = (
-                f"decided after block {slot.block} of {asked.rounds}: {self._what_is_decided()}"
-            )
-            return Ended(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
-        return None
+        said = self._decided(slot.block) if ahead and ahead[0].block != slot.block else None
+        if said is None:
+            return None
+        reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
+        return Ended(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
 
     def say(self, text: str) -> None:
         """Tell the user something, on standard error."""
@@ -250,35 +249,22 @@ class Runner:
 
         return trio.run(resting)
 
-    def _decided(self, block: int) -> bool:
-        """Tell whether every comparison with the first point is decided after a block."""
+    def _decided(self, block: int) -> str | None:
+        """Say what needs no more runs after a block, and which benchmarks would; None: not yet."""
         if self.until is None or block < _FIRST_LOOK or self._not_made:
-            return False
-        from rater.analysis.compare import decided
+            return None
+        from rater.analysis.compare import compare, decided
         from rater.commands.points import points_from
 
         points = points_from(self.store, [f"sweep:{self.sweep.number}"])
-        if len(points) < 2:
-            return False
-        return decided(points, self.until, looks=max(1, self.sweep.asked.rounds - 2))
-
-    def _what_is_decided(self) -> str:
-        """Say what it is that needs no more runs, and how many benchmarks would."""
-        from rater.analysis.compare import compare
-        from rater.commands.points import looks_of, points_from
-
-        points = points_from(self.store, [f"sweep:{self.sweep.number}"])
-        found = compare(points, margin=self.until or 0.0, looks=looks_of(self.store, points))
+        looks = max(1, self.sweep.asked.rounds - 2)
+        if len(points) < 2 or not decided(points, self.until, looks=looks):
+            return None
+        found = compare(points, margin=self.until, looks=looks)
         whole = "the suite" if found.suites else "it"
         words = f"{whole} needs no more runs beside {found.sides[0].label}"
-        open_ones = [
-            row.name
-            for row in found.benchmarks
-            if not all(cell.speedup and cell.speedup.decided for cell in row.cells)
-        ]
-        if not open_ones:
-            return words
-        return f"{words}; single benchmarks would: {some(open_ones, 4)}"
+        unknown = [row.name for row in found.benchmarks if not row.decided]
+        return f"{words}; single benchmarks would: {some(unknown, 4)}" if unknown else words
 
     # -- words ------------------------------------------------------------------------------------
 

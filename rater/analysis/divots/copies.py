@@ -32,12 +32,12 @@ _TOO_MANY, _MODE_SHARE = 0.09, 0.18  # of more than that it is a mode (`modes`)
 _LEAST_FOR_MANY = 24
 _EMPTY = 0.5  # of what they are slower by
 _FAR_APART = 6.0
+_FEWEST_OF_MANY = 4
 # One copy of a few, or two of many: beyond all others by so many times what those differ by.
 _GAPS, _GAPS_OF_FEW = 5.0, 8.0
 _FEW = 6
-LONE = math.log(1.08)
+_LONE = math.log(1.08)
 _FEWEST_LONE = 4
-_FEWEST_OF_MANY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def lone_apart(usable: Floats, least: Floats, steps: Floats) -> Bools:
             rest, far = ordered[: n - m], ordered[n - m :]
             size = float(far[0] - np.median(rest))
             wide = max(float(rest[-1] - rest[0]), float(steps[b]))
-            if far[0] - rest[-1] >= gaps * wide and size >= max(least[b], LONE):
+            if far[0] - rest[-1] >= gaps * wide and size >= max(least[b], _LONE):
                 flagged[b, i] = row >= far[0]
                 break
     return flagged
@@ -158,7 +158,7 @@ def lone_needed(residuals: Floats) -> float:
     """Return how slow a copy (ln time) must be for `lone_apart` in cells as wide as these."""
     b, i, s = residuals.shape
     wide = float(np.nanmedian(np.nanmax(residuals, axis=2) - np.nanmin(residuals, axis=2)))
-    return max(LONE, (_gaps(s, b * i) + 0.5) * wide)
+    return max(_LONE, (_gaps(s, b * i) + 0.5) * wide)
 
 
 def _gaps(copies: int, cells: int) -> float:

@@ -242,10 +242,9 @@ def _explained(table: Table, one: Predicted) -> Finding:
     if len(effects) > 1 and abs(one.effect[far]) >= max(_FAR * abs(size), abs(size) + _MUCH_MORE):
         most = f"; {table.name(far)} {words.per_cent(math.exp(float(one.effect[far])))}"
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
-    load, usual = f"{one.load:g}", f"{one.usual:g}"
+    load, usual, who = f"{one.load:g}", f"{one.usual:g}", "most"
     if not float(one.usual).is_integer():  # the middle of two loads
-        usual = "fewer" if one.load > one.usual else "more"
-    who = "most" if float(one.usual).is_integer() else "others"
+        usual, who = "fewer" if one.load > one.usual else "more", "others"
     noun = "copy" if one.load == 1 else "copies"
     expectation = {
         "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
