@@ -5,8 +5,8 @@ two equal points are called better or worse (5 % at most is promised), how often
 found with ten rounds, how often the true ratio lies in the interval, how often a sweep
 that stops when it is decided is wrong, and how many rounds `same within 1 %` takes.
 
-The intervals are those of `rater.analysis.interval`, computed here for all simulated series at
-once; the first of each kind are checked against the functions themselves.
+The intervals are those of `rater.analysis.stats.ratio_interval`, computed here for all simulated
+series at once; the first of each kind are checked against the functions themselves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.interval import Basis, Verdict, paired, rounds_for_same, tell, unpaired
-from rater.analysis.looks import confidence_of_each
-from rater.analysis.student import quantile
+from rater.analysis.stats.ratio_interval import (
+    Basis,
+    Verdict,
+    paired,
+    rounds_for_same,
+    tell,
+    unpaired,
+)
+from rater.analysis.stats.sequential import confidence_of_each
+from rater.analysis.stats.student_t import quantile
 
 type Values = NDArray[np.float64]
 type Noise = Callable[[np.random.Generator, tuple[int, ...]], Values]

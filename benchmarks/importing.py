@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.bench import _CALL, Bench, median
 from rater.store.store import open_store
-from tests.spec_fuzz import inputs, originals, read
+from tests.support.spec_fuzz import inputs, originals, read
 
 _BYTES = 100_000_000
 _COPIES = 128

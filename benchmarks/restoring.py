@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 
 from benchmarks.bench import Bench
-from rater.tune.recover import left_behind, recover
-from tests.settings_tree import make_tree, values
+from rater.settings.recover import left_behind, recover
+from tests.support.settings_tree import make_tree, values
 
 # Sets and puts back as fast as it can, so that a random moment lies anywhere in it.
 SWEEP = """
 import sys
 from pathlib import Path
-from rater.tune.tuner import Tuner
+from rater.settings.tuner import Tuner
 root, journal = map(Path, sys.argv[1:])
 print(flush=True)
 while True:

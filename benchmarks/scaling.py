@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rater.analysis.knee import shape_of
-from rater.analysis.noise import noise_of
-from rater.analysis.usl import Usl, fit_usl
+from rater.analysis.stats.knee import shape_of
+from rater.analysis.stats.noise import noise_of
+from rater.analysis.stats.usl import Usl, fit_usl
 
 GRIDS = {
     "1 2 4": (1, 2, 4),

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
-from tests.browser import Browser, chromium
+from tests.support.browser import Browser, chromium
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"  # data of others, where it lies
 SPEC_SAMPLE = SHARED / "spec-samples" / "CINT2006-64copies.rsf"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
-from tests.settings_tree import make_tree, values
+from tests.support.settings_tree import make_tree, values
 
 ROUNDS = 2
 AXES = ("env:WORD=,a", "thp=never,always", "swappiness=1,60")

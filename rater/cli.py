@@ -13,7 +13,7 @@ from importlib import import_module
 
 from rater import __version__
 from rater.errors import RaterError
-from rater.tune.paths import is_there, journal_paths
+from rater.settings.paths import is_there, journal_paths
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _tell_of_settings() -> None:
     """Say that a dead sweep left settings changed; a look at the file system where none did."""
     if any(is_there(path) for path in journal_paths()):
-        import_module("rater.commands.leftovers").tell()
+        import_module("rater.workflow.run.restore_settings").tell()
 
 
 def _fill_standard_descriptors() -> None:

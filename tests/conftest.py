@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
-from tests.browser import Browser, chromium
-from tests.calls import Rater
-from tests.settings_tree import make_tree
+from tests.support.browser import Browser, chromium
+from tests.support.calls import Rater
+from tests.support.settings_tree import make_tree
 
 # Under nohup it is ignored, by copies and raters that tests start as well.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -52,7 +52,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who else works here is looked at twice before every run: no matter how soon, here."""
-    monkeypatch.setattr("rater.run.quiet._LEAST_INTERVAL_S", 0.001)
+    monkeypatch.setattr("rater.run.host.busy._LEAST_INTERVAL_S", 0.001)
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common, existing_store, print_json
-from rater.commands.points import (
+from rater.commands.common import add_common
+from rater.errors import InputError
+from rater.text.words import some
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.points import (
     NOT_DONE,
     POINTS_HELP,
     looks_of,
@@ -16,15 +19,13 @@ from rater.commands.points import (
     points_without_runs,
     refuse_twice,
 )
-from rater.errors import InputError
-from rater.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rater.analysis.comparison import Comparison
-    from rater.analysis.points import Point
+    from rater.analysis.compare.model import Comparison
+    from rater.analysis.results.points import Point
     from rater.store.store import Store
 
 _NOT_JUDGED, _WORSE_FOUND = 2, 1  # exit statuses of --fail-on
@@ -86,9 +87,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def compare_points(args: argparse.Namespace) -> int:
     """Print the comparison; return the exit status."""
-    from rater.analysis.compare import compare
-    from rater.commands.plot import checked_file
-    from rater.run.facts import volatile
+    from rater.analysis.compare.compare import compare
+    from rater.record.settings import volatile
+    from rater.workflow.results.output_file import checked_file
 
     file = None if args.file is None else checked_file(args.file)
     margin = share(args.within, "--within")
@@ -107,15 +108,15 @@ def compare_points(args: argparse.Namespace) -> int:
     if file is not None:
         _draw(comparison, file)
     if args.json:
-        from rater.show.compare_json import comparison_document
+        from rater.show.compare.to_json import comparison_document
 
         document = comparison_document(comparison)
         print_json(document | {"points_without_runs": list(without)})
     else:
         from rich.console import Console
 
-        from rater.show.compare import print_comparison
-        from rater.show.printer import Printer
+        from rater.show.compare.table import print_comparison
+        from rater.show.console.printer import Printer
 
         printer = Printer(Console())
         printer.some(without, "yellow")
@@ -124,9 +125,9 @@ def compare_points(args: argparse.Namespace) -> int:
 
 
 def _draw(comparison: Comparison, file: Path) -> None:
-    from rater.show.page_charts import comparison_data
-    from rater.show.page_static import comparison_svg, rendered_svg
-    from rater.show.plot_file import write_drawing
+    from rater.show.charts.file import write_drawing
+    from rater.show.charts.vega import comparison_svg, rendered_svg
+    from rater.show.html.charts import comparison_data
 
     data = comparison_data(comparison)
     if data is None:

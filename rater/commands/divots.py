@@ -8,18 +8,19 @@ import sys
 from statistics import median
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common, existing_store, print_json
-from rater.commands.request import options_given
+from rater.commands.common import add_common
 from rater.errors import InputError
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.request.request import options_given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rater.analysis.divots.between import Between
-    from rater.analysis.finding import Finding
+    from rater.analysis.divots.data.finding import Finding
+    from rater.analysis.divots.recurring import Between
 
 _ANY = "any"
-_GROUP = 1.5  # per cent, as in `rater.analysis.finding.Thresholds`: too much to load for --help
+_GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
 _COPY = 3.0
 _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "quiet")
 _OF_TRIAL = frozenset(
@@ -102,7 +103,7 @@ def _per_cent(text: str) -> float:
 
 def _divots(args: argparse.Namespace) -> int:
     if args.confirm is not None:
-        from rater.commands.confirm import confirm
+        from rater.workflow.run.confirm import confirm
 
         given = [*args.which, *options_given(args, _OF_TRIAL)]
         if given:
@@ -116,10 +117,10 @@ def _divots(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
-    from rater.analysis.divots.between import between_runs
-    from rater.analysis.divots.document import document
-    from rater.analysis.finding import Thresholds
-    from rater.commands.search import analysis_of
+    from rater.analysis.divots.data.finding import Thresholds
+    from rater.analysis.divots.recurring import between_runs
+    from rater.show.divots.to_json import document
+    from rater.workflow.results.divots import analysis_of
 
     limits = [_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
@@ -138,7 +139,7 @@ def _search(args: argparse.Namespace) -> int:
     else:
         from rich.console import Console
 
-        from rater.show.divots import print_between, print_divots
+        from rater.show.divots.findings import print_between, print_divots
 
         console = Console()
         for head, analysis in runs:
@@ -151,7 +152,7 @@ def _search(args: argparse.Namespace) -> int:
 
 def _limit(text: str) -> tuple[str, float]:
     """Return the kind and the least slowdown of `slow-lgroup:2%`."""
-    from rater.analysis.finding import Kind
+    from rater.analysis.divots.data.finding import Kind
 
     kind, colon, size = text.partition(":")
     kinds = [str(one) for one in Kind if one is not Kind.LAYOUT]

@@ -7,10 +7,11 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common, print_json
+from rater.commands.common import add_common
+from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
-    from rater.show.suite import Page
+    from rater.show.plans.suite import Page
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,8 +35,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _list(args: argparse.Namespace) -> int:
     from rater.errors import InputError
-    from rater.plan.layout import layout_names, layout_path, load_layout
-    from rater.show.layouts import Listed, layouts_json, layouts_text
+    from rater.plan.placement.layout import layout_names, layout_path, load_layout
+    from rater.show.plans.layouts import Listed, layouts_json, layouts_text
 
     found = []
     for name in layout_names():
@@ -53,8 +54,14 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     """Show a layout that reads; one that does not is an error with all its mistakes."""
-    from rater.plan.layout import WRITTEN, layout_path, layout_text, load_layout, parse_layout
-    from rater.show.layouts import file_text, layout_json, written_text
+    from rater.plan.placement.layout import (
+        WRITTEN,
+        layout_path,
+        layout_text,
+        load_layout,
+        parse_layout,
+    )
+    from rater.show.plans.layouts import file_text, layout_json, written_text
 
     if args.layout.partition(":")[0] in WRITTEN and ":" in args.layout:
         layout = load_layout(args.layout)
@@ -72,7 +79,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _page() -> Page:
     """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
-    from rater.show.suite import Page
+    from rater.show.plans.suite import Page
 
     ascii_only = not (sys.stdout.encoding or "ascii").lower().startswith("utf")
     return Page(shutil.get_terminal_size().columns, ascii_only)

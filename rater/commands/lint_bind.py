@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common, print_json
+from rater.commands.common import add_common
 from rater.errors import InputError
+from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
-    from rater.plan.topology import Topology
-    from rater.spec.lint import Lint
+    from rater.plan.topology.model import Topology
+    from rater.speccpu.lint.check import Lint
 
 _THIS = "this"
 
@@ -69,7 +70,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _copies(text: str) -> int:
-    from rater.plan.counts import MOST_COPIES
+    from rater.plan.placement.counts import MOST_COPIES
 
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
     if not 1 <= number <= MOST_COPIES:
@@ -78,7 +79,7 @@ def _copies(text: str) -> int:
 
 
 def _kinds(text: str) -> frozenset[str]:
-    from rater.spec.lint import KINDS
+    from rater.speccpu.lint.check import KINDS
 
     kinds = frozenset(part.strip() for part in text.split(",") if part.strip())
     unknown = sorted(kinds - set(KINDS))
@@ -90,11 +91,11 @@ def _kinds(text: str) -> frozenset[str]:
 def _lint(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from rater.show.lint import lint_document, print_lint
-    from rater.show.printer import Printer
-    from rater.spec.lint import lint
-    from rater.spec.lint_fix import corrected
-    from rater.spec.lint_source import read_source
+    from rater.show.console.printer import Printer
+    from rater.show.speccpu.lint import lint_document, print_lint
+    from rater.speccpu.lint.check import lint
+    from rater.speccpu.lint.fix import corrected
+    from rater.speccpu.lint.source import read_source
 
     if args.fix and args.topology is None:
         raise InputError(
@@ -130,7 +131,7 @@ def _lint(args: argparse.Namespace) -> int:
 def _machine(described: str | None) -> Topology | None:
     if described is None:
         return None
-    from rater.run import machine
+    from rater.run.host import discover as machine
 
     if described == _THIS and not Path(described).exists():
         return machine.discover()

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rater.commands.common import add_common, existing_store, print_json_rows
+from rater.commands.common import add_common
 from rater.errors import InputError
+from rater.workflow.common import existing_store, print_json_rows
+from rater.workflow.results.output_file import checked_file
 
 if TYPE_CHECKING:
-    from rater.analysis.copies import Cell
-    from rater.record import RunHead, StoredRun
-    from rater.show.plot import Label
+    from rater.analysis.results.copies import Cell
+    from rater.record.stored import RunHead, StoredRun
+    from rater.show.charts.picture import Label
     from rater.store.store import Store
-
-_FORMATS = ("svg", "png", "pdf")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,8 +61,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _plot(args: argparse.Namespace) -> int:
-    from rater.analysis.copies import cells_of
-    from rater.show.plot import picture_document, picture_of
+    from rater.analysis.results.copies import cells_of
+    from rater.show.charts.picture import picture_document, picture_of
 
     file = None if args.file is None else checked_file(args.file)
     if args.machine or args.timeline:
@@ -81,7 +81,7 @@ def _plot(args: argparse.Namespace) -> int:
         ranges=args.json or file is not None,
     )
     if file is not None:
-        from rater.show.plot_file import draw
+        from rater.show.charts.file import draw
 
         draw(picture, file)
     if args.json:
@@ -91,8 +91,8 @@ def _plot(args: argparse.Namespace) -> int:
     else:
         from rich.console import Console
 
-        from rater.show.plot_text import print_picture
-        from rater.show.printer import Printer
+        from rater.show.charts.terminal import print_picture
+        from rater.show.console.printer import Printer
 
         print_picture(picture, Printer(Console()))
     return 0
@@ -100,10 +100,10 @@ def _plot(args: argparse.Namespace) -> int:
 
 def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
     """Draw the machine or the timeline, as `rater report` has them."""
-    from rater.commands.report import told_of
-    from rater.show.page_data import run_data
-    from rater.show.page_static import machine_svg, rendered_svg, timeline_svg
-    from rater.show.plot_file import write_drawing
+    from rater.show.charts.file import write_drawing
+    from rater.show.charts.vega import machine_svg, rendered_svg, timeline_svg
+    from rater.show.html.data import run_data
+    from rater.workflow.results.page import told_of
 
     what = "--machine" if args.machine else "--timeline"
     if file is None:
@@ -133,7 +133,7 @@ def _bracket(
     data: dict[str, Any], benchmark: str | None, iteration: int | None, head: RunHead
 ) -> int:
     """Return the place of the bracket that was asked for, else of that which lost most."""
-    from rater.show.format import plain
+    from rater.show.console.format import plain
 
     brackets = data["timeline"]["brackets"]
     asked = None if benchmark is None else plain(benchmark)
@@ -150,9 +150,9 @@ def _bracket(
 
 def _labels_of(store: Store, run: StoredRun) -> tuple[Label, ...]:
     """Return the names of the run's slow parts: what `rater divots` has found, or finds now."""
-    from rater.analysis.finding import Thresholds
-    from rater.commands.search import analysis_of
-    from rater.show.plot_words import labels_from
+    from rater.analysis.divots.data.finding import Thresholds
+    from rater.show.charts.labels import labels_from
+    from rater.workflow.results.divots import analysis_of
 
     found = analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
     return labels_from(found.findings)
@@ -160,18 +160,6 @@ def _labels_of(store: Store, run: StoredRun) -> tuple[Label, ...]:
 
 def _what(title: str, panels: int) -> str:
     return title if panels == 1 else f"{title}, {panels} benchmarks"
-
-
-def checked_file(name: str) -> Path:
-    """Return where to draw; raises `InputError` for a name of no known format."""
-    path = Path(name)
-    if path.suffix.lower().removeprefix(".") not in _FORMATS:
-        raise InputError(f"-o {name}: expected a name that ends in .svg, .png or .pdf")
-    if path.is_dir():
-        raise InputError(f"-o {name}: is a directory; expected a file in it")
-    if not path.parent.is_dir():
-        raise InputError(f"-o {name}: there is no directory {path.parent}")
-    return path
 
 
 def _chosen(

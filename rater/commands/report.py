@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common, existing_store, print_json
-from rater.commands.points import POINTS_HELP
+from rater.commands.common import add_common
 from rater.errors import InputError
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.page import told_of
+from rater.workflow.results.points import POINTS_HELP
 
 if TYPE_CHECKING:
-    from rater.analysis.finding import Analysis
-    from rater.analysis.points import Point
-    from rater.record import StoredRun
-    from rater.show.page_data import Told
-    from rater.show.page_several import Together
+    from rater.analysis.results.points import Point
+    from rater.record.stored import StoredRun
+    from rater.show.html.several import Together
     from rater.store.store import Store
+
 
 _STDOUT = "-"
 _MOST_RUNS = 12  # every run on a page has its panels
@@ -62,8 +63,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _report(args: argparse.Namespace) -> int:
-    from rater.show.page import page_of
-    from rater.show.page_library import library
+    from rater.show.html.page import page_of
+    from rater.show.html.vega_library import library
 
     if args.file == "":  # a variable of the caller's that is empty: no reason to guess a name
         raise InputError(
@@ -114,8 +115,13 @@ def _asked(store: Store, words: Sequence[str]) -> _Asked:
 
     The runs of a single point that is no sweep's stand beside each other, a point each.
     """
-    from rater.analysis.points import Point, PointRun
-    from rater.commands.points import looks_of, points_from, points_without_runs, refuse_twice
+    from rater.analysis.results.points import Point, PointRun
+    from rater.workflow.results.points import (
+        looks_of,
+        points_from,
+        points_without_runs,
+        refuse_twice,
+    )
 
     wanted: list[str] = []
     seen: set[tuple[int, ...]] = set()
@@ -157,10 +163,10 @@ def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
 
 def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
     """Return what several points come to beside each other; None for one."""
-    from rater.analysis.compare import compare
-    from rater.analysis.scale import scale
-    from rater.run.facts import volatile
-    from rater.show.page_several import Together
+    from rater.analysis.compare.compare import compare
+    from rater.analysis.scaling.curve import scale
+    from rater.record.settings import volatile
+    from rater.show.html.several import Together
 
     points = asked.points
     if len(points) < 2:
@@ -174,55 +180,9 @@ def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
     )
 
 
-def told_of(store: Store, run: StoredRun) -> Told:
-    """Return a run with all that a page says of it."""
-    from rater.analysis.copies import cells_of
-    from rater.analysis.readings import read_back
-    from rater.analysis.score import summarise
-    from rater.commands.common import run_beside
-    from rater.show.page_data import Told
-    from rater.show.plot import picture_of
-    from rater.show.plot_words import labels_from
-
-    divots = _searched(store, run)
-    cells = cells_of(run)
-    beside = run_beside(store, run)
-    return Told(
-        run=run,
-        summary=summarise(run),
-        cells=cells,
-        picture=picture_of(run.head, cells, labels_from(divots.findings if divots else ())),
-        divots=divots,
-        readings=read_back(run),
-        beside=summarise(beside) if beside else None,
-    )
-
-
-def _searched(store: Store, run: StoredRun) -> Analysis | None:
-    """Return the divots of a run however it ended; None: the search for them failed.
-
-    Whatever goes wrong in it is a line on standard error: the page has everything else.
-    """
-    from rater.analysis.finding import Analysis, Thresholds, nothing_to_compare
-    from rater.commands.search import analysis_of
-
-    if nothing_to_compare(run.head):
-        return Analysis((), {})
-    try:
-        return analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
-    except Exception as error:  # of any kind: a search must not cost a page
-        number = run.head.run
-        print(
-            f"rater: run {number}: no divots, the search for them failed "
-            f"({type(error).__name__}: {error}); `rater divots {number}` tries again",
-            file=sys.stderr,
-        )
-        return None
-
-
 def _check(path: Path, *, force: bool) -> None:
     """Raise `InputError` for a place where no page can be written, or another file would go."""
-    from rater.show.page import is_page
+    from rater.show.html.page import is_page
 
     try:
         path.stat()

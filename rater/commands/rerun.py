@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from rater.commands.attempt import Attempt, Entered, Now
-from rater.commands.common import add_common, existing_store
-
-if TYPE_CHECKING:
-    from rater.plan.schedule import Plan
-    from rater.record import StoredRun
-    from rater.store.store import Store
+from rater.commands.common import add_common
+from rater.workflow.common import existing_store
+from rater.workflow.run.rerun import Rerun
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,44 +32,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=rerun)
 
 
-class Rerun(Attempt):
-    """A new run that remembers which one it repeats."""
-
-    def __init__(self, run: StoredRun) -> None:
-        super().__init__()
-        self._stored = run
-
-    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
-        """Store that the run begins, and what differs from the one it repeats."""
-        from rater.commands.again import conditions_of, what_changed
-        from rater.record import Noted
-        from rater.show.changes import changes_text
-
-        head = self._stored.head
-        found = what_changed(self._stored, conditions_of(now))
-        say(
-            f"differs from run {head.run}:{changes_text(found)}"
-            if found
-            else f"nothing differs from run {head.run}"
-        )
-        entered = super().enter(store, plan, now, say)
-        store.append(
-            entered.number,
-            Noted(f"rerun of run {head.run} ({head.uuid})"),
-            *(Noted(f"differs from run {head.run}: {it}") for it in found),
-        )
-        return entered
-
-
 def rerun(args: argparse.Namespace) -> int:
     """Make the run; return its exit status."""
-    from rater.commands.again import go_to, request_of, told_where, with_its_suites
-    from rater.commands.request import tags_from
-    from rater.commands.resolve import needs_of, resolve
-    from rater.commands.run import dry_run
-    from rater.commands.session import Session
-    from rater.run import machine
-    from rater.run.build import cache_root
+    from rater.run.build.compile import cache_root
+    from rater.run.host import discover as machine
+    from rater.workflow.request.request import tags_from
+    from rater.workflow.run.dry_run import dry_run
+    from rater.workflow.run.needs import needs_of
+    from rater.workflow.run.repeat import go_to, request_of, told_where, with_its_suites
+    from rater.workflow.run.resolve import resolve
+    from rater.workflow.run.session import Session
 
     tags = tags_from(args)
     with existing_store(args) as store:

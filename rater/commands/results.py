@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from rater.commands.common import add_common, existing_store, print_json, print_result, run_beside
+from rater.commands.common import add_common
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.show_run import print_result, run_beside
 
 if TYPE_CHECKING:
-    from rater.record import StoredRun
-    from rater.show.copies import CopiesView
+    from rater.record.stored import StoredRun
+    from rater.show.results.copies import CopiesView
 
 _RUN_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (where one run has that tag)"
 _RUNS_HELP = "a number, the start of a uuid, last, last~1, or tag:K=V (all runs with that tag)"
@@ -135,8 +137,8 @@ def _topology(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from rater.store.database import default_path, is_there
-    from rater.store.export import head_document
+    from rater.store.connection import default_path, is_there
+    from rater.store.exchange.export import head_document
     from rater.store.store import open_store
 
     path = default_path(args.db)
@@ -152,14 +154,14 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
 
-    from rater.show.terminal import print_list
+    from rater.show.results.run import print_list
 
     print_list(heads, Console())
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
-    from rater.commands.search import analysis_beside_results
+    from rater.workflow.results.divots import analysis_beside_results
 
     _check_copies_options(args)
     with existing_store(args) as store:
@@ -197,10 +199,10 @@ def _check_copies_options(args: argparse.Namespace) -> None:
 def _copies_view(
     args: argparse.Namespace, run: StoredRun, baseline: StoredRun | None
 ) -> CopiesView:
-    from rater.analysis.copies import cells_of, normalise, ratio_pairs, yardsticks
-    from rater.analysis.score import summarise
+    from rater.analysis.results.copies import cells_of, normalise, ratio_pairs, yardsticks
+    from rater.analysis.results.score import summarise
     from rater.errors import InputError
-    from rater.show.copies import CopiesView
+    from rater.show.results.copies import CopiesView
 
     cells = cells_of(run)
     theirs = cells if baseline is None else cells_of(baseline)
@@ -225,7 +227,7 @@ def _copies_view(
 
 def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:
     """Return the steady one of two runs first; raises `InputError` where they are no such pair."""
-    from rater.analysis.beside import can_stand_beside
+    from rater.analysis.compare.barrier import can_stand_beside
     from rater.errors import InputError
 
     for steady, barrier in ((run, other), (other, run)):
@@ -244,7 +246,7 @@ def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:
 
 def _export(args: argparse.Namespace) -> int:
     from rater.errors import InputError
-    from rater.store.export import (
+    from rater.store.exchange.export import (
         full_document,
         observations_document,
         write_csv,
@@ -261,7 +263,7 @@ def _export(args: argparse.Namespace) -> int:
     if args.format == "csv":
         write_csv(stored, sys.stdout)
     elif args.format == "rsf":
-        from rater.commands.spec_import import write_rsf
+        from rater.workflow.speccpu.import_results import write_rsf
 
         write_rsf(stored, sys.stdout)
     else:
@@ -272,8 +274,8 @@ def _export(args: argparse.Namespace) -> int:
 
 def _import(args: argparse.Namespace) -> int:
     from rater.errors import InputError
-    from rater.store.database import default_path
-    from rater.store.observations import read_observations
+    from rater.store.connection import default_path
+    from rater.store.exchange.read_observations import read_observations
     from rater.store.store import open_store
 
     words: list[str] = args.words
@@ -287,7 +289,7 @@ def _import(args: argparse.Namespace) -> int:
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)
     if spec:
-        from rater.commands.spec_import import import_spec
+        from rater.workflow.speccpu.import_results import import_spec
 
         return import_spec(args, args.file)
     if hasattr(args, "topology"):
@@ -318,9 +320,8 @@ def _import(args: argparse.Namespace) -> int:
 def _remove(args: argparse.Namespace) -> int:
     import shutil
 
-    from rater.run.build import cache_root
-    from rater.store.remove import remove_sweeps
-    from rater.store.sweeps import PREFIX, find_sweep
+    from rater.run.build.compile import cache_root
+    from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 
     with existing_store(args) as store:
         # All are found before the first goes: `last last~1` means two runs as they stand now.

@@ -6,14 +6,15 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common, existing_store, print_json
-from rater.commands.points import POINTS_HELP
+from rater.commands.common import add_common
 from rater.errors import InputError
-from rater.plan.cpuset import format_list
-from rater.words import count
+from rater.text.cpuset import format_list
+from rater.text.words import count
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.points import POINTS_HELP
 
 if TYPE_CHECKING:
-    from rater.analysis.scale import Alone
+    from rater.analysis.scaling.curve import Alone
 
 _MOST_REASONS = 6
 
@@ -41,11 +42,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _scale(args: argparse.Namespace) -> int:
-    from rater.analysis.scale import scale
-    from rater.analysis.scale_pairs import orders, smt_yields
-    from rater.commands.plot import checked_file
-    from rater.commands.points import points_from, points_without_runs
-    from rater.run.facts import volatile
+    from rater.analysis.scaling.curve import scale
+    from rater.analysis.scaling.pairs import orders, smt_yields
+    from rater.record.settings import volatile
+    from rater.workflow.results.output_file import checked_file
+    from rater.workflow.results.points import points_from, points_without_runs
 
     file = None if args.file is None else checked_file(args.file)
     with existing_store(args) as store:
@@ -61,18 +62,18 @@ def _scale(args: argparse.Namespace) -> int:
             "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4` make them"
         )
     if file is not None and scaling.curves:
-        from rater.show.scale_file import draw_curves
+        from rater.show.charts.scaling import draw_curves
 
         draw_curves(scaling.curves, file)
     if args.json:
-        from rater.show.scale_json import scaling_document
+        from rater.show.scaling.to_json import scaling_document
 
         print_json(scaling_document(scaling, smt, rotated, missing))
         return 0
     from rich.console import Console
 
-    from rater.show.printer import Printer
-    from rater.show.scale import print_scaling
+    from rater.show.console.printer import Printer
+    from rater.show.scaling.table import print_scaling
 
     printer = Printer(Console())
     print_scaling(scaling, smt, rotated, printer, missing=missing)

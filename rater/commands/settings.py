@@ -6,7 +6,8 @@ import argparse
 import shutil
 import sys
 
-from rater.commands.common import add_common, print_json
+from rater.commands.common import add_common
+from rater.workflow.common import print_json
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,10 +43,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _settings(args: argparse.Namespace) -> int:
-    from rater.show.settings import Row, settings_document, settings_text
-    from rater.show.suite import Page
-    from rater.tune.knobs import find, knobs, lacking
-    from rater.tune.paths import journal_paths, sysroot
+    from rater.settings.catalog import find, knobs, lacking
+    from rater.settings.paths import journal_paths, sysroot
+    from rater.show.plans.settings import Row, settings_document, settings_text
+    from rater.show.plans.suite import Page
 
     root = sysroot()
     here = knobs(root)
@@ -82,8 +83,8 @@ def _settings(args: argparse.Namespace) -> int:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from rater.tune.paths import is_there, journal_paths, sysroot
-    from rater.tune.recover import forget, recover
+    from rater.settings.paths import is_there, journal_paths, sysroot
+    from rater.settings.recover import forget, recover
 
     root = sysroot()
     said: list[str] = []

@@ -6,8 +6,10 @@ import argparse
 import sys
 from dataclasses import asdict, replace
 
-from rater.commands import suite_check, suite_new
-from rater.commands.common import add_common, print_json
+from rater.commands.common import add_common
+from rater.workflow.common import print_json
+from rater.workflow.suites import check as suite_check
+from rater.workflow.suites import new as suite_new
 
 _SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
 
@@ -50,8 +52,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _list(args: argparse.Namespace) -> int:
     from rater.errors import InputError
-    from rater.plan.suite_find import find_suites, load_suite
-    from rater.show.suites import Listed, standard_page, suites_json, suites_text
+    from rater.plan.suite.find import find_suites, load_suite
+    from rater.show.plans.suites import Listed, standard_page, suites_json, suites_text
 
     suites, troubles = find_suites()
     found = []
@@ -71,9 +73,9 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from rater.plan.suite_find import load_selection
-    from rater.show.suite import suite_json, suite_text
-    from rater.show.suites import standard_page
+    from rater.plan.suite.find import load_selection
+    from rater.show.plans.suite import suite_json, suite_text
+    from rater.show.plans.suites import standard_page
 
     suite = load_selection(args.suite)
     if args.json:
@@ -85,9 +87,9 @@ def _show(args: argparse.Namespace) -> int:
 
 def _build(args: argparse.Namespace) -> int:
     """Build all, say all that failed; exit 2 when any did."""
-    from rater.plan.suite_find import load_selection
-    from rater.run.build import cache_root
-    from rater.run.trial import try_build
+    from rater.plan.suite.find import load_selection
+    from rater.run.build.compile import cache_root
+    from rater.run.workplace.trial import try_build
 
     suite, cache = load_selection(args.suite), cache_root()
     trials = []

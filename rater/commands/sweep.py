@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rater.commands.common import add_common, existing_store, print_json
-from rater.commands.request import add_run_arguments
-from rater.plan.sweep import BlockOrder
+from rater.commands.common import add_common
+from rater.plan.sweep.grid import BlockOrder
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.request.request import add_run_arguments
 
 _DESCRIPTION = """\
 Run a suite or a command under all combinations of the axes' values (points), every
@@ -77,32 +78,32 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def sweep_command(args: argparse.Namespace) -> int:
     """Do what is asked for; return the exit status."""
     if args.example:
-        from rater.plan.sweep_toml import EXAMPLE
+        from rater.plan.sweep.file import EXAMPLE
 
         sys.stdout.write(EXAMPLE)
         return 0
     if args.listing:
         return _list(args)
     if args.show is not None:
-        from rater.commands.sweep_view import show_sweep
         from rater.store.sweeps import find_sweep
+        from rater.workflow.sweep.view import show_sweep
 
         with existing_store(args) as store:
             show_sweep(args, store, find_sweep(store, args.show))
         return 0
     if args.resume is not None:
-        from rater.commands.sweep_resume import resume
+        from rater.workflow.sweep.resume import resume
 
         return resume(args)
-    from rater.commands.sweep_make import new
+    from rater.workflow.sweep.conduct import new
 
     return new(args)
 
 
 def _list(args: argparse.Namespace) -> int:
-    from rater.commands.sweep_view import view_of
-    from rater.show.sweep import print_sweeps, sweeps_document
+    from rater.show.compare.sweep import print_sweeps, sweeps_document
     from rater.store.sweeps import sweeps
+    from rater.workflow.sweep.view import view_of
 
     with existing_store(args) as store:
         views = [view_of(sweep) for sweep in sweeps(store)]
@@ -111,7 +112,7 @@ def _list(args: argparse.Namespace) -> int:
     else:
         from rich.console import Console
 
-        from rater.show.printer import Printer
+        from rater.show.console.printer import Printer
 
         print_sweeps(views, Printer(Console()))
     return 0

@@ -6,7 +6,8 @@ import argparse
 import shutil
 import sys
 
-from rater.commands.common import add_common, print_json
+from rater.commands.common import add_common
+from rater.workflow.common import print_json
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,11 +34,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _topo(args: argparse.Namespace) -> int:
-    from rater.run import machine
-    from rater.run.lgroups import lgroups_now
-    from rater.show.topo import topo_lines
-    from rater.show.topo_json import topo_document
-    from rater.show.topo_view import TopoView
+    from rater.run.host import discover as machine
+    from rater.run.host.lgroup_memory import lgroups_now
+    from rater.show.plans.topology import topo_lines
+    from rater.show.plans.topology_json import topo_document
+    from rater.show.plans.topology_view import TopoView
 
     if args.machine is None:
         view = TopoView(machine.discover(), lgroups_now())

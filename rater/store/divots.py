@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rater.plan.cpuset import format_list
 from rater.store.read import named
+from rater.text.cpuset import format_list
 
 _CHUNK = 65536
 

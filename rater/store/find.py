@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.record import storable
-from rater.words import some
+from rater.record.run import storable
+from rater.text.words import some
 
 type _Known = tuple[int, str]  # number and uuid of a run
 

@@ -9,32 +9,28 @@ from functools import cache
 from typing import Any
 
 from rater.errors import InputError
-from rater.plan.cpuset import parse_list
-from rater.record import (
-    BenchmarkUsed,
-    CopyStatus,
+from rater.process_id import Owner, is_alive
+from rater.record.events import (
     CpuReading,
     CpuReadings,
     GateFacts,
-    Host,
-    ImportedFile,
-    MachinePU,
     MachineReadings,
-    MetricUsed,
     Observed,
-    PlacedCopy,
+    Sampled,
+    WorkloadTime,
+)
+from rater.record.run import BenchmarkUsed, Host, MachinePU, MetricUsed, PlacedCopy
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.stored import (
+    ImportedFile,
     Reported,
     RunHead,
-    RunStatus,
-    Sampled,
     StoredBracket,
     StoredCopy,
     StoredRun,
-    Validity,
-    WorkloadTime,
 )
 from rater.resources import folder
-from rater.store.owner import Owner, is_alive
+from rater.text.cpuset import parse_list
 
 type _Row = tuple[Any, ...]  # of a query whose columns stand in the order of the dataclass
 

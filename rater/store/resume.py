@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from rater.errors import InputError
-from rater.record import MachinePU, PlacedCopy, RunStatus
-from rater.store.append import place_copies
-from rater.store.owner import Owner, is_alive
+from rater.process_id import Owner, is_alive
+from rater.record.run import MachinePU, PlacedCopy
+from rater.record.status import RunStatus
+from rater.store.insert import place_copies
 
 _STATE = "SELECT source, status, resumed, pid, pid_start, boot_id FROM run WHERE id = ?"
 _TEAR = "UPDATE bracket SET torn = 1 WHERE run_id = ? AND phase = ?"

@@ -9,31 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from rater.record import (
-    Event,
-    Host,
-    Judged,
-    MachinePU,
-    PhaseEnded,
-    PlacedCopy,
-    Run,
-    RunEnded,
-    RunHead,
-    RunStatus,
-    StoredCopy,
-    StoredRun,
-)
+from rater.process_id import Owner, this_process
+from rater.record.events import Event, PhaseEnded, RunEnded
+from rater.record.run import Host, MachinePU, PlacedCopy, Run
+from rater.record.status import RunStatus
+from rater.record.stored import Judged, RunHead, StoredCopy, StoredRun
 from rater.store import resume
-from rater.store.append import (
-    Context,
-    append_event,
-    context_of,
-    has_several_rows,
-    insert_imported,
-    insert_run,
-    store_judgements,
-)
-from rater.store.database import connect, translated
+from rater.store.connection import connect, translated
 from rater.store.divots import (
     DivotSearch,
     RunTimes,
@@ -44,7 +26,15 @@ from rater.store.divots import (
     run_times,
 )
 from rater.store.find import find_all, find_one
-from rater.store.owner import Owner, this_process
+from rater.store.insert import (
+    Context,
+    append_event,
+    context_of,
+    has_several_rows,
+    insert_imported,
+    insert_run,
+    store_judgements,
+)
 from rater.store.read import load_run, run_heads
 from rater.store.remove import remove_runs
 

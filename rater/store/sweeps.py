@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rater.errors import InputError
-from rater.plan.sweep import AxisKind, BlockOrder, Slot, Values
-from rater.record import Host, MachinePU, Run, RunStatus, storable
-from rater.store.append import insert_run
-from rater.store.owner import Owner, is_alive, this_process
+from rater.plan.sweep.grid import AxisKind, BlockOrder, Slot, Values
+from rater.process_id import Owner, is_alive, this_process
+from rater.record.run import Host, MachinePU, Run, storable
+from rater.record.status import RunStatus
+from rater.store.insert import insert_run
 from rater.store.read import named
+from rater.store.remove import remove_runs
 from rater.store.store import Store
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand
@@ -391,3 +393,30 @@ def _points(
         )
         for point, label, request, left_out in rows
     )
+
+
+def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> tuple[int, ...]:
+    """Remove sweeps with every run made for them, and these runs too, all or none.
+
+    Returns the runs that are gone: those named first, then the sweeps' own by number. Raises
+    `InputError` while a sweep, or a run, still runs.
+    """
+    with store.writing("removing a sweep") as connection:
+        gone = dict.fromkeys(runs)
+        for sweep in sweeps:
+            row = connection.execute(
+                "SELECT status, pid, pid_start, boot_id FROM sweep WHERE id = ?", (sweep,)
+            ).fetchone()
+            if row is not None and row[0] == RunStatus.RUNNING and is_alive(Owner(*row[1:])):
+                raise InputError(
+                    f"sweep {sweep} is still running (rater's process {row[1]}); end it first"
+                )
+            gone |= dict.fromkeys(
+                run
+                for (run,) in connection.execute(
+                    "SELECT run_id FROM sweep_run WHERE sweep_id = ? ORDER BY run_id", (sweep,)
+                )
+            )
+        remove_runs(connection, gone)
+        connection.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))
+    return tuple(gone)

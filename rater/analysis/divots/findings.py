@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots import words
-from rater.analysis.divots.detect import Detected
-from rater.analysis.divots.drafts import Cost, Draft, cost_of, total_effect
-from rater.analysis.divots.layout import Predicted
-from rater.analysis.divots.robust import Floats, Ints, normal_tail
+from rater.analysis.divots.candidates.state import LOCAL
+from rater.analysis.divots.data import words
+from rater.analysis.divots.data.candidate import Cost, Draft, cost_of, total_effect
+from rater.analysis.divots.data.finding import CellEffect, Evidence, Finding, Kind, Single
+from rater.analysis.divots.data.table import SEVERAL, UNKNOWN, Table
+from rater.analysis.divots.detectors.layout import Predicted
+from rater.analysis.divots.pipeline import Detected
 from rater.analysis.divots.summary import OF_ALL, summary_of
-from rater.analysis.divots.table import SEVERAL, UNKNOWN, Table
-from rater.analysis.divots.work import LOCAL
-from rater.analysis.finding import CellEffect, Evidence, Finding, Kind, Single
-from rater.plan.cpuset import format_list
+from rater.analysis.stats.robust import Floats, Ints, normal_tail
+from rater.text.cpuset import format_list
 
 # A benchmark that the layout slows by so much more than the usual one is named.
 _FAR, _MUCH_MORE = 1.5, 0.01

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from rater.analysis.divots.copies import ALPHA, fit_tail, lone_needed
-from rater.analysis.divots.cpus import (
+from rater.analysis.divots.data.finding import Thresholds
+from rater.analysis.divots.detectors.copies import ALPHA, fit_tail, lone_needed
+from rater.analysis.divots.detectors.cpus import (
     FEW_Z,
     FEWEST,
     LEAST_CELLS,
@@ -15,8 +16,7 @@ from rater.analysis.divots.cpus import (
     units,
     visible_among_few,
 )
-from rater.analysis.divots.detect import Detected
-from rater.analysis.divots.groups import (
+from rater.analysis.divots.detectors.groups import (
     EVERYWHERE_SHARE,
     EXCEPTIONAL,
     OWN_NOISE,
@@ -27,8 +27,8 @@ from rater.analysis.divots.groups import (
     Z,
     measure,
 )
-from rater.analysis.divots.robust import MEDIAN_ERROR, middle
-from rater.analysis.finding import Thresholds
+from rater.analysis.divots.pipeline import Detected
+from rater.analysis.stats.robust import MEDIAN_ERROR, middle
 
 _OWN_TAIL = 10  # of so few values a slow one makes up the tail it is judged by
 _MOST_SEEN = 1.0

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rater.analysis.divots import words
-from rater.analysis.divots.detect import Detected
-from rater.analysis.divots.drafts import Draft
-from rater.analysis.divots.robust import middle
-from rater.analysis.divots.table import Table
-from rater.analysis.finding import Kind
-from rater.plan.cpuset import format_list
+from rater.analysis.divots.data import words
+from rater.analysis.divots.data.candidate import Draft
+from rater.analysis.divots.data.finding import Kind
+from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.pipeline import Detected
+from rater.analysis.stats.robust import middle
+from rater.text.cpuset import format_list
 
 OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place
 _MOST_NAMES = 5

@@ -1,0 +1,250 @@
+"""A steady run beside one of the same copies with a barrier (or, rotated, with an end); pure.
+
+Homogeneous mode rates N copies by a bracket: all wait for the slowest one. What
+that costs, its own score lost says: 1 - median copy time / bracket. Steady mode
+has no such wait, but its copies drift apart and meet each other in other phases
+of their work, so that a run itself can take longer or shorter: the medians of
+the run times, side by side, say that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rater.analysis.conditions.option_differences import differences, lesser_differences
+from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
+from rater.analysis.stats.descriptive import geometric_mean
+from rater.record.run import BenchmarkUsed
+from rater.record.status import RunStatus
+from rater.record.stored import RunHead
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One benchmark in both runs; None: not known or not given."""
+
+    benchmark: str
+    tune: str | None
+    steady_ratio: float | None
+    steady_per_hour: float | None
+    steady_run_s: float | None  # median run
+    steady_occupied: float | None  # share of the copies' time in its window in which runs went
+    other_ratio: float | None
+    other_per_hour: float | None
+    other_run_s: float | None  # median copy
+    difference: float | None  # 0.05: steady completes 5 % more per hour
+    longer: float | None  # 0.02: a run takes 2 % more time in steady mode
+    score_lost: float | None  # of the other run
+    reason: str | None  # why there is no difference, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A steady run and another one, side by side."""
+
+    steady: int  # numbers of the runs
+    other: int
+    order: str  # homogeneous or rotated, of both
+    other_mode: str  # homogeneous, rotated, or staggered
+    differences: tuple[str, ...]  # in what the runs differ beside their mode, in words
+    sides: tuple[Side, ...]
+    # Geometric means over the benchmarks that have both; in rotated order, `difference` is that
+    # of the whole mix: reference seconds of work (without references, runs) in a second.
+    difference: float | None
+    longer: float | None
+    score_lost: float | None
+    steady_ratio: float | None  # of the suite, over the same benchmarks; rotated: of the mix
+    other_ratio: float | None
+    idle_share: float | None  # of the copies' time in the tail of the other, rotated order
+    steady_occupied: float | None  # the least of the windows that are compared
+
+
+def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
+    """Return the number of the run to show beside a steady one, None where there is none.
+
+    The latest complete run of the same host, suite, size, tune, copies, layout,
+    memory and options that change what a copy does (`differences`) that ran all
+    of its benchmarks in homogeneous mode (for a steady run in rotated order: in
+    rotated mode, and exactly the same benchmarks).
+    """
+    found = [
+        other.run
+        for other in heads
+        if other.run != head.run
+        and other.status is RunStatus.COMPLETE
+        and other.source == "run"
+        and other.mode == head.order
+        and head.hostname is not None
+        and not differences(head, other)
+        and _has_benchmarks(head, other)
+    ]
+    return max(found, default=None)
+
+
+def can_stand_beside(head: RunHead, other: RunHead) -> bool:
+    """Tell whether the runs are a steady one and one of the same order that is not."""
+    return (
+        head.mode == "steady"
+        and head.window_s is not None
+        and other.mode != "steady"
+        and other.order == head.order
+    )
+
+
+def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
+    if head.order == "rotated":  # another mix loads the machine in another way
+        return head.benchmarks == other.benchmarks and head.increment == other.increment
+    return set(head.benchmarks) <= set(other.benchmarks)
+
+
+def stand_beside(summary: Summary, other: Summary) -> Beside:
+    """Compare a steady run with one of the same order that has brackets (or an end)."""
+    sides = _mixes(summary, other) if summary.mix else _brackets(summary, other)
+    compared = [side for side in sides if side.difference is not None]
+    ratios = [side for side in compared if side.steady_ratio and side.other_ratio]
+    complete = len(ratios) == len(sides)
+    difference = _mean_change([side.difference for side in compared])
+    steady_ratio = geometric_mean([side.steady_ratio or 0.0 for side in ratios])
+    other_ratio = geometric_mean([side.other_ratio or 0.0 for side in ratios])
+    lost = [side.score_lost for side in compared]
+    occupied = [s.steady_occupied for s in compared if s.steady_occupied is not None]
+    idle = None
+    if summary.mix is not None:
+        chosen, rotated = summary.mix.selected, other.rotated
+        steady_ratio = chosen.ratio if chosen else None
+        other_ratio = rotated.work_rate if rotated else None
+        difference = _change(steady_ratio, other_ratio)
+        if difference is None and chosen and rotated:
+            difference = _change(chosen.per_hour, rotated.runs_per_hour)
+        idle = rotated.tail.idle_share if rotated and rotated.tail else None
+        complete = all(side.reason is None for side in sides)
+        occupied = [chosen.occupied] if chosen and chosen.occupied is not None else []
+    return Beside(
+        steady=summary.head.run,
+        other=other.head.run,
+        order=summary.head.order,
+        other_mode=other.head.mode,
+        differences=(
+            *differences(summary.head, other.head),
+            *lesser_differences(summary.head, summary.settings, other.head, other.settings),
+        ),
+        sides=sides,
+        difference=difference if complete or summary.mix is None else None,
+        longer=_mean_change([side.longer for side in sides if side.reason is None]),
+        score_lost=_mean_loss(lost),
+        steady_ratio=steady_ratio if complete else None,
+        other_ratio=other_ratio if complete else None,
+        idle_share=idle,
+        steady_occupied=min(occupied, default=None),
+    )
+
+
+def _brackets(summary: Summary, other: Summary) -> tuple[Side, ...]:
+    others = {(b.tune, b.benchmark): b for b in other.benchmarks}
+    used = {one.name: one for one in other.used}
+    mine = {one.name: one for one in summary.used}
+    sides = []
+    for here in summary.benchmarks:
+        there = others.get((here.tune, here.benchmark))
+        reason = _program(mine.get(here.benchmark), used.get(here.benchmark))
+        window, bracket = _selected(here), _selected(there)
+        if there is None:
+            reason = f"run {other.head.run} did not run it"
+        elif window is None or bracket is None:
+            lacking = summary.head.run if window is None else other.head.run
+            reason = f"run {lacking} has no result of it"
+        sides.append(
+            Side(
+                benchmark=here.benchmark,
+                tune=here.tune,
+                steady_ratio=window.ratio if window else None,
+                steady_per_hour=window.per_hour if window else None,
+                steady_run_s=window.median_copy_s if window else None,
+                steady_occupied=window.steady.occupied if window and window.steady else None,
+                other_ratio=bracket.ratio if bracket else None,
+                other_per_hour=bracket.per_hour if bracket else None,
+                other_run_s=bracket.median_copy_s if bracket else None,
+                difference=(
+                    None
+                    if reason or not window or not bracket
+                    else _change(window.per_hour, bracket.per_hour)
+                ),
+                longer=(
+                    None
+                    if reason or not window or not bracket
+                    else _change(window.median_copy_s, bracket.median_copy_s)
+                ),
+                score_lost=bracket.score_lost if bracket else None,
+                reason=reason,
+            )
+        )
+    return tuple(sides)
+
+
+def _mixes(summary: Summary, other: Summary) -> tuple[Side, ...]:
+    chosen = summary.mix.selected if summary.mix else None
+    rates = {rate.benchmark: rate for rate in chosen.benchmarks} if chosen else {}
+    times = {b.benchmark: b.times_s for b in other.rotated.benchmarks} if other.rotated else {}
+    used = {one.name: one for one in other.used}
+    sides = []
+    for mine in summary.used:
+        rate, time = rates.get(mine.name), times.get(mine.name)
+        reason = _program(mine, used.get(mine.name))
+        if rate is None or rate.median_run_s is None:
+            reason = f"run {summary.head.run} has no result of it"
+        elif time is None:
+            reason = f"run {other.head.run} has no result of it"
+        run_s = rate.median_run_s if rate else None
+        sides.append(
+            Side(
+                benchmark=mine.name,
+                tune=summary.head.tune,
+                steady_ratio=rate.ratio if rate else None,
+                steady_per_hour=rate.per_hour if rate else None,
+                steady_run_s=run_s,
+                steady_occupied=chosen.occupied if chosen else None,
+                other_ratio=None,
+                other_per_hour=None,
+                other_run_s=time.median if time else None,
+                difference=None,
+                longer=None if reason or time is None else _change(run_s, time.median),
+                score_lost=None,
+                reason=reason,
+            )
+        )
+    return tuple(sides)
+
+
+def _selected(benchmark: BenchmarkScore | None) -> IterationScore | None:
+    found = [it for it in benchmark.iterations if it.selected] if benchmark else []
+    return found[0] if found else None
+
+
+def _program(here: BenchmarkUsed | None, there: BenchmarkUsed | None) -> str | None:
+    """Say why two programs of one name are not the same, as far as is known."""
+    if here is None or there is None:
+        return None
+    if here.command != there.command:
+        return "the commands differ"
+    for name, mine, other in (
+        ("programs", here.binary_sha256, there.binary_sha256),
+        ("inputs", here.inputs_sha256, there.inputs_sha256),
+    ):
+        if mine and other and mine != other:
+            return f"the {name} differ"
+    return "the threads of a copy differ" if here.threads != there.threads else None
+
+
+def _change(here: float | None, there: float | None) -> float | None:
+    return here / there - 1 if here is not None and there else None
+
+
+def _mean_change(changes: Sequence[float | None]) -> float | None:
+    mean = geometric_mean([1 + change for change in changes if change is not None])
+    return None if mean is None else mean - 1
+
+
+def _mean_loss(losses: Sequence[float | None]) -> float | None:
+    mean = geometric_mean([1 - loss for loss in losses if loss is not None])
+    return None if mean is None else 1 - mean

@@ -1,0 +1,308 @@
+"""Points compared with a baseline: benchmark by benchmark, and the suite; pure.
+
+A point's rate over the baseline's is the *speedup*: 1.08 is 8 % more copies an hour.
+Times stand to each other the other way round, T = copies / rate, hence
+
+- improvement = (T_baseline - T) / T x 100 % = (speedup - 1) x 100 %,
+- reduction (of the time) = (T_baseline - T) / T_baseline x 100 % = (1 - 1 / speedup) x 100 %,
+
+two numbers that studies of page sizes give and that are easily taken for each other: a
+speedup of 2 is an improvement of 100 % and a reduction of 50 %.
+
+The suite's speedup is the geometric mean over benchmarks, taken in each run before
+runs are compared, so that its interval knows how benchmarks of a run vary together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rater.analysis.compare.contrast import Stratum, in_pairs
+from rater.analysis.compare.model import Comparison, Side
+from rater.analysis.compare.rows import Grid, Telling, kinds, mixed, p_of, with_holm
+from rater.analysis.conditions.differences import apart
+from rater.analysis.conditions.disturbances import troubles
+from rater.analysis.results.points import Point
+from rater.analysis.results.run_measures import Key, RunMeasures, measure, same_keys
+from rater.analysis.stats.sequential import confidence_of_each
+from rater.errors import InputError
+from rater.text.words import some
+
+MARGIN = 0.01
+_KINDS = (("all", None), ("int", "int"), ("fp", "fp"))
+
+
+def compare(
+    points: Sequence[Point],
+    *,
+    margin: float = MARGIN,
+    by: str | None = None,
+    baseline: str | None = None,
+    looks: int = 1,
+    volatile: Callable[[str], bool] = lambda _: False,
+) -> Comparison:
+    """Compare points with the first of them, or with `baseline`.
+
+    `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
+    the others held; `baseline`: a label, or `axis=value`; `looks`: see `decided`;
+    `volatile`: settings that are mere readings. Raises `InputError` where there is nothing to
+    compare, or no such axis or baseline.
+    """
+    sides = _sides(points, by, baseline)
+    measured = _measured(sides)
+    confidence = confidence_of_each(looks)
+    telling = Telling(margin, confidence, confidence_of_each(looks + 1))
+    held, grid = _grid(sides, by, measured)
+    where = _Where(sides, held)
+    keys = list(dict.fromkeys(key for run in measured.values() for key in run.benchmarks))
+    told: list[str] = []
+    rows = [telling.benchmark(key, _having([key], grid, where, key[0], told)) for key in keys]
+    common, partly = _of_suite(keys, grid)
+    whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
+    suites = [telling.suite(kind, category, common, whole) for kind, category in _KINDS]
+    strata = [(at[0], side) for at in grid for side in at[1:]]
+    rows = with_holm(rows, confidence)
+    return Comparison(
+        sides=sides,
+        by=by,
+        apart=apart([point for side in sides for point in side.points], volatile),
+        copies=tuple(sorted({run.copies for run in measured.values()})),
+        mixed_copies=any(mixed(stratum) for stratum in strata),
+        kinds=_kinds(measured.values()),
+        mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
+        benchmarks=tuple(rows),
+        suites=tuple(with_holm([row for row in suites if row], confidence)),
+        left_out=(
+            *_left_out(measured.values()),
+            *_without_partner(sides, by),
+            *_not_everywhere(keys, sides, grid),
+            *dict.fromkeys(told),
+            *_not_in_pairs(strata),
+            *partly,
+        ),
+        lost=tuple(_lost(keys, grid, where)),
+        margin=margin,
+        confidence=confidence,
+        looks=looks,
+        compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
+        troubles=troubles(one.run for side in sides for one in side.runs),
+    )
+
+
+def decided(points: Sequence[Point], margin: float, looks: int = 1) -> bool:
+    """Tell whether every point is better, worse or the same as the first: more runs say no more.
+
+    Of the suite, or of the one benchmark there is. `looks`: how often this is asked of the
+    growing points at most (after every block from the third to the last: blocks - 2). The
+    intervals are then so much wider (`stats.sequential`) that equal points are called
+    better or worse in at most 5 % of all such series; the comparison that is shown at the
+    end must have the same `looks`.
+    """
+    comparison = compare(points, margin=margin, looks=looks)
+    rows = comparison.suites[:1] or comparison.benchmarks
+    return any(row.cells for row in rows) and all(row.decided for row in rows)
+
+
+def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tuple[Side, ...]:
+    if by is None:
+        sides = [Side(point.label, (point,)) for point in points]
+    else:
+        values = dict.fromkeys(dict(point.values).get(by) for point in points)
+        if None in values:
+            axes = dict.fromkeys(axis for point in points for axis, _ in point.values)
+            known = ", ".join(axes) or "none"
+            raise InputError(f"--by {by}: not an axis of all points; their axes: {known}")
+        sides = [
+            Side(
+                f"{by}={value or '(none)'}",
+                tuple(point for point in points if dict(point.values).get(by) == value),
+            )
+            for value in values
+        ]
+    if len(sides) < 2:
+        has = f" ({sides[0].label})" if sides else ""
+        raise InputError(f"one point{has}: expected two or more, to compare them")
+    if baseline is not None:
+        place = _place_of(baseline, sides)
+        sides.insert(0, sides.pop(place))
+    return tuple(sides)
+
+
+def _place_of(baseline: str, sides: Sequence[Side]) -> int:
+    for place, side in enumerate(sides):
+        if baseline == side.label:
+            return place
+    axis, _, value = baseline.partition("=")
+    found = [
+        place
+        for place, side in enumerate(sides)
+        if all((axis, value) in point.values for point in side.points)
+    ]
+    if len(found) == 1:
+        return found[0]
+    labels = "; ".join(side.label for side in sides)
+    if found:
+        raise InputError(f"--baseline {baseline}: {len(found)} points have it; one of: {labels}")
+    raise InputError(f"--baseline {baseline}: no such point; there are: {labels}")
+
+
+def _measured(sides: Sequence[Side]) -> dict[int, RunMeasures]:
+    """Return by number what each run says."""
+    runs = [measure(one.run, one.block) for side in sides for one in side.runs]
+    return {run.run: run for run in same_keys(runs)}
+
+
+def _grid(
+    sides: Sequence[Side], by: str | None, measured: dict[int, RunMeasures]
+) -> tuple[list[str], list[list[list[RunMeasures]]]]:
+    """Return the values of the axes that are held, in words, and at each the runs of every side."""
+    if by is None:
+        return [""], [[[measured[n] for n in side.points[0].numbers] for side in sides]]
+    by_held = [{_held(point, by): point for point in side.points} for side in sides]
+    held = list(dict.fromkeys(key for own in by_held for key in own))
+    return (
+        [" ".join(f"{axis}={value}" for axis, value in key) for key in held],
+        [
+            [[measured[n] for n in own[key].numbers] if key in own else [] for own in by_held]
+            for key in held
+        ],
+    )
+
+
+def _held(point: Point, by: str) -> tuple[tuple[str, str], ...]:
+    return tuple((axis, value) for axis, value in point.values if axis != by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """What a grid is of: its columns, and the values of the axes that are held in each row."""
+
+    sides: tuple[Side, ...]
+    held: list[str]
+
+
+def _having(
+    keys: Sequence[Key], grid: Grid, where: _Where, name: str, told: list[str]
+) -> list[list[list[RunMeasures]]]:
+    """Return the runs that have all of `keys`, where all sides have some; tell what is left out.
+
+    A side that has them nowhere is no reason to leave out the others.
+    """
+    own = [
+        [[run for run in side if all(key in run.benchmarks for key in keys)] for side in at]
+        for at in grid
+    ]
+    anywhere = [any(at[place] for at in own) for place in range(len(where.sides))]
+    found = []
+    for words, at, before in zip(where.held, own, grid, strict=True):
+        lacking = [
+            side.label
+            for side, has, runs, was in zip(where.sides, anywhere, at, before, strict=True)
+            if has and was and not runs
+        ]
+        if all(runs or not has for runs, has in zip(at, anywhere, strict=True)):
+            found.append(at)
+        elif lacking and any(at):
+            told.append(f"{name}: without {words}: no valid result in {some(lacking)}")
+    return found or [[[] for _ in where.sides]]
+
+
+def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
+    """Return the benchmarks that a suite's mean is over, and what is to be told of that.
+
+    Those that every point has, in its complete runs; where a point has no run with all of
+    them, those that every run has. Points and runs without any valid result do not count here.
+    """
+    points = [[run for run in side if run.benchmarks] for at in grid for side in at]
+    points = [runs for runs in points if runs]
+    common = [key for key in keys if all(any(key in run.benchmarks for run in p) for p in points)]
+    whole = [[r for r in runs if all(key in r.benchmarks for key in common)] for runs in points]
+    if not all(whole):
+        common = [key for key in common if all(key in run.benchmarks for p in points for run in p)]
+        whole = points
+    torn = sorted({r.run for runs in points for r in runs} - {r.run for p in whole for r in p})
+    told = []
+    if 1 < len(common) < len(keys):
+        told.append(f"suite: over the {len(common)} benchmarks of {len(keys)} that all points have")
+    if torn and len(common) > 1:
+        lack = "lacks" if len(torn) == 1 else "lack"
+        told.append(f"suite: without {_runs(torn)}, which {lack} a benchmark")
+    return common, told
+
+
+def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str, str]]:
+    for held, (base, *others) in zip(where.held, grid, strict=True):
+        for side, runs in zip(where.sides[1:], others, strict=True):
+            for key in keys:
+                has, had = (any(key in run.benchmarks for run in of) for of in (runs, base))
+                if had and runs and not has:
+                    yield key[0], f"{side.label} {held}".strip()
+
+
+def _kinds(measured: Iterable[RunMeasures]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found: dict[str, list[int]] = {}
+    for run in measured:
+        found.setdefault(run.kind, []).append(run.run)
+    return tuple((kind, tuple(sorted(runs))) for kind, runs in found.items())
+
+
+def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
+    """Name the runs that have no partner in their block, where others are compared in pairs."""
+    used: set[int] = set()
+    without: dict[int, RunMeasures] = {}
+    for stratum in strata:
+        pairs = in_pairs(stratum)
+        used |= {run.run for side in pairs for run in side}
+        without |= {run.run: run for side in stratum for run in side if run.benchmarks}
+    alone = [run for number, run in sorted(without.items()) if number not in used]
+    told = []
+    for reason, runs in (
+        ("no block is known", [run.run for run in alone if run.block is None]),
+        ("no partner in the block", [run.run for run in alone if run.block is not None]),
+    ):
+        if runs:
+            told.append(f"{_runs(runs)}: not compared, the others are in pairs: {reason}")
+    return told
+
+
+def _left_out(measured: Iterable[RunMeasures]) -> list[str]:
+    found: dict[str, list[int]] = {}
+    for run in measured:
+        for text in dict.fromkeys(run.left_out):  # base and peak can fail alike
+            found.setdefault(text, []).append(run.run)
+    return [f"{_runs(numbers)}: {text}" for text, numbers in found.items()]
+
+
+def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
+    """Name the points that are no part of it, as a side has none at the same other values."""
+    if by is None:
+        return []
+    held = [{_held(point, by): point.label for point in side.points} for side in sides]
+    found: dict[str, list[str]] = {}
+    for key in dict.fromkeys(key for own in held for key in own):
+        without = [side.label for side, own in zip(sides, held, strict=True) if key not in own]
+        if without:
+            alone = [own[key] for own in held if key in own]
+            found.setdefault(some(without), []).extend(alone)
+    return [
+        f"compared without {some(alone)}: {without} has no such point"
+        for without, alone in found.items()
+    ]
+
+
+def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        without = [
+            side.label
+            for place, side in enumerate(sides)
+            if not any(key in run.benchmarks for at in grid for run in at[place])
+        ]
+        if without:
+            found.setdefault(some(without), []).append(key[0])
+    return [f"no valid result in {where}: {some(names, 30)}" for where, names in found.items()]
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], 8)}"

@@ -1,0 +1,233 @@
+"""The rows of a comparison: each benchmark, and suites, with an estimate for every side; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rater.analysis.compare.contrast import Stratum, contrast, in_pairs
+from rater.analysis.compare.model import Cell, Row
+from rater.analysis.results.run_measures import Key, RunMeasures, Sample, log_of, of_run
+from rater.analysis.stats.descriptive import geometric_mean
+from rater.analysis.stats.ratio_interval import Estimate, Told, Verdict, joined, tell
+
+_HOUR_S = 3600.0
+
+type _Value = Callable[[Sample], float | None]
+# By values of the axes that are held, the runs of every side; one entry where none are held.
+type Grid = Sequence[Sequence[Sequence[RunMeasures]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Makes rows: what every estimate is told with."""
+
+    margin: float
+    confidence: float
+    next_confidence: float  # once there are more runs
+
+    def benchmark(self, key: Key, grid: Grid) -> Row:
+        """Return one benchmark in all sides; all runs of the grid have it."""
+        name, tune = key
+        measured = [run.benchmarks[key] for side in _sides(grid) for run in side]
+        references = {one.reference_s for one in measured}
+        reference_s = references.pop() if len(references) == 1 else None
+        worth = reference_s / _HOUR_S if reference_s else 1.0
+
+        def value(runs: Sequence[RunMeasures]) -> float | None:
+            return _mean([run.benchmarks[key].per_hour * worth for run in runs])
+
+        unit = "ratio" if reference_s else "copies/hour"
+        category = measured[0].category if measured else None
+        return Row(name, tune, category, unit, (), self._cells([key], grid, value))
+
+    def suite(
+        self,
+        kind: str,
+        category: str | None,
+        common: Sequence[Key],
+        grid: Grid,
+    ) -> Row | None:
+        """Return a suite in all sides; None where it has not two benchmarks.
+
+        All runs of the grid have all of `common`: `all`, `int` and `fp` are of the same runs.
+        """
+        every = [run for side in _sides(grid) for run in side]
+        keys = [key for key in common if category is None or category in _categories(key, every)]
+        if len(keys) < 2:
+            return None
+        scores = category is None and all(
+            run.score and run.benchmarks.keys() == set(common) for run in every
+        )
+
+        def value(runs: Sequence[RunMeasures]) -> float | None:
+            if scores:
+                return _mean([run.score or 0.0 for run in runs])
+            return _suite_value(keys, runs)
+
+        over = tuple(name for name, _ in keys)
+        cells = self._cells(keys, grid, value, by_score=scores)
+        return Row(kind, None, category, "ratio", over, cells)
+
+    def _cells(
+        self,
+        keys: Sequence[Key],
+        grid: Grid,
+        value: Callable[[Sequence[RunMeasures]], float | None],
+        *,
+        by_score: bool = False,
+    ) -> tuple[Cell, ...]:
+        cells = []
+        for place in range(1, len(grid[0]) if grid else 0):
+            strata = [in_pairs((at[0], at[place])) for at in grid]
+            base, other = ([run for stratum in strata for run in stratum[i]] for i in (0, 1))
+            cells.append(self._cell(keys, strata, value(base), value(other), by_score=by_score))
+        return tuple(cells)
+
+    def _cell(
+        self,
+        keys: Sequence[Key],
+        strata: Sequence[Stratum],
+        baseline: float | None,
+        value: float | None,
+        *,
+        by_score: bool,
+    ) -> Cell:
+        rate = _estimate(keys, strata, lambda sample: sample.per_hour, by_score=by_score)
+        speedup = self._tell(rate) if rate else None
+        alike = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
+        median = _estimate(keys, strata, _median_copy_rate) if alike else None
+        slowest = (
+            _estimate(keys, strata, lambda s: s.slowest_over_median, steps=2) if alike else None
+        )
+        return Cell(
+            baseline=baseline,
+            value=value,
+            speedup=speedup,
+            median_copy=self._tell(median) if median else None,
+            slowest_over_median=self._tell(slowest, less_is_better=True) if slowest else None,
+            p_holm=None,
+            holds=False,
+            reason=None if rate else "no valid result on one of the sides",
+        )
+
+    def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> Told:
+        return tell(
+            *(estimate, self.margin, self.confidence),
+            less_is_better=less_is_better,
+            next_confidence=self.next_confidence,
+        )
+
+
+def mixed(stratum: Stratum) -> bool:
+    """Tell whether runs with other numbers of copies are compared."""
+    return len({run.copies for side in stratum for run in side}) > 1
+
+
+def kinds(stratum: Stratum) -> set[str]:
+    """Return what the rates of a stratum's runs are."""
+    return {run.kind for side in stratum for run in side}
+
+
+def _median_copy_rate(sample: Sample) -> float | None:
+    return 1 / sample.median_copy_s if sample.median_copy_s else None
+
+
+def _estimate(
+    keys: Sequence[Key],
+    strata: Sequence[Stratum],
+    value: _Value,
+    *,
+    by_score: bool = False,
+    steps: int = 1,
+) -> Estimate | None:
+    """Return how far the sides lie apart in the mean over benchmarks of a value's logarithm.
+
+    `steps`: how many recorded times go into a value, each with the step it is known to.
+    """
+
+    def run_value(run: RunMeasures) -> float | None:
+        if by_score:
+            return math.log(run.score) if run.score else None
+        logs = [of_run(run.benchmarks[key], value) for key in keys if key in run.benchmarks]
+        known = [log for log in logs if log is not None]
+        return statistics.fmean(known) if len(known) == len(keys) else None
+
+    def step(run: RunMeasures) -> float:
+        return steps * statistics.fmean(run.benchmarks[key].step for key in keys)
+
+    if len(keys) == 1:
+        (key,) = keys
+        return contrast(strata, run_value, lambda run: log_of(run.benchmarks[key], value), step)
+    found = contrast(strata, run_value, lambda _: (), step)
+    if found is None or found.parts or by_score:
+        return found
+    # Single runs: the noise that iterations show in each benchmark.
+    each = [_estimate([key], strata, value, steps=steps) for key in keys]
+    return joined([one for one in each if one is not None])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return geometric_mean(values) if values else None
+
+
+def _suite_value(keys: Sequence[Key], runs: Sequence[RunMeasures]) -> float | None:
+    """Return the geometric mean of ratios over benchmarks and runs; None without references."""
+    ratios = [
+        it.per_hour * it.reference_s / _HOUR_S if it.reference_s else None
+        for run in runs
+        for it in (run.benchmarks[key] for key in keys)
+    ]
+    known = [ratio for ratio in ratios if ratio is not None]
+    references = {(key, run.benchmarks[key].reference_s) for run in runs for key in keys}
+    alike = len(references) == len(keys)
+    return _mean(known) if alike and len(known) == len(ratios) else None
+
+
+def _sides(grid: Grid) -> Iterable[Sequence[RunMeasures]]:
+    return (side for at in grid for side in at)
+
+
+def _categories(key: Key, runs: Iterable[RunMeasures]) -> set[str | None]:
+    return {run.benchmarks[key].category for run in runs if key in run.benchmarks}
+
+
+def with_holm(rows: Sequence[Row], confidence: float) -> list[Row]:
+    """Set what every cell's p is with all of them considered (S. Holm, 1979).
+
+    In the order of p, each times the number that are left, and never below the one before.
+    """
+    places = [(i, j) for i, row in enumerate(rows) for j in range(len(row.cells))]
+    known = {
+        place: p for place in places if (p := p_of(rows[place[0]].cells[place[1]])) is not None
+    }
+    adjusted: dict[tuple[int, int], float] = {}
+    highest = 0.0
+    for rank, place in enumerate(sorted(known, key=lambda place: known[place])):
+        highest = max(highest, min(1.0, known[place] * (len(known) - rank)))
+        adjusted[place] = highest
+    return [
+        replace(
+            row,
+            cells=tuple(
+                replace(
+                    cell,
+                    p_holm=adjusted.get((i, j)),
+                    holds=_one_way(cell) and adjusted.get((i, j), 1.0) < 1 - confidence,
+                )
+                for j, cell in enumerate(row.cells)
+            ),
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
+def p_of(cell: Cell) -> float | None:
+    """Return p of a cell's speedup, None where the noise of runs is not known."""
+    return cell.speedup.p if cell.speedup else None
+
+
+def _one_way(cell: Cell) -> bool:
+    return cell.speedup is not None and cell.speedup.verdict in (Verdict.BETTER, Verdict.WORSE)

@@ -1,0 +1,60 @@
+"""What disturbed runs that are compared, as far as it was recorded; pure.
+
+A run beside other work, or one whose copies ran elsewhere than planned, may be slow for that
+reason alone: whoever reads a verdict has to know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rater.analysis.counters.cpu_use import Notable, read_back
+from rater.analysis.placement.proof import prove_run
+from rater.analysis.placement.verdict import Verdict
+from rater.analysis.results.asked import left_out
+from rater.record.stored import RunHead, StoredRun
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One run that was disturbed."""
+
+    run: int
+    notable: tuple[Notable, ...]  # what the machine's readings say
+    not_met: tuple[int, ...]  # copies that ran, or had memory, elsewhere than planned
+    warnings: tuple[str, ...]  # given before the first phase
+    shared: bool  # made with --share: another run may have been beside it
+
+
+def troubles(runs: Iterable[StoredRun]) -> tuple[Trouble, ...]:
+    """Return the runs that were disturbed; of imported ones hardly anything is known."""
+    found = [_of(run.without_torn()) for run in runs]
+    return tuple(one for one in found if one.notable or one.not_met or one.warnings or one.shared)
+
+
+def _of(run: StoredRun) -> Trouble:
+    warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
+    return Trouble(
+        run=run.head.run,
+        notable=read_back(run).notable,
+        not_met=tuple(sorted(_not_met(run))),
+        # What is left out of a suite, the comparison itself tells.
+        warnings=tuple(it for it in warnings if not left_out((it,))),
+        shared=_shared(run.head),
+    )
+
+
+def _not_met(run: StoredRun) -> set[int]:
+    if any(copy.placement for copy in run.copies):  # judged when it was made: that is quick
+        return {copy.copy for copy in run.copies if copy.placement == Verdict.NOT_MET.value}
+    return {copy for copies in prove_run(run).not_met().values() for copy in copies}
+
+
+def _shared(head: RunHead) -> bool:
+    try:
+        asked = json.loads(head.request or "{}")
+    except ValueError:
+        return False
+    return isinstance(asked, dict) and asked.get("share") is True

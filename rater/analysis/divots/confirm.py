@@ -1,0 +1,164 @@
+"""Whether a slow place is slow again: which CPUs against which, and what the pairs say; pure.
+
+The copies of the finding's place run against as many on CPUs like them, in turn
+(A B A B ...), so that what drifts over time hits both sides of a pair alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median, stdev
+
+from rater.analysis.divots.data import words
+from rater.analysis.divots.data.finding import PLACED, Finding, Kind
+from rater.analysis.results.copy_outcome import is_good
+from rater.analysis.stats.student_t import quantile
+from rater.record.run import PlacedCopy
+from rater.record.stored import RunHead, StoredRun
+
+CONFIDENCE = 0.95
+LEAST_PAIRS = 2
+_HALF = 0.5  # of the effect found: less than that is another, smaller one
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What would confirm a finding: its benchmarks by so many copies here and there."""
+
+    place: str
+    benchmarks: tuple[str, ...]
+    copies: int  # on each side
+    here: tuple[int, ...]  # CPUs of the finding, ascending
+    there: tuple[int, ...]  # as many others
+    there_name: str
+    slowdown: float  # as it was found
+
+
+class Answer(StrEnum):
+    """What the pairs say of a finding."""
+
+    CONFIRMED = "confirmed"
+    SMALLER = "confirmed in part"
+    NOT_CONFIRMED = "not confirmed"
+    OPEN = "open"  # too noisy to tell the effect from none
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The slowdown over all pairs with its interval (Student, 95 %), as time over time."""
+
+    answer: Answer
+    slowdown: float
+    low: float
+    high: float
+    pairs: tuple[float, ...]  # slowdown of each pair, in order
+
+
+def next_command(number: int, one: Finding, head: RunHead) -> str | None:
+    """Return what to type to see whether a finding is there again; None for imported runs.
+
+    `number` is that of the finding in the run, from 1.
+    """
+    if head.source != "run" or head.request is None or one.explained:
+        return None
+    if one.kind in PLACED and one.cpus and len(one.copies) < head.copies:
+        return f"rater divots --confirm {head.run} --finding {number}"
+    return f"rater rerun {head.run} && rater divots {head.run} last"
+
+
+def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Trial | str:
+    """Return the trial of a finding, or why there is none.
+
+    The other side is a part of the same kind that no finding is about: another
+    lgroup with as many CPUs of the run, else CPUs of the same lgroup, nearest first.
+    """
+    if one.explained or one.kind not in PLACED:
+        return (
+            f"a divot of kind {one.kind} has no place to compare with another; "
+            f"`rater rerun {run.head.run}` shows whether it comes back"
+        )
+    threads = [used.name for used in run.benchmarks if used.threads > 1]
+    if threads:
+        return f"a copy of {threads[0]} uses several CPUs"
+    used = {it.cpu: it for it in run.placements if it.cpu is not None}
+    here = tuple(sorted(set(one.cpus) & used.keys()))
+    if not here:
+        moved = "moves" in dict(one.details)
+        where = "on other CPUs in each iteration" if moved else "not bound to CPUs"
+        return f"its copies were {where}"
+    bound = {(it.copy, it.cpu) for it in run.placements}
+    copies = sum((copy, cpu) in bound for copy in one.copies for cpu in here)
+    if not copies:
+        return "its copies were on other CPUs in each iteration"
+    suspects = {cpu for it in findings if not it.explained and it.kind in PLACED for cpu in it.cpus}
+    there = _like(one, here, used, suspects) or _like(one, here, used, set(here))
+    if there is None:
+        return f"the run had no other {len(here)} CPUs to compare with"
+    nodes = {used[cpu].node for cpu in there}
+    whole = one.kind is Kind.SLOW_LGROUP and len(nodes) == 1 and None not in nodes
+    name = f"lgroup {min(n for n in nodes if n is not None)}" if whole else words.cpus(there)
+    names = one.benchmarks or tuple(used.name for used in run.benchmarks)
+    return Trial(one.place, names, copies, here, there, name, one.slowdown)
+
+
+def _like(
+    one: Finding, here: Sequence[int], used: dict[int, PlacedCopy], suspects: set[int]
+) -> tuple[int, ...] | None:
+    free = [cpu for cpu in sorted(used) if cpu not in suspects and cpu not in here]
+    own = {used[cpu].node for cpu in here}
+    package = used[here[0]].package
+    if one.kind is Kind.SLOW_LGROUP:
+        by_node: dict[int, list[int]] = {}
+        for cpu in free:
+            node = used[cpu].node
+            if node is not None and node not in own:
+                by_node.setdefault(node, []).append(cpu)
+        first = min(n for n in own if n is not None) if own != {None} else 0
+        large = [node for node, cpus in by_node.items() if len(cpus) >= len(here)]
+        large.sort(key=lambda n: (used[by_node[n][0]].package != package, abs(n - first), n))
+        return tuple(by_node[large[0]][: len(here)]) if large else None
+    cores = {used[cpu].core for cpu in here} - {None}
+    free = [cpu for cpu in free if used[cpu].core not in cores]
+    free.sort(key=lambda cpu: (used[cpu].node not in own, abs(cpu - here[0]), cpu))
+    return tuple(sorted(free[: len(here)])) if len(free) >= len(here) else None
+
+
+def times_of(run: StoredRun) -> dict[str, float]:
+    """Return the median copy's seconds of each benchmark; a failed copy leaves its one out."""
+    run = run.without_torn()
+    names = {copy.benchmark for copy in run.copies}
+    bad = {copy.benchmark for copy in run.copies if not is_good(copy)}
+    return {
+        name: median([copy.elapsed_s for copy in run.copies if copy.benchmark == name])
+        for name in sorted(names - bad)
+    }
+
+
+def slowdown_of(here: dict[str, float], there: dict[str, float]) -> float | None:
+    """Return the geometric mean of time over time of one pair, None where nothing is in both."""
+    both = [math.log(here[name] / there[name]) for name in here.keys() & there.keys()]
+    return math.exp(fmean(both)) if both else None
+
+
+def tell(slowdowns: Sequence[float], found: float) -> Told:
+    """Return what two pairs or more say of a finding whose slowdown was `found`.
+
+    Confirmed: the interval is all on the finding's side of 1, and the effect is half of
+    the one found or more. Open: it holds 1 as well as the half.
+    """
+    logs = [math.log(one) for one in slowdowns]
+    mean = fmean(logs)
+    reach = quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    side = math.copysign(1.0, math.log(found))
+    half = _HALF * abs(math.log(found))
+    nearest, farthest = side * mean - reach, side * mean + reach
+    if nearest > 0:
+        answer = Answer.CONFIRMED if side * mean >= half else Answer.SMALLER
+    else:
+        answer = Answer.OPEN if farthest >= half else Answer.NOT_CONFIRMED
+    return Told(
+        answer, math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), tuple(slowdowns)
+    )

@@ -1,0 +1,174 @@
+"""What the divot detector says: findings, each with what stands behind it as values; pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+from rater.record.stored import RunHead
+
+_FEW_COPIES, _FEW_BENCHMARKS = 2, 2
+
+
+class Kind(StrEnum):
+    """What a finding is about; the words of the divots document."""
+
+    OUTLIER_COPY = "outlier-copy"  # single copies, slow or fast
+    SLOW_LGROUP = "slow-lgroup"  # an lgroup, or a package of several
+    SLOW_GROUP = "slow-group"  # copies that share something else; fast lgroups as well
+    SLOW_CPU = "slow-cpu"  # a CPU or core, over benchmarks and iterations
+    SLOW_ITERATION = "slow-iteration"
+    DRIFT = "drift"
+    BIMODAL = "bimodal"
+    STARTUP = "startup"
+    RECURRING = "recurring"  # the same part in several runs
+    WANDERING = "wandering"  # another part each time
+    LAYOUT = "layout"  # explained only: sharing, load, kinds of cores
+
+
+# Those that are somewhere: a part of the machine, or copies.
+PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing known about a finding, as a value and as words.
+
+    `weight` orders: what differs most from the others first. `name` tells where it
+    comes from. What `analysis.evidence` measured has numbers: `value` is the median of
+    the finding's copies, `others` that of those they are compared with; what the times
+    themselves say has none.
+    """
+
+    name: str
+    text: str
+    weight: float = 0.0
+    value: float | None = None
+    others: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellEffect:
+    """What a finding does to one benchmark in one iteration."""
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    slowdown: float  # time over fair time of the copies that it covers
+    rate_lost: float  # share of this benchmark's rate in this iteration, 0 for fast ones
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One copy in one cell, of a finding about copies that are judged singly."""
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    copy: int
+    cpu: int | None
+    node: int | None
+    slowdown: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One divot, or (`explained`) something slow that the layout predicts.
+
+    Lists are ascending and name all that the finding covers. `place` names the
+    smallest part that explains it in the user's words, such as `lgroup 3` or
+    `CPUs 8-15,24-31`.
+    """
+
+    kind: Kind
+    place: str
+    benchmarks: tuple[str, ...]  # empty: all of the run
+    tune: str | None  # where the finding is of one tune only
+    iterations: tuple[int, ...]  # empty: all of the run
+    copies: tuple[int, ...]
+    cpus: tuple[int, ...]
+    nodes: tuple[int, ...]  # lgroups it is made of; empty where it is not about lgroups
+    package: int | None
+    core: int | None
+    slowdown: float  # typical time over fair time; below 1: fast
+    # Of the whole run's score, 0 to 1; None where copies do not wait for each other
+    # (rotated order, steady mode): `time_lost` then.
+    score_lost: float | None
+    explained: bool
+    expectation: str | None  # explained: what the layout predicts, in words
+    summary: str  # benchmarks, size and how many of how many, in words
+    evidence: tuple[Evidence, ...]
+    cells: tuple[CellEffect, ...] = ()
+    details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
+    singles: tuple[Single, ...] = field(default=(), repr=False)  # empty for findings of groups
+    time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
+
+    @property
+    def cost(self) -> float:
+        """What findings are ordered by: of the score, or of the copies' time."""
+        return self.score_lost if self.score_lost is not None else self.time_lost or 0.0
+
+    @property
+    def fast(self) -> bool:
+        """Whether these copies were faster than the others."""
+        return self.slowdown < 1
+
+    @property
+    def benchmark(self) -> str | None:
+        """The benchmark, where it is about exactly one."""
+        return self.benchmarks[0] if len(self.benchmarks) == 1 else None
+
+    @property
+    def iteration(self) -> int | None:
+        """The iteration, where it is about exactly one."""
+        return self.iterations[0] if len(self.iterations) == 1 else None
+
+    @property
+    def node(self) -> int | None:
+        """The lgroup, where it is exactly one."""
+        return self.nodes[0] if len(self.nodes) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Smallest effects that count, as shares of a time."""
+
+    group: float = 0.015
+    copy: float = 0.03
+
+
+VERSION = 6  # of what is found: stored findings of another one are made anew
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What was found in a run, and the smallest effects that would have been."""
+
+    findings: tuple[Finding, ...]  # the most costly first, explained ones last
+    visible: dict[str, float]
+    failed: int = 0  # copy runs left out because they did not end well
+
+
+def nothing_to_compare(head: RunHead) -> bool:
+    """Tell whether a run is so small that nothing could stand out, whatever it did."""
+    few = head.copies <= _FEW_COPIES and len(head.benchmarks) <= _FEW_BENCHMARKS
+    return few and head.iterations - head.discard <= 1
+
+
+def to_json(one: Finding) -> str:
+    """Return a finding as JSON text, for the store."""
+    return json.dumps(asdict(one), allow_nan=False)
+
+
+def from_json(text: str) -> Finding:
+    """Return the finding of `to_json`'s text."""
+    value = json.loads(text)
+    numbers = ("iterations", "copies", "cpus", "nodes", "benchmarks")
+    value |= {name: tuple(value[name]) for name in numbers}
+    value["kind"] = Kind(value["kind"])
+    value["evidence"] = tuple(Evidence(**it) for it in value["evidence"])
+    value["cells"] = tuple(CellEffect(**it) for it in value["cells"])
+    value["singles"] = tuple(Single(**it) for it in value["singles"])
+    value["details"] = tuple((name, number) for name, number in value["details"])
+    return Finding(**value)

@@ -1,0 +1,67 @@
+"""Places, sizes and counts in the user's words; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rater.text.cpuset import format_list
+
+_MOST_NAMED = 3
+
+
+def per_cent(slowdown: float) -> str:
+    """Return `+18.2 %` or `-4.0 %` of a time over its fair time."""
+    size = (slowdown - 1) * 100
+    if abs(size) < 99.95:
+        return f"{size:+.1f} %"
+    return f"{size:+.0f} %"
+
+
+def than_others(slowdown: float) -> str:
+    """Return `58.2 % faster` or `18.2 % slower` of a time over its fair time."""
+    return f"{per_cent(slowdown)[1:]} {'faster' if slowdown < 1 else 'slower'}"
+
+
+def sizes(slowdowns: Sequence[float]) -> str:
+    """Return `+33 to +39 %`, or one size where they agree."""
+    low, high = min(slowdowns), max(slowdowns)
+    one, two = f"{(low - 1) * 100:+.0f}", f"{(high - 1) * 100:+.0f}"
+    if len(slowdowns) == 1 or one == two:
+        return per_cent(slowdowns[0] if len(slowdowns) == 1 else (low + high) / 2)
+    return f"{one} to {two} %"
+
+
+def cost(share: float) -> str:
+    """Return `6.1 %` of a share, with fewer digits where it is large or tiny."""
+    value = share * 100
+    if value >= 10:
+        return f"{value:.0f} %"
+    return f"{value:.1f} %" if value >= 0.05 else "less than 0.1 %"
+
+
+def chance(p: float) -> str:
+    """Return `<1e-6`, `2e-05` or `0.003`."""
+    if p < 1e-6:
+        return "<1e-6"
+    return f"{p:.0e}" if p < 1e-3 else f"{p:.3f}"
+
+
+def named(names: Sequence[str], of: int | None = None, noun: str = "benchmark") -> str:
+    """Return `429.mcf`, `a, b and c`, or `12 of 29 benchmarks` where they are many."""
+    if of is not None and len(names) == of and of > 1:
+        return f"all {noun}s" if of > 2 else f"both {noun}s"
+    if len(names) > _MOST_NAMED:
+        return f"{len(names)} of {of} {noun}s" if of else f"{len(names)} {noun}s"
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def cpus(numbers: Sequence[int]) -> str:
+    """Return `CPU 13` or `CPUs 8-15,24`."""
+    return f"{'CPU' if len(set(numbers)) == 1 else 'CPUs'} {format_list(numbers)}"
+
+
+def copies(numbers: Sequence[int]) -> str:
+    """Return `copy 9` or `copies 16-23`."""
+    return f"{'copy' if len(set(numbers)) == 1 else 'copies'} {format_list(numbers)}"

@@ -1,0 +1,200 @@
+"""Whole iterations that are slow, for all benchmarks or one, and drift over them; pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rater.analysis.divots.data.noise_scales import Scales
+from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, median
+
+_ALL = 0.015
+_ALL_AGREE = 0.7
+_ALL_SHARE = 0.4
+_ONE = 0.02
+_ONE_Z = 5.0
+_ONE_FEW = 3.0  # over copies squared: a spread of few is easily too small
+_TAU = 0.0025
+_DRIFT = 0.014
+_LEAST_DRIFT = 3  # iterations
+_OF_TWO = 2
+_DRIFT_FIT = 0.8
+_STEP_BACK = 0.1
+_STEP_ON = 0.85
+_OF_THREE = 1.5  # of three times one in six rises by chance
+
+
+@dataclass(frozen=True, slots=True)
+class SlowIteration:
+    """One iteration; `benchmark` None: nearly all alike. `size` is ln slowdown, below 0: fast."""
+
+    iteration: int  # index
+    benchmark: int | None
+    size: float
+    agreeing: int  # benchmarks that show it, of
+    of: int
+    z: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A steady rise, or fall, of all times over the iterations; `size` is ln of it, in all."""
+
+    size: float
+    fit: float  # R squared
+    benchmark: int | None = None  # index; None: all benchmarks alike
+
+
+def find_iterations(
+    medians: Floats, scales: Scales, copies: Floats, left_out: Bools
+) -> tuple[list[SlowIteration], list[Drift]]:
+    """Return slow iterations and drift of cell medians of ln time (B, I).
+
+    `copies` (B, I) is how many copies each median stands for; cells of `left_out`
+    are not judged.
+    """
+    b, i = medians.shape
+    if i < 2:
+        return [], []
+    usable = np.where(left_out, np.nan, medians)
+    change = _against_others(usable)
+    common = _common(change)
+    drift = _drift(usable) if i >= _LEAST_DRIFT and b >= 2 else None
+    if drift is not None:
+        line = drift.size / (i - 1) * (np.arange(i) - (i - 1) / 2)
+        rest = _against_others(usable - line)
+        alone, own = _of_one(usable - line, rest, _common(rest), scales, copies)
+        return alone, [drift, *own]
+    found = []
+    for k in range(i):
+        known = ~np.isnan(change[:, k])
+        if b < 2 or not known.any() or not _counts(common[k], i):
+            continue
+        sign = np.sign(common[k])
+        agreeing = int(np.sum(sign * change[known, k] > _ALL_SHARE * abs(common[k])))
+        if agreeing >= _ALL_AGREE * known.sum():
+            found.append(
+                SlowIteration(k, None, float(common[k]), agreeing, int(known.sum()), math.inf)
+            )
+    if i == 2 and len(found) == 2:  # of two, only one can be the slower
+        found = [max(found, key=lambda one: one.size)]
+    alone, drifts = _of_one(usable, change, np.where(b < 2, 0.0, common), scales, copies)
+    return found + alone, drifts
+
+
+def _counts(common: float, iterations: int) -> bool:
+    """Tell whether an iteration is slow for all benchmarks; of three or more also fast."""
+    return bool(common >= _ALL or (iterations >= _LEAST_DRIFT and common <= -_ALL))
+
+
+def _against_others(medians: Floats) -> Floats:
+    if medians.shape[1] > _OF_TWO + 1:
+        return medians - _usual(medians)[:, None]
+    change = np.empty_like(medians)
+    for k in range(medians.shape[1]):
+        rest = np.delete(medians, k, axis=1)
+        others = median(rest)
+        if rest.shape[1] == _OF_TWO:
+            # The nearer one: else a fast one of three makes the other two slow.
+            far = np.abs(rest - medians[:, k : k + 1])
+            nearer = np.where(far[:, 0] <= far[:, 1], rest[:, 0], rest[:, 1])
+            others = np.where(np.isnan(far).any(axis=1), others, nearer)
+        change[:, k] = medians[:, k] - others
+    return change
+
+
+def _usual(medians: Floats) -> Floats:
+    """Return (B,) the level of most iterations; where two halves differ, the faster half's.
+
+    Not the middle of the others of each: that lies between two levels or at the other one, and
+    beside some slow iterations the usual ones were told as fast.
+    """
+    ordered = np.sort(medians, axis=1)  # unknown ones last
+    known = np.sum(~np.isnan(medians), axis=1)
+    rows = np.arange(len(medians))
+    low, high = ordered[rows, (known - 1) // 2], ordered[rows, known // 2 % medians.shape[1]]
+    level: Floats = np.where(high - low > _ALL, low, (low + high) / 2)
+    return level
+
+
+def _common(change: Floats) -> Floats:
+    """Return (I,) what all benchmarks (B, I) show of an iteration; of two, both."""
+    if len(change) != 2:
+        return median(change.T)
+    least = change[
+        np.argmin(np.abs(np.nan_to_num(change, nan=np.inf)), axis=0), range(change.shape[1])
+    ]
+    return np.where(np.sign(change[0]) == -np.sign(change[1]), 0.0, least)
+
+
+def _of_one(
+    medians: Floats, change: Floats, common: Floats, scales: Scales, copies: Floats
+) -> tuple[list[SlowIteration], list[Drift]]:
+    """Return iterations in which one benchmark was slower than the iteration was for all.
+
+    And benchmarks that drift alone: their slow iterations are not told as such.
+    """
+    excess = change - np.nan_to_num(common)
+    usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
+    error = MEDIAN_ERROR * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    z = excess / np.hypot(max(_TAU, usual), error)
+    few = 1 + _ONE_FEW / np.maximum(copies, 1) ** 2
+    sizes = np.abs(excess) if change.shape[1] >= _LEAST_DRIFT else excess
+    flagged = (sizes >= _ONE + scales.step[:, None]) & (np.abs(z) >= _ONE_Z * few)
+    noise = few * np.hypot(max(_TAU, usual), error)
+    drifts = []
+    for b in range(len(change)) if change.shape[1] >= _LEAST_DRIFT else ():
+        own = _drift((medians[b] - np.nan_to_num(common))[None])
+        least = max(_ONE + float(scales.step[b]), _ONE_Z * float(np.nanmax(noise[b])))
+        if change.shape[1] == _LEAST_DRIFT:
+            least *= _OF_THREE
+        if own is not None and own.size >= least:
+            drifts.append(replace(own, benchmark=b))
+            flagged[b] = False
+    found = []
+    for b, k in np.argwhere(flagged):
+        found.append(SlowIteration(int(k), int(b), float(excess[b, k]), 1, 1, float(z[b, k])))
+    return found, drifts
+
+
+def _drift(medians: Floats) -> Drift | None:
+    medians = medians[~np.isnan(medians).all(axis=1)]
+    if not len(medians):
+        return None
+    level = median((medians - np.nanmean(medians, axis=1, keepdims=True)).T)
+    if np.isnan(level).any():
+        return None
+    n = len(level)
+    x = np.arange(n) - (n - 1) / 2
+    slope = float(x @ level) / float(x @ x)
+    rise = slope * (n - 1)
+    line = slope * x + level.mean()
+    total = float(np.sum((level - level.mean()) ** 2))
+    if abs(rise) < _DRIFT or total == 0:
+        return None
+    fit = 1 - float(np.sum((level - line) ** 2)) / total
+    steps = np.sign(rise) * np.diff(level)
+    whole = abs(rise)
+    if fit < _DRIFT_FIT or steps.min() < -_STEP_BACK * whole or steps.max() > _STEP_ON * whole:
+        return None
+    return Drift(rise, fit)
+
+
+def keepers(own: Floats, size: float, spread: float) -> Bools:
+    """Return which copies did not take part in a slow iteration.
+
+    `own` (S,) is each copy's ln time in it over its own median of the other
+    iterations; `size` how much slower the iteration was.
+    """
+    sign = 1.0 if size > 0 else -1.0
+    stayed: Bools = sign * own < min(0.25 * abs(size), abs(size) - 4 * spread)
+    return stayed
+
+
+def typical_change(log_s: Floats, b: int, k: int) -> Floats:
+    """Return (S,) how a copy's time in iteration k compares with its other iterations'."""
+    others = median(np.delete(log_s[b], k, axis=0).T)
+    change: Floats = log_s[b, k] - others
+    return change

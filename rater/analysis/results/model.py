@@ -1,0 +1,105 @@
+"""What a run comes to, as values: brackets, ratios, scores of its benchmarks and suites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rater.analysis.placement.proof import RunProof
+from rater.analysis.results.copy_outcome import (
+    CopyTime,
+    FailedCopy,
+)
+from rater.analysis.results.metrics import MetricResult
+from rater.analysis.results.rotated import RotatedScore
+from rater.analysis.results.steady import SteadyMix, SteadyPhase, is_steady
+from rater.record.run import BenchmarkUsed
+from rater.record.stored import Reported, RunHead
+
+
+@dataclass(frozen=True, slots=True)
+class IterationScore:
+    """One benchmark, run once by all copies (one bracket), or in steady mode through a window.
+
+    In steady mode there is no bracket: the ratio is that of the window, `median_copy_s` is a
+    run's, the slowest copy is the one with the lowest rate (with its median run), and good and
+    failed copies are those of the window.
+    """
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    counted: bool  # False: discarded, shown only
+    selected: bool  # the iteration whose ratio is the benchmark's
+    copies: int  # that should have run
+    good: int  # that ran well
+    failed: int  # that crashed, timed out or answered wrongly
+    bracket_s: float | None  # start of the first copy to finish of the last; None: never closed
+    bracket_from_slowest: bool  # start times are not known: the slowest copy stands for it
+    overlap_s: float | None  # start of the last copy to finish of the first; can be negative
+    ratio: float | None  # copies x reference / bracket
+    per_hour: float | None  # copies per hour; the result where there is no reference time
+    median_copy_s: float | None  # over the good copies
+    slowest: CopyTime | None  # of the good copies
+    score_lost: float | None  # share of the score that the slow copies cost
+    reason: str | None  # why there is no ratio, in words
+    steady: SteadyPhase | None = None  # steady mode: the window
+    reported: Reported | None = None  # what an imported result file says itself
+
+    @property
+    def fault(self) -> str | None:
+        """Why the result file calls it not valid."""
+        return self.reported.fault if self.reported else None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkScore:
+    """One benchmark over its iterations."""
+
+    benchmark: str
+    tune: str | None
+    category: str | None
+    reference_s: float | None
+    iterations: tuple[IterationScore, ...]
+    ratio: float | None  # of the selected iteration
+    per_hour: float | None  # the same
+    reason: str | None  # what is missing, in words; may stand beside a ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run says."""
+
+    head: RunHead
+    benchmarks: tuple[BenchmarkScore, ...]  # empty in rotated order
+    rotated: RotatedScore | None
+    suites: tuple[SuiteScore, ...]  # all, int, fp for each tune; empty in rotated order
+    failed: tuple[FailedCopy, ...]
+    remarks: tuple[str, ...]  # warnings and notes of the run
+    mix: SteadyMix | None  # steady mode in rotated order; `rotated` is None then
+    metrics: tuple[MetricResult, ...]  # by benchmark, in the suite's order
+    used: tuple[BenchmarkUsed, ...]
+    left_out: tuple[tuple[str, str], ...]  # benchmarks of the suite that did not run, and why
+    settings: tuple[tuple[str, str], ...]  # of the machine, and `env.*` that copies inherited
+    selected: bool  # the user named some of the suite's benchmarks
+    proof: RunProof  # where copies ran and their memory lay, as far as it was seen
+
+    @property
+    def staggered(self) -> bool:
+        """Whether the copies were released one after another (homogeneous order)."""
+        return self.rotated is None and not self.steady and self.head.stagger_ms > 0
+
+    @property
+    def steady(self) -> bool:
+        """Whether there are windows instead of brackets."""
+        return is_steady(self.head)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteScore:
+    """Geometric mean of ratios."""
+
+    kind: str  # "all", "int" or "fp"
+    tune: str | None
+    ratio: float | None
+    over: tuple[str, ...]  # the benchmarks it is, or would be, over
+    reason: str | None  # why there is none, in words

@@ -1,0 +1,124 @@
+"""Which phases of a plan a stored run has behind it, and what is left of it to run; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rater.analysis.results.copy_outcome import is_good
+from rater.plan.schedule.phases import Phase, Plan
+from rater.record.status import CopyStatus, Validity
+from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+
+_GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better
+
+
+class PhaseState(StrEnum):
+    """What there is of a phase."""
+
+    DONE = "done"  # measured to its end and judged, well or not
+    TORN = "torn"  # begun, and not to be trusted: runs again as a whole
+    MISSING = "missing"  # never begun
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseOf:
+    """A phase of the plan, and what a stored run has of it."""
+
+    phase: Phase  # as it will run: with a number of its own where it does
+    state: PhaseState
+    stored: int | None  # number of the stored bracket that is done or torn
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """What a stored run has, and what it lacks."""
+
+    phases: tuple[PhaseOf, ...]  # in the order of the plan
+    runs_done: int  # copy runs of the phases that are done
+    failed: int  # and those of them that failed
+    elapsed_ns: int  # when what is stored ends, in the run's time; 0: nothing ever ran
+
+    @property
+    def ahead(self) -> tuple[Phase, ...]:
+        """The phases that are to be run."""
+        return tuple(it.phase for it in self.phases if it.state is not PhaseState.DONE)
+
+    @property
+    def torn(self) -> tuple[int, ...]:
+        """Numbers of the stored brackets that are to be marked."""
+        return tuple(
+            it.stored for it in self.phases if it.state is PhaseState.TORN and it.stored is not None
+        )
+
+    def resumed_at_ns(self, since_start_ns: int) -> int:
+        """Return the run's time at which it goes on, `since_start_ns` by the wall clock.
+
+        Never before the end of what is stored: the clock may have been set back. A run
+        of which nothing is stored begins at 0.
+        """
+        return max(self.elapsed_ns + _GAP_NS, since_start_ns) if self.elapsed_ns else 0
+
+
+def remainder(plan: Plan, run: StoredRun) -> Remainder:
+    """Compare a plan with what is stored of it, phase by phase (benchmark and iteration).
+
+    Phases that never began keep their number; torn ones get a fresh one, behind all
+    that are planned or stored.
+    """
+    brackets: dict[tuple[str | None, int | None], list[StoredBracket]] = {}
+    for bracket in run.brackets:
+        if not bracket.torn:
+            brackets.setdefault((bracket.benchmark, bracket.iteration), []).append(bracket)
+    copies: dict[int, list[StoredCopy]] = {}
+    for copy in run.copies:
+        copies.setdefault(copy.phase, []).append(copy)
+    taken = {bracket.phase for bracket in run.brackets}
+    fresh = max(len(plan.phases), max(taken, default=-1) + 1)
+    phases = []
+    runs_done = failed = 0
+    for phase in plan.phases:
+        stored = brackets.get((phase.benchmark, phase.iteration), [])
+        done = [it for it in stored if _is_done(phase, it, copies.get(it.phase, ()))]
+        if done:
+            rows = copies.get(done[0].phase, [])
+            runs_done += len(rows)
+            failed += sum(not is_good(copy) for copy in rows)
+            phases.append(PhaseOf(phase, PhaseState.DONE, done[0].phase))
+            continue
+        number = phase.number
+        if number in taken:
+            number, fresh = fresh, fresh + 1
+        phases.append(
+            PhaseOf(
+                replace(phase, number=number),
+                PhaseState.TORN if stored else PhaseState.MISSING,
+                stored[0].phase if stored else None,
+            )
+        )
+    return Remainder(tuple(phases), runs_done, failed, _end_ns(run))
+
+
+def _is_done(phase: Phase, bracket: StoredBracket, copies: Sequence[StoredCopy]) -> bool:
+    """Tell whether a phase came to its end, with all its copies, and all were judged."""
+    if not bracket.complete or bracket.start_ns is None or bracket.finish_ns is None:
+        return False
+    if any(_is_open(copy) for copy in copies):
+        return False
+    ran = {(copy.copy, copy.step) for copy in copies}
+    if phase.window is not None:  # as many runs as there was time for, at least one a copy
+        return all((queue.copy, 0) in ran for queue in phase.queues)
+    return ran == {(queue.copy, step) for queue in phase.queues for step in range(len(queue.steps))}
+
+
+def _is_open(copy: StoredCopy) -> bool:
+    """Tell whether a copy was stopped, or ended well and nobody looked at what it wrote."""
+    unjudged = copy.status is CopyStatus.OK and copy.validity is Validity.UNCHECKED
+    return unjudged or copy.status is CopyStatus.INTERRUPTED
+
+
+def _end_ns(run: StoredRun) -> int:
+    ends = [copy.finish_ns for copy in run.copies if copy.finish_ns is not None]
+    ends += [bracket.finish_ns for bracket in run.brackets if bracket.finish_ns is not None]
+    return max(ends, default=0)

@@ -1,0 +1,279 @@
+"""Results of the rotated order, where copies run different benchmarks side by side; pure.
+
+There is no bracket per benchmark, so SPEC CPU 2026 reports per benchmark the
+median over rounds for each copy, then mean and population CV over the copies
+(public write-ups, `notes/spec-formats.md` section 4). The per-copy geometric
+means and their mean are a proposal (arXiv 2609.29681), no official score.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rater.analysis.results.copy_outcome import CopyTime, is_good, what_happened
+from rater.analysis.stats.descriptive import Spread, geometric_mean, spread
+from rater.plan.schedule.phases import ring_steps
+from rater.record.status import CopyStatus, Validity
+from rater.record.stored import RunHead, StoredCopy, StoredRun
+
+PROPOSED_IN = "proposed in arXiv 2609.29681"
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedBenchmark:
+    """One benchmark over all copies: each copy stands for its median over the counted rounds."""
+
+    benchmark: str
+    category: str | None
+    reference_s: float | None
+    times_s: Spread | None  # over copies; None: no copy ran it well
+    # Over copies, of copies x reference / time (copies per hour where a reference time is
+    # missing); None: a run of it failed or is missing, the times of the others stand.
+    rates: Spread | None
+    slowest: CopyTime | None
+    queued: int  # copies that have it in their queue
+    reason: str | None  # what is missing, in words
+
+
+@dataclass(frozen=True, slots=True)
+class CopyScore:
+    """Geometric mean of one copy's rates over the benchmarks, and where it ran."""
+
+    copy: int
+    cpu: int | None
+    node: int | None
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of the run, when some copies had nothing left to do."""
+
+    total_s: float  # first release to last finish
+    length_s: float  # finish of the first copy to be done, to the last finish
+    idle_share: float  # of the copies' time over the whole run
+    core_idle_share: float | None  # of the used PUs' time over the whole run; None: not bound
+    runs_in_tail: int  # runs of a benchmark that were still going when it began
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Time between two steps of a copy, when it ran nothing."""
+
+    count: int
+    median_s: float
+    longest_s: float
+    share: float  # of the copies' time over the whole run
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedScore:
+    """What a run in rotated order says."""
+
+    benchmarks: tuple[RotatedBenchmark, ...]  # in ring order
+    rounds: int  # that count
+    unit: str  # of the rates: "ratio", or "copies/hour" where a reference time is missing
+    copies: tuple[CopyScore, ...]  # those that ran every benchmark well, by number
+    score: float | None  # mean of the copies' geometric means
+    cv: float | None  # population SD of them / mean
+    reason: str | None  # why there is no score, in words
+    tail: Tail | None
+    gaps: Gaps | None
+    # Over the whole run, tail and rounds that do not count included; None: a run is missing.
+    work_rate: float | None = None  # reference seconds of work per second
+    runs_per_hour: float | None = None
+    proposed_in: str = PROPOSED_IN
+
+
+def score_rotated(run: StoredRun) -> RotatedScore:
+    """Return the results of a run in rotated order, whatever of it there is."""
+    references = {used.name: used.reference_s for used in run.benchmarks}
+    categories = {used.name: used.category for used in run.benchmarks}
+    names = run.head.benchmarks
+    has_references = all(references.get(name) for name in names)
+    typical = _typical_times(run)
+    queued = _queued(run.head)
+    good = Counter((c.benchmark, c.copy) for c in run.copies if c.counted and is_good(c))
+    benchmarks = []
+    rates: dict[int, list[float]] = {}
+    for name in names:
+        times = typical.get(name, {})
+        work_s = (references.get(name) if has_references else _HOUR_S) or _HOUR_S
+        of_copy = {c: run.head.copies * work_s / t.elapsed_s for c, t in times.items()}
+        for copy, rate in of_copy.items():
+            if good[name, copy] >= queued[name].get(copy, 0):
+                rates.setdefault(copy, []).append(rate)
+        missing = _missing_runs(run, name, queued[name])
+        benchmarks.append(
+            RotatedBenchmark(
+                benchmark=name,
+                category=categories.get(name),
+                reference_s=references.get(name),
+                times_s=spread([time.elapsed_s for time in times.values()]),
+                rates=None if missing else spread(list(of_copy.values())),
+                slowest=max(times.values(), key=lambda t: (t.elapsed_s, -t.copy), default=None),
+                queued=len(queued[name]),
+                reason=missing or _left_out(run.head, len(queued[name])),
+            )
+        )
+    copies = _copy_scores(typical, rates, len(names))
+    reason = _score_reason(run, benchmarks, len(copies))
+    population = None if reason else spread([copy.rate for copy in copies])
+    tail = _tail(run.copies, run.head.copies)
+    whole = tail is not None and not reason and all(is_good(copy) for copy in run.copies)
+    total_s = tail.total_s if tail and whole else None
+    work_s = sum(references.get(copy.benchmark) or 0.0 for copy in run.copies)
+    return RotatedScore(
+        benchmarks=tuple(benchmarks),
+        rounds=run.head.iterations - run.head.discard,
+        unit="ratio" if has_references else "copies/hour",
+        copies=copies,
+        score=population.mean if population else None,
+        cv=population.cv if population else None,
+        reason=reason,
+        tail=tail,
+        gaps=_gaps(run.copies, run.head.copies),
+        work_rate=work_s / total_s if total_s and has_references else None,
+        runs_per_hour=len(run.copies) * _HOUR_S / total_s if total_s else None,
+    )
+
+
+def _queued(head: RunHead) -> dict[str, dict[int, int]]:
+    """Return by benchmark and copy how many counted runs are planned, where there are any."""
+    ring = head.benchmarks
+    found: dict[str, dict[int, int]] = {name: {} for name in ring}
+    rounds = head.iterations - head.discard
+    # Copies whose numbers differ by a multiple of the ring's length have the same queue.
+    queues = [Counter(ring_steps(n, len(ring), head.increment)) for n in range(len(ring))]
+    for copy in range(head.copies if ring else 0):
+        for position, times in queues[copy % len(ring)].items():
+            found[ring[position]][copy] = times * rounds
+    return found
+
+
+def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
+    """Return by benchmark and copy the median over counted rounds of the good times above zero."""
+    found: dict[str, dict[int, list[StoredCopy]]] = {}
+    for copy in run.copies:
+        if copy.counted and is_good(copy) and copy.elapsed_ns > 0:
+            found.setdefault(copy.benchmark, {}).setdefault(copy.copy, []).append(copy)
+    return {
+        name: {
+            number: CopyTime(
+                number,
+                rounds[0].cpu,
+                rounds[0].node,
+                statistics.median(one.elapsed_s for one in rounds),
+            )
+            for number, rounds in sorted(by_copy.items())
+        }
+        for name, by_copy in found.items()
+    }
+
+
+def _copy_scores(
+    typical: Mapping[str, Mapping[int, CopyTime]],
+    rates: Mapping[int, Sequence[float]],
+    ring: int,
+) -> tuple[CopyScore, ...]:
+    places = {number: time for times in typical.values() for number, time in times.items()}
+    scores = []
+    for number, of_copy in sorted(rates.items()):
+        mean = geometric_mean(of_copy) if len(of_copy) == ring else None
+        if mean is not None:
+            scores.append(CopyScore(number, places[number].cpu, places[number].node, mean))
+    return tuple(scores)
+
+
+def _missing_runs(run: StoredRun, name: str, queued: Mapping[int, int]) -> str | None:
+    """Say which planned runs of a benchmark did not give a good time, None when all did."""
+    counted = [copy for copy in run.copies if copy.benchmark == name and copy.counted]
+    bad = [copy for copy in counted if not is_good(copy)]
+    failures = [copy for copy in bad if copy.status is not CopyStatus.INTERRUPTED]
+    if failures:
+        first = failures[0]
+        others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        return f"copy {first.copy}, round {first.iteration}: {what_happened(first)}{others}"
+    good, wanted = len(counted) - len(bad), sum(queued.values())
+    if good < wanted:
+        return f"{good} of {wanted} runs of it finished"
+    if run.head.source == "run" and any(c.validity is Validity.UNCHECKED for c in counted):
+        return "outputs were not checked"
+    return None
+
+
+def _left_out(head: RunHead, queued: int) -> str | None:
+    """Say that some queues leave a benchmark out: all planned runs are there, but no score."""
+    if queued == head.copies:
+        return None
+    if not queued:
+        return f"no copy has it in its queue (--increment {head.increment})"
+    have = "has it in its queue" if queued == 1 else "have it in their queue"
+    return f"only {queued} of {head.copies} copies {have} (--increment {head.increment})"
+
+
+def _score_reason(
+    run: StoredRun, benchmarks: Sequence[RotatedBenchmark], complete_copies: int
+) -> str | None:
+    for benchmark in benchmarks:
+        if benchmark.reason:
+            return f"{benchmark.benchmark}: {benchmark.reason}"
+    if complete_copies < run.head.copies or not complete_copies:
+        return f"{complete_copies} of {run.head.copies} copies ran every benchmark"
+    return None
+
+
+def _tail(rows: Sequence[StoredCopy], copies: int) -> Tail | None:
+    last_finish: dict[int, int] = {}
+    pu_finish: dict[int | None, int] = {}
+    starts = []
+    for row in rows:
+        if row.start_ns is None or row.finish_ns is None or row.status is CopyStatus.INTERRUPTED:
+            return None  # the end of a run that was stopped is no tail
+        starts.append(row.start_ns)
+        last_finish[row.copy] = max(row.finish_ns, last_finish.get(row.copy, row.finish_ns))
+        pu_finish[row.cpu] = max(row.finish_ns, pu_finish.get(row.cpu, row.finish_ns))
+    if not starts or len(last_finish) < copies:
+        return None
+    begin, end = min(starts), max(last_finish.values())
+    first_done = min(last_finish.values())
+    if end <= begin:
+        return None
+    idle_ns = sum(end - finish for finish in last_finish.values())
+    # Copies that share a PU leave it idle only once the last of them is done.
+    pu_idle_ns = sum(end - finish for finish in pu_finish.values())
+    return Tail(
+        total_s=(end - begin) / 1e9,
+        length_s=(end - first_done) / 1e9,
+        idle_share=idle_ns / (copies * (end - begin)),
+        core_idle_share=(
+            None if None in pu_finish else pu_idle_ns / (len(pu_finish) * (end - begin))
+        ),
+        runs_in_tail=sum(1 for row in rows if (row.finish_ns or 0) > first_done),
+    )
+
+
+def _gaps(rows: Sequence[StoredCopy], copies: int) -> Gaps | None:
+    by_copy: dict[int, list[tuple[int, int]]] = {}
+    for row in rows:
+        if row.start_ns is not None and row.finish_ns is not None:
+            by_copy.setdefault(row.copy, []).append((row.start_ns, row.finish_ns))
+    gaps_ns = []
+    for times in by_copy.values():
+        times.sort()
+        gaps_ns += [later[0] - sooner[1] for sooner, later in pairwise(times)]
+    if not gaps_ns:
+        return None
+    begin = min(times[0][0] for times in by_copy.values())
+    end = max(times[-1][1] for times in by_copy.values())
+    return Gaps(
+        count=len(gaps_ns),
+        median_s=statistics.median(gaps_ns) / 1e9,
+        longest_s=max(gaps_ns) / 1e9,
+        share=sum(gaps_ns) / (copies * (end - begin)) if end > begin else 0.0,
+    )

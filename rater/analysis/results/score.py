@@ -1,0 +1,226 @@
+"""A stored run in, its results out: brackets, ratios, score lost, suite ratios; pure.
+
+Source of the formulas: SPEC CPU's run rules 1.2.1 and 4.10 (ratio = copies x
+reference / bracket; of three iterations the median, of two the slower; suite =
+geometric mean), and the words of rater's own design (score lost). The rotated
+order has no bracket per benchmark: see `rater.analysis.results.rotated`; steady mode has
+none at all: see `rater.analysis.results.steady`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rater.analysis.placement.proof import RunProof, prove_run
+from rater.analysis.results.asked import is_selection, left_out
+from rater.analysis.results.copy_outcome import (
+    CopyTime,
+    failed_copy,
+    is_good,
+    slowest,
+    why_no_ratio,
+)
+from rater.analysis.results.metrics import metric_results
+from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
+from rater.analysis.results.rotated import score_rotated
+from rater.analysis.results.steady import is_steady, score_mix, score_window
+from rater.analysis.results.suite_score import suite_scores
+from rater.analysis.stats.descriptive import lower_median_index
+from rater.record.run import BenchmarkUsed
+from rater.record.status import CopyStatus
+from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+
+_HOUR_S = 3600.0
+_WITHOUT_SCORE_LOST = ("rotated", "heterogeneous", "steady")
+
+
+def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
+    """Return the results of a run, whatever of it there is (killed and interrupted ones too).
+
+    `proof`: where copies were, if that was worked out before.
+    """
+    run = run.without_torn()
+    rotated = run.head.order == "rotated"
+    benchmarks = () if rotated else _benchmarks(run)
+    return Summary(
+        head=run.head,
+        benchmarks=benchmarks,
+        rotated=score_rotated(run) if rotated and not is_steady(run.head) else None,
+        suites=() if rotated else suite_scores(benchmarks),
+        failed=tuple(failed_copy(copy) for copy in run.copies if not is_good(copy)),
+        remarks=run.warnings + run.notes,
+        mix=score_mix(run) if rotated and is_steady(run.head) else None,
+        metrics=metric_results(run),
+        used=run.benchmarks,
+        left_out=left_out(run.warnings),
+        settings=run.settings,
+        selected=is_selection(run.head),
+        proof=prove_run(run) if proof is None else proof,
+    )
+
+
+def _benchmarks(run: StoredRun) -> tuple[BenchmarkScore, ...]:
+    brackets: dict[tuple[str | None, str], list[StoredBracket]] = {}
+    for bracket in run.brackets:
+        if bracket.benchmark is not None and bracket.iteration is not None:
+            brackets.setdefault((bracket.tune, bracket.benchmark), []).append(bracket)
+    if run.head.source == "run":
+        for name in run.head.benchmarks:
+            brackets.setdefault((run.head.tune, name), [])
+    copies: dict[int, list[StoredCopy]] = {}
+    for copy in run.copies:
+        copies.setdefault(copy.phase, []).append(copy)
+    ring = {name: place for place, name in enumerate(run.head.benchmarks)}
+    keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
+    return tuple(_benchmark(run, tune, name, brackets[tune, name], copies) for tune, name in keys)
+
+
+def _benchmark(
+    run: StoredRun,
+    tune: str | None,
+    name: str,
+    brackets: Sequence[StoredBracket],
+    copies: Mapping[int, Sequence[StoredCopy]],
+) -> BenchmarkScore:
+    used = next((used for used in run.benchmarks if used.name == name), None)
+    reference_s = used.reference_s if used else None
+    iterations = [
+        _window(run.head, bracket, copies.get(bracket.phase, ()), used)
+        if is_steady(run.head) and used
+        else _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s)
+        for bracket in sorted(brackets, key=lambda bracket: bracket.iteration or 0)
+    ]
+    counted = [it for it in iterations if it.counted]
+    valid = [it for it in counted if it.reason is None and it.per_hour is not None]
+    chosen = None
+    if valid and not any(it.failed or it.fault for it in counted):
+        chosen = valid[lower_median_index([it.per_hour or 0.0 for it in valid])]
+    return BenchmarkScore(
+        benchmark=name,
+        tune=tune,
+        category=used.category if used else None,
+        reference_s=reference_s,
+        iterations=tuple(replace(it, selected=it is chosen) for it in iterations),
+        ratio=chosen.ratio if chosen else None,
+        per_hour=chosen.per_hour if chosen else None,
+        reason=_what_is_missing(run.head, iterations),
+    )
+
+
+def _what_is_missing(head: RunHead, iterations: Sequence[IterationScore]) -> str | None:
+    counted = [it for it in iterations if it.counted]
+    # Failures before what merely did not finish: they are what a person must act on.
+    for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
+        return it.reason if len(iterations) == 1 else f"iteration {it.iteration}: {it.reason}"
+    wanted = head.iterations - head.discard
+    if head.source == "run" and len(counted) < wanted:
+        return f"{len(counted)} of {wanted} counted iterations ran" if counted else "did not run"
+    return None
+
+
+def _iteration(
+    head: RunHead,
+    name: str,
+    bracket: StoredBracket,
+    copies: Sequence[StoredCopy],
+    reference_s: float | None,
+) -> IterationScore:
+    own = head.source == "run"
+    told = bracket.reported
+    planned = head.copies if own else (told and told.copies) or len(copies)
+    good = [copy for copy in copies if is_good(copy)]
+    failed = [c for c in copies if not is_good(c) and c.status is not CopyStatus.INTERRUPTED]
+    reason = why_no_ratio(copies, planned, checked=own)
+    if told is not None and told.fault and not failed:
+        reason = told.fault
+    last = slowest(good)
+    bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
+    from_slowest = bracket_s is None and reason is None and last is not None
+    if from_slowest and last is not None:
+        bracket_s = last.elapsed_s
+    median_s = statistics.median(copy.elapsed_s for copy in good) if good else None
+    rate = planned / bracket_s if reason is None and bracket_s else None
+    return IterationScore(
+        benchmark=name,
+        tune=bracket.tune,
+        iteration=bracket.iteration or 0,
+        counted=bracket.counted,
+        selected=False,
+        copies=planned,
+        good=len(good),
+        failed=len(failed),
+        bracket_s=bracket_s,
+        bracket_from_slowest=from_slowest,
+        overlap_s=overlap_s,
+        ratio=rate * reference_s if rate is not None and reference_s else None,
+        per_hour=rate * _HOUR_S if rate is not None else None,
+        median_copy_s=median_s,
+        slowest=last,
+        score_lost=_score_lost(head, bracket_s, median_s, last) if rate is not None else None,
+        reason=reason,
+        reported=told,
+    )
+
+
+def _window(
+    head: RunHead, bracket: StoredBracket, copies: Sequence[StoredCopy], used: BenchmarkUsed
+) -> IterationScore:
+    window = score_window(head, bracket, copies, (used,))
+    (rate,) = window.benchmarks
+    last = None
+    if window.slowest is not None:
+        of_it = [c.elapsed_s for c in copies if c.copy == window.slowest.copy and is_good(c)]
+        place = window.slowest
+        last = CopyTime(place.copy, place.cpu, place.node, statistics.median(of_it))
+    valid = window.reason is None
+    return IterationScore(
+        benchmark=used.name,
+        tune=bracket.tune,
+        iteration=bracket.iteration or 0,
+        counted=bracket.counted,
+        selected=False,
+        copies=head.copies,
+        good=window.good_copies,
+        failed=window.failed_copies,
+        bracket_s=None,
+        bracket_from_slowest=False,
+        overlap_s=None,
+        ratio=rate.ratio if valid else None,
+        per_hour=rate.per_hour if valid else None,
+        median_copy_s=rate.median_run_s,
+        slowest=last,
+        score_lost=None,
+        reason=window.reason,
+        steady=window,
+    )
+
+
+def _bracket_times(
+    bracket: StoredBracket, copies: Sequence[StoredCopy], planned: int
+) -> tuple[float | None, float | None]:
+    """Return the bracket and the time in which all copies ran, as far as they are known.
+
+    A phase that rater did not live to close has them when every copy is there.
+    """
+    overlap_s = None
+    if bracket.first_finish_ns is not None and bracket.last_start_ns is not None:
+        overlap_s = (bracket.first_finish_ns - bracket.last_start_ns) / 1e9
+    if bracket.bracket_s is not None:
+        return bracket.bracket_s, overlap_s
+    starts = [copy.start_ns for copy in copies if copy.start_ns is not None]
+    finishes = [copy.finish_ns for copy in copies if copy.finish_ns is not None]
+    if not copies or len(starts) < planned or len(finishes) < planned:
+        return None, None
+    return (max(finishes) - min(starts)) / 1e9, (min(finishes) - max(starts)) / 1e9
+
+
+def _score_lost(
+    head: RunHead, bracket_s: float | None, median_s: float | None, last: CopyTime | None
+) -> float | None:
+    """1 - median copy / bracket; staggered, 1 - median copy / slowest copy."""
+    if head.mode in _WITHOUT_SCORE_LOST or median_s is None or last is None:
+        return None
+    whole_s = last.elapsed_s if head.stagger_ms > 0 else bracket_s
+    return 1 - median_s / whole_s if whole_s else None

@@ -1,0 +1,313 @@
+"""Throughput against the number of copies: speedup, efficiency, knee, plateau, law; pure.
+
+A curve is of runs that differ in their copies only: every other value of a sweep, and every
+condition of a run that changes what its copies do (host, suite, size, tune, mode, layout, memory
+...), makes a curve of its own. What else is not as it was is told.
+
+Efficiency is X(n) / (n X(1)); without a run of one copy the smallest number stands for it.
+
+*Against linear per lgroup* compares with what the machine's parts give alone: the copies on each
+lgroup in use are looked up among the points that used a single lgroup, and their rates added:
+linear(n) = sum over lgroups of X(copies there, on one lgroup). 48 copies that fill two lgroups of
+24 are compared with twice the 24 on one; 16 that are spread over two, with twice the 8 on one. It
+takes the fight for a lgroup's own memory and cache out and leaves what lgroups cost each other.
+Where such a point was not measured it is not known.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rater.analysis.results.cpus_used import Places, Share, fair_copies
+from rater.analysis.results.points import Point
+from rater.analysis.scaling.excluded import Unlike, lacking, left_out, unlike
+from rater.analysis.scaling.samples import Sample, by_conditions, curve_names, samples_of
+from rater.analysis.stats.knee import Shape, shape_of
+from rater.analysis.stats.noise import Noise, noise_in_rounds, noise_of
+from rater.analysis.stats.usl import Refused, Usl, fit_usl
+from rater.text.cpuset import format_list
+from rater.text.words import some
+
+SUITES = ("all", "int", "fp")
+_APART = {  # why a point is not among those that a law is fitted to
+    Share.CORES: "copies have a core each",
+    Share.THREADS: "copies share cores",
+    Share.CPUS: "copies share CPUs",
+    Share.UNKNOWN: "it is not known what copies share",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    """One number of copies on the curve of a benchmark or suite."""
+
+    copies: int
+    runs: tuple[int, ...]
+    rates: tuple[float, ...]  # of the runs
+    rate: float  # their median
+    speedup: float  # against the smallest number of copies
+    efficiency: float  # rate a copy against that of the smallest number
+    gain: float | None  # rate a copy added since the last point, as a share of the first's
+    per_lgroup: float | None  # rate against linear per lgroup; None: one lgroup, or not known
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The curve of one benchmark, or of a geometric mean over several."""
+
+    name: str
+    is_suite: bool
+    category: str | None
+    unit: str  # "ratio" or "copies/hour"
+    over: tuple[str, ...]  # a suite's benchmarks: those with a result at every number of copies
+    points: tuple[ScalePoint, ...]  # by copies
+    noise: Noise
+    shape: Shape
+    law: Usl | Refused
+
+    def at(self, copies: int) -> ScalePoint | None:
+        """Return the point of so many copies."""
+        return next((one for one in self.points if one.copies == copies), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Runs that differ in their copies only."""
+
+    name: str  # what tells it from the other curves: "thp=always"; "" for a single one
+    conditions: tuple[tuple[str, str], ...]  # all of them, by name
+    copies: tuple[int, ...]  # ascending
+    runs: tuple[int, ...]
+    places: tuple[Places, ...]  # by copies
+    series: tuple[Series, ...]  # suites first, then benchmarks
+    unlike: tuple[Unlike, ...]  # what weighs first
+    lacking: tuple[str, ...]  # what has no result, or does not count, in words
+
+    @property
+    def suites(self) -> tuple[Series, ...]:
+        """Its geometric means: all, int, fp."""
+        return tuple(one for one in self.series if one.is_suite)
+
+    @property
+    def benchmarks(self) -> tuple[Series, ...]:
+        """Its benchmarks."""
+        return tuple(one for one in self.series if not one.is_suite)
+
+    @property
+    def fair(self) -> int:
+        """Up to how many copies it is of one kind (`fair_copies`): what speedups are told at."""
+        return fair_copies(self.places)
+
+    def place(self, copies: int) -> Places:
+        """Return where so many copies were placed."""
+        return self.places[self.copies.index(copies)]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Runs on no curve."""
+
+    runs: tuple[int, ...]
+    name: str  # what tells them from the others: "layout=compact"
+    copies: tuple[int, ...]  # ascending, each once
+    reason: str  # in words
+
+    def __str__(self) -> str:
+        """Say so."""
+        what = f" ({self.name})" if self.name else ""
+        return (
+            f"run{'' if len(self.runs) == 1 else 's'} {format_list(self.runs)}{what}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """All that runs with different numbers of copies say."""
+
+    curves: tuple[Curve, ...]
+    alone: tuple[Alone, ...]
+    samples: tuple[Sample, ...] = field(repr=False)
+
+
+def scale(points: Sequence[Point], volatile: Callable[[str], bool]) -> Scaling:
+    """Return the curves of the points' runs; `volatile` names settings that are mere readings.
+
+    A run that stands in several points counts once. `volatile` is `run.facts.volatile`.
+    """
+    samples = samples_of(points)
+    groups = by_conditions(samples)
+    names = curve_names(tuple(groups))
+    curves, alone = [], []
+    for key, members in groups.items():
+        counts = tuple(sorted({one.places.copies for one in members}))
+        made = _curve(names[key], key, members, volatile)
+        if any(len(one.points) > 1 for one in made.series):
+            curves.append(made)
+            continue
+        reason = "no benchmark has a result"
+        if len(counts) > 1 and made.series:
+            reason = "no benchmark has results with two numbers of copies"
+        elif made.series:
+            whom = "it" if len(members) == 1 else "them"
+            reason = f"nothing else like {whom} has another number of copies than {counts[0]}"
+        alone.append(Alone(tuple(one.run.head.run for one in members), names[key], counts, reason))
+    return Scaling(tuple(curves), tuple(alone), samples)
+
+
+def _curve(
+    name: str,
+    key: tuple[tuple[str, str], ...],
+    members: Sequence[Sample],
+    volatile: Callable[[str], bool],
+) -> Curve:
+    by_copies: dict[int, list[Sample]] = {}
+    with_rates = [one for one in members if one.rates.rates]  # the others are told as lacking
+    for one in sorted(with_rates, key=lambda one: (one.places.copies, one.run.head.run)):
+        by_copies.setdefault(one.places.copies, []).append(one)
+    places = {copies: of_it[0].places for copies, of_it in by_copies.items()}
+    names = list(dict.fromkeys(name for one in members for name in one.rates.rates))
+    categories = {
+        name: rated.category for one in members for name, rated in one.rates.rates.items()
+    }
+    references = [
+        {one.rates.rates[name].reference_s for one in members if name in one.rates.rates}
+        for name in names
+    ]
+    by_ratio = all(len(found) == 1 and all(found) for found in references)
+    everywhere = [
+        name
+        for name in names
+        if all(any(name in one.rates.rates for one in of_it) for of_it in by_copies.values())
+    ]
+    kinds = [
+        _Kind(kind, True, None if kind == "all" else kind, tuple(over))
+        for kind in SUITES
+        if (over := [name for name in everywhere if kind in ("all", categories[name])])
+        and len(over) > 1
+        and (kind == "all" or len(over) < len(everywhere))
+    ]
+    kinds += [_Kind(name, False, categories[name], (name,)) for name in names]
+    return Curve(
+        name=name,
+        conditions=key,
+        copies=tuple(by_copies),
+        runs=tuple(one.run.head.run for of_it in by_copies.values() for one in of_it),
+        places=tuple(places.values()),
+        series=tuple(
+            made for kind in kinds if (made := _series(kind, by_copies, by_ratio)) is not None
+        ),
+        unlike=unlike(by_copies, volatile),
+        lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    name: str
+    is_suite: bool
+    category: str | None
+    over: tuple[str, ...]
+
+
+def _series(kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool) -> Series | None:
+    found: list[tuple[Places, tuple[tuple[int, float], ...]]] = []
+    in_rounds: list[dict[int, float]] = []
+    for of_it in by_copies.values():
+        rates = [(one, one.rates.over(kind.over, by_ratio=by_ratio)) for one in of_it]
+        known = tuple((one.run.head.run, rate) for one, rate in rates if rate is not None)
+        if known:
+            found.append((of_it[0].places, known))
+            in_rounds.append(
+                {one.block: rate for one, rate in rates if one.block is not None and rate}
+                if len({one.block for one in of_it}) == len(of_it)
+                else {}
+            )
+    if not found:
+        return None
+    copies = [places.copies for places, _ in found]
+    rates_at = [tuple(rate for _, rate in known) for _, known in found]
+    medians = [statistics.median(rates) for rates in rates_at]
+    runs = [len(rates) for rates in rates_at]
+    noise = noise_in_rounds(in_rounds) or noise_of(rates_at)
+    first, single = medians[0] / copies[0], _single_lgroup(found, medians)
+    fair = fair_copies([places for places, _ in found])
+    points = []
+    for i, (places, known) in enumerate(found):
+        rate, count = medians[i], copies[i]
+        added = None
+        if i:
+            added = (rate - medians[i - 1]) / (count - copies[i - 1]) / first
+        linear = _linear(places, single)
+        points.append(
+            ScalePoint(
+                copies=count,
+                runs=tuple(run for run, _ in known),
+                rates=rates_at[i],
+                rate=rate,
+                speedup=rate / medians[0],
+                efficiency=rate / count / first,
+                gain=added,
+                per_lgroup=rate / linear if linear else None,
+            )
+        )
+    return Series(
+        name=kind.name,
+        is_suite=kind.is_suite,
+        category=kind.category,
+        unit="ratio" if by_ratio else "copies/hour",
+        over=kind.over if kind.is_suite else (),
+        points=tuple(points),
+        noise=noise,
+        shape=shape_of(copies, medians, runs, noise, copies.index(fair) + 1),
+        law=_law([places for places, _ in found], medians, runs, noise),
+    )
+
+
+def _single_lgroup(
+    found: Sequence[tuple[Places, object]], medians: Sequence[float]
+) -> dict[int, float]:
+    """Return the rates of the points on one lgroup, by copies."""
+    return {
+        places.copies: rate
+        for (places, _), rate in zip(found, medians, strict=True)
+        if places.lgroups is not None and len(places.lgroups) == 1
+    }
+
+
+def _linear(places: Places, single: dict[int, float]) -> float | None:
+    if places.lgroups is None or len(places.lgroups) < 2:
+        return None
+    rates = [single.get(copies) for copies in places.lgroups]
+    return None if None in rates else sum(rate or 0.0 for rate in rates)
+
+
+def _law(
+    places: Sequence[Places], medians: Sequence[float], runs: Sequence[int], noise: Noise
+) -> Usl | Refused:
+    """Fit the law to the points that are alike in what a copy has for itself.
+
+    A second thread of a core is not a second core, and a CPU shared by two copies adds nothing:
+    one law cannot hold over both. Of several such parts of the curve the one with the most points
+    is taken, of equals that with the fewest copies a core.
+    """
+    groups: dict[tuple[Share, int | None], list[int]] = {}
+    for i, place in enumerate(places):
+        if place.share is Share.UNKNOWN:
+            groups.setdefault((place.share, None), []).append(i)
+        elif place.share is not Share.CPUS and place.even is not None:
+            groups.setdefault((place.share, place.even), []).append(i)
+    chosen = max(groups.values(), key=len, default=[])
+    fitted = fit_usl(
+        [places[i].copies for i in chosen],
+        [medians[i] for i in chosen],
+        [runs[i] for i in chosen],
+        noise,
+    )
+    left = [one for i, one in enumerate(places) if i not in chosen]
+    if isinstance(fitted, Refused) and left:
+        told = some([str(one.copies) for one in left], 3)
+        does = "does" if len(left) == 1 else "do"
+        return Refused(f"{fitted.reason} ({told} {does} not count: {_APART[left[0].share]} there)")
+    return fitted

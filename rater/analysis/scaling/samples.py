@@ -1,0 +1,169 @@
+"""Runs by what they were made under: those alike in all but their copies make a curve; pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rater.analysis.results.cpus_used import Places, places_of
+from rater.analysis.results.points import Point
+from rater.analysis.results.rates import RunRates, rates_of
+from rater.record.stored import StoredRun
+
+# Axes and tags that do not make a curve of their own: what a curve is along, and rounds.
+_NO_CONDITION = ("copies", "block", "sweep")
+# Options of a run that change what its copies do, beside what its head says. A run that an older
+# rater made, and an imported one, have the default: None, "", False or what stands here.
+_ASKED = ("bind", "smt", "kind", "reserve", "alloc", "hugepages", "prepare", "run_dirs")
+_DEFAULTS = {"bind": "pu", "alloc": "system"}
+_PLACED = "placed"  # the condition that tells runs of the same copies apart by where these were
+
+
+type Conditions = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run under one tune: what it was made under, and its rates."""
+
+    run: StoredRun
+    block: int | None  # the round it was made in
+    key: Conditions  # those but the copies, by name
+    places: Places
+    rates: RunRates
+
+
+def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
+    """Return the runs of the points, a run with two tunes twice; one in several points once."""
+    named = [{name for name, _ in point.values} for point in points]
+    shared = set.intersection(*named) if named else set()
+    found: dict[tuple[int, str | None], Sample] = {}
+    for point in points:
+        # `tag:set=a` beside plain runs is a way to name runs, no condition that the others lack.
+        axes = {n: value for n, value in point.values if n in shared and n not in _NO_CONDITION}
+        for one in point.runs:
+            run = one.run
+            for rates in rates_of(run):
+                told = {**_conditions(run, rates.tune), **axes}
+                key = tuple((name, value) for name, value in told.items() if value)
+                found.setdefault(
+                    (run.head.run, rates.tune), Sample(run, one.block, key, places_of(run), rates)
+                )
+    return tuple(found.values())
+
+
+def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
+    head = run.head
+    asked = _asked(head.request)
+    told: dict[str, object] = {
+        "host": head.hostname or run.host.product or run.host.cpu_model,
+        "suite": head.suite or " ".join(head.benchmarks),
+        "size": head.size,
+        "tune": tune,
+        "mode": head.mode,
+        "order": head.order if head.mode == "steady" else None,
+        "stagger": f"{head.stagger_ms:g} ms" if head.stagger_ms else None,
+        "increment": head.increment if head.increment != 1 else None,
+        "layout": head.layout,
+        "mem": head.memory,
+        "wrap": head.wrap,
+        "env": " ".join(f"{name}={value}" for name, value in run.environment),
+        **{name: asked.get(name) for name in _ASKED if asked.get(name) != _DEFAULTS.get(name)},
+    }
+    return {
+        name: str(value)
+        for name, value in told.items()
+        if value is not None and value is not False and value != ""
+    }
+
+
+def _asked(request: str | None) -> dict[str, object]:
+    try:
+        found = json.loads(request or "null")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def by_conditions(samples: Iterable[Sample]) -> dict[Conditions, tuple[Sample, ...]]:
+    """Return the samples that can make a curve together, by their conditions.
+
+    Runs of the same number of copies that were placed otherwise (8 on 8 cores, 8 on the threads of
+    4) are none of the same: a further condition, `placed`, tells them apart then.
+    """
+    alike: dict[Conditions, list[Sample]] = {}
+    for one in samples:
+        alike.setdefault(one.key, []).append(one)
+    found: dict[Conditions, tuple[Sample, ...]] = {}
+    for key, members in alike.items():
+        parts = _parted(members)
+        if len(parts) == 1:
+            found[key] = parts[0]
+            continue
+        contested = _contested(members)
+        single = tuple(one for one in parts[0] if one.places.copies == 1)
+        for part in parts:
+            first = min(
+                (one.places for one in part if one.places.copies in contested),
+                key=lambda it: it.copies,
+            )
+            counts = {one.places.copies for one in part}
+            # A single copy is placed alike whatever the others are.
+            shared = single if len(counts) > 1 and 1 not in counts else ()
+            found[*key, (_PLACED, str(first))] = shared + part
+    return found
+
+
+def _contested(samples: Iterable[Sample]) -> set[int]:
+    """Return the numbers of copies that were placed in more ways than one."""
+    shapes: dict[int, set[object]] = {}
+    for one in samples:
+        shapes.setdefault(one.places.copies, set()).add(one.places.shape)
+    return {copies for copies, found in shapes.items() if len(found) > 1}
+
+
+def _parted(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
+    """Return the samples in parts, in each of which every number of copies has one shape.
+
+    The first has the shape that goes with the numbers of which there is only one (as many copies
+    a core), then the one of most runs, then that of most cores; the others follow in the same way
+    from what is left, by their copies a core.
+    """
+    left: list[Sample] = list(samples)
+    parts: list[tuple[Sample, ...]] = []
+    while left:
+        pool = left if not parts else [o for o in left if o.places.even == left[0].places.even]
+        contested = _contested(pool)
+        usual = Counter(
+            one.places.even
+            for one in pool
+            if one.places.copies not in contested and one.places.copies > 1
+        )
+        runs = Counter((one.places.copies, one.places.shape) for one in pool)
+        ranked = [
+            (usual[it.even], runs[it.copies, it.shape], len(it.cores or ()), -place)
+            for place, it in enumerate(one.places for one in pool)
+        ]
+        chosen: dict[int, Places] = {}
+        for *_, place in sorted(ranked, reverse=True):
+            chosen.setdefault(pool[-place].places.copies, pool[-place].places)
+        part = [one for one in pool if one.places.shape == chosen[one.places.copies].shape]
+        parts.append(tuple(part))
+        taken = set(map(id, part))
+        left = [one for one in left if id(one) not in taken]
+    return parts
+
+
+def curve_names(keys: Sequence[Conditions]) -> dict[Conditions, str]:
+    """Return for each set of conditions what tells it from the others."""
+    told = [dict(key) for key in keys]
+    fields = list(dict.fromkeys(name for one in told for name in one))
+    differing = [name for name in fields if len({one.get(name) for one in told}) > 1]
+    if any(name.startswith("env:") for name in differing):
+        differing = [name for name in differing if name != "env"]
+    return {
+        key: ", ".join(f"{name}={one.get(name, 'none')}" for name in differing)
+        for key, one in zip(keys, told, strict=True)
+    }

@@ -1,0 +1,317 @@
+"""What was planted against what was found; pure.
+
+The rules are those that detectors are scored by (the note on divots): a finding names
+a planted divot when its kind and every place it gives agree; another true description
+of the same divot is neither right nor wrong; everything else is false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+
+from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.selftest.cpu_speed import STEADY, Costs, speeds_of
+from rater.plan.selftest import Plant, Planting
+
+# A clean run whose copies differ by more can not tell what is planted from chance.
+NOISIEST = 0.06
+# So much of an undisturbed run must have run at a steady speed to say how noisy it is.
+_LEAST_STEADY = 2 / 3
+# What is judged: a machine does twice in an hour what it just did once. At most half of a plant.
+_LEAST_FLOOR = 0.05
+_FLOOR_TIMES = 2.0
+_CAME_TO = 0.5  # of what was aimed at: less and there is nothing to be found
+_FOUND_SIZE = (0.5, 2.0)  # of the size that a plain comparison shows, on a scale of ratios
+_FEW_COPIES = 2
+
+# Benchmark, iteration, copy: seconds.
+type Times = Mapping[tuple[str, int, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """By how much the copies of a run differ most from the median of their benchmark."""
+
+    size: float  # as a share
+    benchmark: str
+    iteration: int
+    copy: int
+
+
+class Verdict(StrEnum):
+    """What became of a plant."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    NO_EFFECT = "no effect"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One planted divot and what was found in its run."""
+
+    plant: Plant
+    made: float | None  # time over undisturbed time, by a plain comparison with the clean run
+    named: tuple[Finding, ...]
+    secondary: tuple[Finding, ...]  # true as well, in other words
+    false: tuple[Finding, ...]
+    small: tuple[Finding, ...]  # below what this machine does by itself: not judged
+    own: tuple[Finding, ...] = ()  # not planted, but so: the CPUs' own speed changed like that
+    failed: bool = False  # its effect did not come: there was nothing to be found
+    others: float | None = None  # share of a CPU that others took, where it was too much
+    unsteady: float | None = None  # by how much a CPU's own speed changed, where it was too much
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what became of it. Named and nothing else is right, whatever others did."""
+        named = self.plant.kind is Planting.NOTHING or bool(self.named)
+        if named and not self.false and not self.failed:
+            return Verdict.RIGHT
+        if self.others is not None or self.unsteady is not None:
+            return Verdict.NOT_JUDGED
+        return Verdict.NO_EFFECT if self.failed else Verdict.WRONG
+
+
+def spread_of(
+    times: Times, costs: Costs | None = None, cpu_of: Mapping[int, int] | None = None
+) -> Spread | None:
+    """Return by how much copies differ with nothing planted; None where no copy ended well.
+
+    Copies whose CPU did not run at its usual speed are left out, unless there are too many
+    of them: what slowed the CPU is not the copies' own difference.
+    """
+    usual = {name: median(values) for name, values in _by_benchmark(times).items()}
+    found = [
+        Spread(abs(seconds / usual[name] - 1), name, iteration, copy)
+        for (name, iteration, copy), seconds in times.items()
+    ]
+    if costs and cpu_of:
+        speeds = speeds_of(costs)
+        steady = [
+            one
+            for one in found
+            if abs(speeds.get((one.benchmark, one.iteration, cpu_of[one.copy]), 0.0)) <= STEADY
+        ]
+        if len(steady) >= _LEAST_STEADY * len(found):
+            found = steady
+    return max(found, key=lambda one: one.size, default=None)
+
+
+def floor_of(spread: float) -> float:
+    """Return the smallest slowdown (as a share) that is judged on a machine this noisy."""
+    return max(_LEAST_FLOOR, _FLOOR_TIMES * spread)
+
+
+def made(plant: Plant, times: Times, clean: Times, iterations: int) -> float | None:
+    """Return how much slower the planted copies ran than in the clean run, as a ratio.
+
+    Over what the undisturbed ones of the same run did; None where there are none to
+    compare with. Of drift, the last iteration over the first. A benchmark that the
+    clean run lacks is compared inside its own run.
+    """
+    usual = _usual(clean)
+    own = {name: median(values) for name, values in _by_benchmark(times).items()}
+    inside, outside = [], []
+    for (name, iteration, copy), seconds in times.items():
+        ratio = seconds / usual.get((name, copy), own[name])
+        if plant.kind is Planting.DRIFT:
+            if iteration == iterations:
+                inside.append(ratio)
+            elif iteration == 1:
+                outside.append(ratio)
+        elif _concerns(plant, name, iteration, copy):
+            inside.append(ratio)
+        else:
+            outside.append(ratio)
+    return median(inside) / median(outside) if inside and outside else None
+
+
+def judge(
+    plant: Plant,
+    effect: float | None,
+    findings: Iterable[Finding],
+    floor: float,
+    iterations: int,
+    *,
+    others: float | None = None,
+    unsteady: float | None = None,
+    is_own: Callable[[Finding], bool] = lambda _: False,
+) -> Judgement:
+    """Sort what was found in the run of a plant; `effect` is what `made` says of it.
+
+    `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
+    CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
+    planted is true of the machine all the same.
+    """
+    named, secondary, false, small, own = [], [], [], [], []
+    for one in findings:
+        if one.explained:
+            continue
+        if _names(one, plant, iterations) and _fits(one.slowdown, effect):
+            named.append(one)
+        elif _alias(one, plant, iterations):
+            secondary.append(one)
+        elif abs(one.slowdown - 1) < floor:
+            small.append(one)
+        elif is_own(one):
+            own.append(one)
+        else:
+            false.append(one)
+    failed = effect is not None and not _came(plant, effect, floor)
+    return Judgement(
+        *(plant, effect, tuple(named), tuple(secondary), tuple(false), tuple(small), tuple(own)),
+        *(failed, others, unsteady),
+    )
+
+
+def _came(plant: Plant, effect: float, floor: float) -> bool:
+    if plant.kind is Planting.NOTHING:
+        return True
+    least = floor if plant.aimed is None else _CAME_TO * (plant.aimed - 1)
+    return effect - 1 >= least
+
+
+def _concerns(plant: Plant, benchmark: str, iteration: int, copy: int) -> bool:
+    return (
+        plant.benchmark in (None, benchmark)
+        and plant.iteration in (None, iteration)
+        and (not plant.copies or copy in plant.copies)
+    )
+
+
+def _fits(slowdown: float, effect: float | None) -> bool:
+    """Tell whether a finding's size is about that of the effect."""
+    if slowdown <= 1:
+        return False
+    if effect is None or effect <= 1:
+        return True
+    low, high = _FOUND_SIZE
+    return low <= math.log(slowdown) / math.log(effect) <= high
+
+
+def _names(one: Finding, plant: Plant, iterations: int) -> bool:
+    """Tell whether a finding is the planted divot, at its place."""
+    over_time = plant.iteration is not None or plant.kind is Planting.DRIFT
+    always = not one.iterations or len(one.iterations) == iterations
+    return plant.kind in _NAMED and (always or over_time) and _NAMED[plant.kind](one, plant)
+
+
+def _is_lgroup(one: Finding, plant: Plant) -> bool:
+    named = one.kind is Kind.SLOW_LGROUP and one.nodes == (plant.node,)
+    return named or _is_group(one, plant)
+
+
+def _is_cpu(one: Finding, plant: Plant) -> bool:
+    return (one.kind is Kind.SLOW_CPU and one.cpus == plant.cpus) or _is_group(one, plant)
+
+
+def _is_group(one: Finding, plant: Plant) -> bool:
+    """Tell whether it is a group of exactly the planted copies: all of that part, no other."""
+    return one.kind is Kind.SLOW_GROUP and one.copies == tuple(sorted(plant.copies))
+
+
+def _is_single(one: Finding, plant: Plant) -> bool:
+    where = (plant.benchmark, plant.iteration, plant.copies)
+    if one.singles:
+        same = all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
+    else:
+        same = (one.benchmark, one.iteration, one.copies) == where
+    return one.kind is Kind.OUTLIER_COPY and same
+
+
+def _is_iteration(one: Finding, plant: Plant) -> bool:
+    """Tell whether it is the planted iteration; of the first one, that its copies had to wait."""
+    waited = one.kind is Kind.STARTUP and one.iteration == 1
+    return (one.kind is Kind.SLOW_ITERATION or waited) and one.iteration == plant.iteration
+
+
+def _is_drift(one: Finding, _: Plant) -> bool:
+    return one.kind is Kind.DRIFT
+
+
+_NAMED: dict[Planting, Callable[[Finding, Plant], bool]] = {
+    Planting.SLOW_LGROUP: _is_lgroup,
+    Planting.REMOTE_MEMORY: _is_lgroup,
+    Planting.SLOW_CPU: _is_cpu,
+    Planting.OUTLIER_COPY: _is_single,
+    Planting.SLOW_ITERATION: _is_iteration,
+    Planting.DRIFT: _is_drift,
+}
+
+
+def _alias(one: Finding, plant: Plant, iterations: int) -> bool:
+    """Tell whether a finding is another true description of the planted divot."""
+    # Benchmark by benchmark, or copy by copy, of the copies that were slowed.
+    its_copies = bool(one.copies) and set(one.copies) <= set(plant.copies)
+    its_cpus = bool(one.cpus) and set(one.cpus) <= set(plant.cpus)
+    ends = plant.iteration in (1, iterations)
+    part = (
+        (one.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL, Kind.SLOW_GROUP) and its_copies)
+        or (one.kind is Kind.SLOW_CPU and its_cpus)
+        or (
+            one.kind is Kind.SLOW_LGROUP
+            and set(plant.cpus) <= set(one.cpus)
+            and len(one.copies) <= _FEW_COPIES
+        )
+    )
+    cell = (one.benchmark, one.iteration) == (plant.benchmark, plant.iteration)
+    true = {
+        Planting.SLOW_LGROUP: part,
+        Planting.REMOTE_MEMORY: part,
+        Planting.SLOW_CPU: part,
+        Planting.OUTLIER_COPY: one.kind is Kind.SLOW_ITERATION and cell,
+        Planting.SLOW_ITERATION: (one.kind is Kind.STARTUP and plant.iteration == 1)
+        or (one.kind is Kind.DRIFT and ends),
+        Planting.DRIFT: one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations),
+    }
+    return one.slowdown > 1 and true.get(plant.kind, False)
+
+
+def _usual(times: Times) -> dict[tuple[str, int], float]:
+    """Return the usual time of each copy in each benchmark."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for (name, _, copy), seconds in times.items():
+        found.setdefault((name, copy), []).append(seconds)
+    return {key: median(values) for key, values in found.items()}
+
+
+def _by_benchmark(times: Times) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for (name, _, _), seconds in times.items():
+        found.setdefault(name, []).append(seconds)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a self-test came to."""
+
+    planted: int  # divots that there were to be found, in runs that nobody disturbed
+    named: int
+    false: int  # findings that were wrong, those of the clean run too
+    failed: int  # planted, but without effect
+    unjudged: int  # runs that others disturbed too much to tell
+
+    @property
+    def right(self) -> bool:
+        """Whether all was named and nothing else."""
+        return self.named == self.planted and not (self.false or self.failed or self.unjudged)
+
+
+def tally(judgements: Sequence[Judgement]) -> Tally:
+    """Count what was planted and named."""
+    judged = [it for it in judgements if it.verdict is not Verdict.NOT_JUDGED]
+    there = [it for it in judged if it.plant.kind is not Planting.NOTHING and not it.failed]
+    return Tally(
+        planted=len(there),
+        named=sum(bool(it.named) for it in there),
+        false=sum(len(it.false) for it in judged),
+        # How much remote memory costs is the machine's own affair.
+        failed=sum(it.failed and it.plant.aimed is not None for it in judged),
+        unjudged=len(judgements) - len(judged),
+    )

@@ -1,0 +1,298 @@
+"""Placement layouts: built-in by name, one of your own by path, `list:` and `expr:` as written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.placement.cpu_expression import MOST_CPUS, parse_cpus, parse_expression
+from rater.resources import folder
+from rater.text import cpuset
+from rater.text.textfile import read_text
+from rater.text.toml_table import NAME, Document, Table, did_you_mean
+
+MOST_CORES = cpuset.MAX_NUMBER + 1
+
+
+class Order(StrEnum):
+    """In which order CPUs are given to copies (`rater.plan.placement.orders` has the orders)."""
+
+    NONE = "none"  # copies are not bound
+    OS = "os"  # ascending OS numbers
+    COMPACT = "compact"  # hwloc's logical order: siblings side by side
+    CORES = "cores"  # every core once, lgroup after lgroup, then second threads
+    FILL = "fill"  # an lgroup's cores, its second threads, then the next lgroup
+    SCATTER = "scatter"  # round robin over packages, lgroups, LLCs; first threads first
+    BALANCED = "balanced"  # the set of `scatter` for n copies, numbered by logical index
+    DISTRIB = "distrib"  # the machine cut into n parts as hwloc-distrib does, one a copy
+    LIST = "list"  # CPUs written out by OS number
+    EXPR = "expr"  # CPUs in likwid's notation
+
+
+WRITTEN = (Order.LIST, Order.EXPR)  # `list:` and `expr:` and a text behind it
+NAMED_ORDERS = tuple(order for order in Order if order not in WRITTEN)
+
+
+class Bind(StrEnum):
+    """How wide a copy's CPU mask is: all usable PUs of the object its own PU lies in."""
+
+    PU = "pu"
+    CORE = "core"
+    LLC = "llc"
+    NODE = "node"
+    PACKAGE = "package"
+    NONE = "none"  # no mask; goes with order "none" and with no other
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Some of a machine; empty: none named."""
+
+    cpus: tuple[int, ...] = ()  # OS numbers, ascending
+    nodes: tuple[int, ...] = ()  # OS numbers of lgroups, ascending
+    cores: tuple[int, ...] = ()  # hwloc logical indexes, ascending
+
+    def __bool__(self) -> bool:
+        return bool(self.cpus or self.nodes or self.cores)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many copies each lgroup gets."""
+
+    by_node: tuple[tuple[int, int], ...]  # (OS number of the lgroup, copies), ascending
+    rest: int = 0  # copies on each lgroup with usable CPUs that is not named
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How copies are spread over a machine, whatever the machine and the number of copies.
+
+    `reserve`, `only`, `exclude`, `kind` and `smt` narrow what `order` deals out
+    (`rater.plan.placement.filter` has the rules), `bind` widens each copy's mask afterwards.
+    """
+
+    name: str
+    description: str
+    order: Order
+    bind: Bind
+    text: str = ""  # what stands behind `list:` or `expr:`
+    equals: str = ""  # what others call the same
+    smt: int | None = None  # threads of a core that are used, None: all
+    kind: str = ""  # "fast", "slow" or the number of a kind, 0 the slowest; "": all
+    reserve: int = 0  # cores kept for the system and the supervisor
+    only: Parts = field(default=Parts())  # CPUs and lgroups that copies use; empty: all
+    exclude: Parts = field(default=Parts())
+    counts: Counts | None = None
+
+
+def layout_names() -> tuple[str, ...]:
+    """Return the names of the layouts that come with rater, sorted."""
+    return tuple(sorted(path.stem for path in folder("layouts").glob("*.toml")))
+
+
+def layout_path(name_or_path: str) -> Path:
+    """Return the file of a layout; a built-in name wins over a file called like it.
+
+    Raises `InputError` for an unknown name.
+    """
+    names = layout_names()
+    path = Path(name_or_path)
+    if name_or_path in names:
+        return folder("layouts") / f"{name_or_path}.toml"
+    if "/" not in name_or_path and path.suffix != ".toml" and not path.is_file():
+        raise InputError(
+            f"unknown layout {name_or_path!r}; {did_you_mean(name_or_path, names)} "
+            "(CPUs of your choice: list:0,8,1,9; a layout of your own is given by its path: "
+            "./NAME.toml)"
+        )
+    return path
+
+
+def written_order(text: str) -> tuple[Order, str] | None:
+    """Split `list:...` and `expr:...`; None for anything else.
+
+    Raises `InputError` with the position of what is wrong behind the colon.
+    """
+    word, colon, rest = text.partition(":")
+    if not colon or word not in WRITTEN:
+        return None
+    order = Order(word)
+    if order is Order.LIST:
+        parse_cpus(rest)
+    else:
+        parse_expression(rest)
+    return order, rest
+
+
+def is_kind(text: str) -> bool:
+    """Tell whether a text names CPU kinds: fast, slow, or a number."""
+    return text in ("fast", "slow") or (text.isascii() and text.isdigit() and len(text) <= 4)
+
+
+def load_layout(name_or_path: str) -> Layout:
+    """Read a built-in layout by name, a file by path, or what `list:` and `expr:` say.
+
+    Raises `InputError` for an unknown name, an unreadable file and wrong text behind
+    `list:` or `expr:`, and `MistakesError` with every mistake in a file.
+    """
+    written = written_order(name_or_path)
+    if written is not None:
+        return Layout(name_or_path, "CPUs as written", written[0], Bind.PU, text=written[1])
+    path = layout_path(name_or_path)
+    return parse_layout(layout_text(path), path, name_or_path)
+
+
+def layout_text(path: Path) -> str:
+    """Return the text of a layout's file; raises `InputError` when it cannot be read."""
+    try:
+        return read_text(path)
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
+        said = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"cannot read the layout file {path}: {said}; expected a TOML file"
+        ) from None
+
+
+def own_layout_text(name_or_path: str) -> str | None:
+    """Return the text of a user's own layout file, None for layouts that come with rater.
+
+    What `list:` and `expr:` say is no file. Raises `InputError` as `load_layout` does.
+    """
+    if written_order(name_or_path) is not None or name_or_path in layout_names():
+        return None
+    return layout_text(layout_path(name_or_path))
+
+
+def parse_layout(text: str, path: Path, name: str | None = None) -> Layout:
+    """Return the layout that the text of a file says; raises `MistakesError` with all mistakes.
+
+    `name` is what the user calls it; by itself it has the file's name without suffix.
+    """
+    document = Document(text, path)
+    table = document.root()
+    layout = _layout(table, path.stem if name is None else name)
+    table.finish()
+    document.raise_mistakes()
+    return layout
+
+
+def _layout(table: Table, name: str) -> Layout:
+    order, text = _order(table)
+    unbound = order is Order.NONE
+    bind = Bind(
+        table.choice("bind", [bind.value for bind in Bind]) or (Bind.NONE if unbound else Bind.PU)
+    )
+    if order is not None and unbound != (bind is Bind.NONE):
+        table.mistake(
+            f'"{bind.value}" does not go with order = "{order.value}"; copies are bound by both '
+            'or by neither ("none")',
+            "bind",
+        )
+    layout = Layout(
+        name,
+        description=table.string("description"),
+        order=order or Order.NONE,
+        bind=bind,
+        text=text,
+        equals=table.string("equals"),
+        smt=_whole(table, "smt", None, least=1, most=MOST_CORES),
+        kind=_kind(table),
+        reserve=_whole(table, "reserve", 0, least=0, most=MOST_CORES) or 0,
+        only=Parts(_set(table, "cpus"), _set(table, "nodes")),
+        exclude=_exclude(table.table("exclude")),
+        counts=_counts(table.table("counts")) if "counts" in table else None,
+    )
+    if unbound:
+        for key in ("smt", "kind", "reserve", "cpus", "nodes", "exclude", "counts"):
+            if key in table:
+                table.mistake('does not go with order = "none": nothing is bound', key)
+    if order in WRITTEN and layout.counts is not None:
+        table.mistake(f'does not go with order = "{order}:...", which names each CPU', "counts")
+    return layout
+
+
+def _order(table: Table) -> tuple[Order | None, str]:
+    """Return the order and what stands behind `list:` or `expr:`; no order if it is wrong."""
+    if "order" not in table:
+        table.mistake('missing; expected "balanced" or another order', "order")
+        return None, ""
+    if table.is_string("order"):
+        try:
+            written = written_order(table.string("order"))
+        except InputError as error:
+            table.mistake(str(error), "order")
+            return None, ""
+        if written is not None:
+            return written
+    known = [*NAMED_ORDERS, "list:CPUS", "expr:EXPRESSION"]
+    word = table.choice("order", known)
+    if word is None or word not in NAMED_ORDERS:
+        if word is not None:
+            table.mistake('expected CPUs, as in "list:0,8,1,9" or "expr:E:N:8"', "order")
+        return None, ""
+    return Order(word), ""
+
+
+def _whole(table: Table, name: str, default: int | None, *, least: int, most: int) -> int | None:
+    value = table.number(name)
+    if value is None:
+        return default
+    if not value.is_integer() or not least <= value <= most:
+        table.mistake(f"expected a whole number from {least} to {most}, got {value:g}", name)
+        return default
+    return int(value)
+
+
+def _kind(table: Table) -> str:
+    kind = table.string("kind")
+    if kind and not is_kind(kind):
+        table.mistake(f'expected "fast", "slow" or the number of a kind, got {kind!r}', "kind")
+    return kind
+
+
+def _set(table: Table, name: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as "0-3,8", ascending; empty only when absent."""
+    text = table.string(name)
+    if name not in table or not table.is_string(name):
+        return ()
+    try:
+        numbers = cpuset.parse_set(text)
+    except ValueError as error:
+        table.mistake(str(error), name)
+        return ()
+    if not numbers:
+        table.mistake('expected numbers, as in "0-3,8"; leave the key out to name none', name)
+    return tuple(sorted(numbers))
+
+
+def _exclude(table: Table) -> Parts:
+    parts = Parts(_set(table, "cpus"), _set(table, "nodes"), _set(table, "cores"))
+    table.finish()
+    return parts
+
+
+def _counts(table: Table) -> Counts:
+    """Return the copies by lgroup; keys are numbers, ranges and `rest`."""
+    by_node: dict[int, int] = {}
+    rest = 0
+    for name in table.names():
+        copies = _whole(table, name, 0, least=0, most=MOST_CPUS) or 0
+        if name == "rest":
+            rest = copies
+            continue
+        try:
+            nodes = cpuset.parse_list(name)
+        except ValueError:
+            if NAME.fullmatch(name):
+                table.mistake("expected the number of a lgroup, a range (0-3) or rest", name)
+            continue
+        twice = [node for node in nodes if node in by_node]
+        if twice:
+            table.mistake(f"lgroups {cpuset.format_list(twice)} already have a count", name)
+        by_node.update(dict.fromkeys(nodes, copies))
+    if not rest and not any(by_node.values()) and not table.document.mistakes:
+        table.mistake("no lgroup gets a copy: expected counts, as in 0 = 4 and rest = 1")
+    return Counts(tuple(sorted(by_node.items())), rest)

@@ -1,0 +1,197 @@
+"""`--mem`: where the memory of copies may come from, on which nodes, and what the kernel can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rater.errors import InputError
+from rater.plan.topology.model import PU, Topology
+from rater.text import cpuset
+
+
+class MemoryPolicy(StrEnum):
+    """Where a copy's memory may come from."""
+
+    NONE = "none"  # whatever rater inherited
+    LOCAL = "local"  # MPOL_LOCAL: the node of the running CPU
+    BIND = "bind"  # MPOL_BIND, strict: out of memory rather than from another node
+    PREFERRED = "preferred"  # MPOL_PREFERRED_MANY: other nodes when these are full
+    INTERLEAVE = "interleave"  # MPOL_INTERLEAVE: page by page over the nodes
+    WEIGHTED = "weighted"  # MPOL_WEIGHTED_INTERLEAVE: by the weights in /sys/kernel/mm/mempolicy
+
+
+AT_HOME = (MemoryPolicy.BIND, MemoryPolicy.PREFERRED)  # on the copy's own node unless told
+SPREAD = (MemoryPolicy.INTERLEAVE, MemoryPolicy.WEIGHTED)  # over all ordinary nodes unless told
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What `--mem` asks for."""
+
+    policy: MemoryPolicy
+    nodes: tuple[int, ...] | None = None  # OS numbers, ascending; None: those of the policy
+
+    def __str__(self) -> str:
+        if self.nodes is None:
+            return str(self.policy)
+        return f"{self.policy}:nodes={cpuset.format_list(self.nodes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySupport:
+    """What the kernel lets a thread of this process set."""
+
+    policies: frozenset[MemoryPolicy]
+    preferred_many: bool  # False: one node can be preferred, not several (before Linux 5.15)
+    reason: str = ""  # what the kernel says to the first that it refuses
+
+
+def parse_memory(text: str) -> Memory:
+    """Return what `--mem POLICY` or `--mem POLICY:nodes=2,3` asks for; raises `InputError`."""
+    word, colon, rest = text.strip().partition(":")
+    if word not in list(MemoryPolicy):
+        raise InputError(
+            f"--mem {text}: expected {', '.join(MemoryPolicy)}, or nodes by number as in "
+            "bind:nodes=2,3"
+        )
+    policy = MemoryPolicy(word)
+    if not colon:
+        return Memory(policy)
+    if policy not in (*AT_HOME, *SPREAD):
+        raise InputError(
+            f"--mem {text}: {policy} has no nodes of its own: use --mem {policy}, or "
+            f"{', '.join((*AT_HOME, *SPREAD))} with nodes"
+        )
+    name, equals, numbers = rest.partition("=")
+    if name.strip() != "nodes" or not equals:
+        raise InputError(f"--mem {text}: expected {policy}:nodes=LIST, as in {policy}:nodes=2,3")
+    try:
+        nodes = tuple(sorted(cpuset.parse_set(numbers)))
+    except ValueError as error:
+        raise InputError(f"--mem {text}: {error}") from error
+    if not nodes:
+        raise InputError(f"--mem {text}: names no node; expected numbers as in {policy}:nodes=2,3")
+    return Memory(policy, nodes)
+
+
+def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:
+    """Return the nodes that a policy has whatever the copy: those named, else by the policy.
+
+    Empty for local memory and for policies of a copy's own node. Interleaving goes over
+    ordinary memory beside CPUs: HBM, PMEM and CPU-less nodes only by name. Raises
+    `InputError` for nodes that the machine does not have or that are forbidden here.
+    """
+    if memory.nodes is None:
+        if memory.policy not in SPREAD:
+            return ()
+        nodes = ordinary_nodes(topology)
+        if not nodes:
+            raise InputError(
+                f"--mem {memory}: {topology.source} names no NUMA node with CPUs and memory to "
+                f"use: name nodes as in {memory.policy}:nodes=0, or use --mem local"
+            )
+        return nodes
+    by_node = topology.by_node
+    _refuse(topology, memory, [n for n in memory.nodes if n not in by_node], "has no node")
+    forbidden = [n for n in memory.nodes if not by_node[n].allowed]
+    _refuse(topology, memory, forbidden, "does not let rater use the memory of node")
+    return memory.nodes
+
+
+def ordinary_nodes(topology: Topology) -> tuple[int, ...]:
+    """Return the nodes with ordinary memory beside CPUs that may be used, ascending."""
+    return tuple(sorted(n.os for n in topology.nodes if n.default and n.allowed and n.cpus))
+
+
+def home_nodes(topology: Topology, pus: Iterable[PU], policy: MemoryPolicy) -> dict[int, int]:
+    """Return the node of memory by PU: home, else the nearest that the distances tell.
+
+    Raises `InputError` for PUs that have neither.
+    """
+    found: dict[int, int] = {}
+    lost: list[int] = []
+    for pu in dict.fromkeys(pus):
+        node = pu.node if pu.node is not None else _nearest_node(topology, pu.os)
+        if node is None:
+            lost.append(pu.os)
+        else:
+            found[pu.os] = node
+    if lost:
+        raise InputError(
+            f"--mem {policy}: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no "
+            "NUMA node with memory, and no distances tell which is nearest: use --mem local, or "
+            "copies and a layout that leave these CPUs out"
+        )
+    return found
+
+
+def _nearest_node(topology: Topology, cpu: int) -> int | None:
+    """Return the allowed ordinary node nearest to a CPU that lies in a forbidden one."""
+    distances = [
+        (distance, node.logical, node.os)
+        for own in topology.nodes
+        if cpu in own.cpus
+        for node in topology.nodes
+        if node.default and (distance := topology.distance(own.os, node.os)) is not None
+    ]
+    return min(distances)[2] if distances else None
+
+
+def settled(
+    policy: MemoryPolicy, nodes: tuple[int, ...], support: MemorySupport
+) -> tuple[MemoryPolicy, tuple[int, ...], str | None]:
+    """Return policy and nodes as this kernel can have them, and a warning where that is less.
+
+    Raises `InputError` where only something else than what was asked for is to be had.
+    """
+    if policy is MemoryPolicy.NONE or policy in support.policies:
+        if policy is not MemoryPolicy.PREFERRED or support.preferred_many:
+            return policy, nodes, None
+        several = f", and not {cpuset.format_list(nodes[1:])}" if nodes[1:] else ""
+        return (
+            policy,
+            nodes[:1],
+            "--mem preferred: this kernel has no MPOL_PREFERRED_MANY (Linux 5.15 and newer): node "
+            f"{nodes[0]} is preferred with MPOL_PREFERRED{several}",
+        )
+    if policy is MemoryPolicy.LOCAL:
+        return (
+            MemoryPolicy.NONE,
+            (),
+            f"the kernel lets rater set no memory policy ({support.reason}): copies keep the one "
+            "that rater was started with, which is local memory unless somebody changed it",
+        )
+    if policy is MemoryPolicy.WEIGHTED and MemoryPolicy.INTERLEAVE in support.policies:
+        return (
+            MemoryPolicy.INTERLEAVE,
+            nodes,
+            "--mem weighted: this kernel has no weighted interleaving (Linux 6.9 and newer): "
+            "memory is interleaved evenly",
+        )
+    raise InputError(
+        f"--mem {policy}: the kernel does not let rater set it ({support.reason}): use --mem none; "
+        "a container gets memory policies with the capability SYS_NICE"
+    )
+
+
+def _refuse(topology: Topology, memory: Memory, wrong: Iterable[int], what: str) -> None:
+    listed = cpuset.format_list(wrong)
+    if not listed:
+        return
+    there = []
+    for node in sorted(topology.nodes, key=lambda node: node.os):
+        if node.allowed:
+            kind = node.subtype or ("" if node.default else "extra memory")
+            marks = [kind] if kind and kind != "DRAM" else []
+            marks += [] if node.cpus else ["no CPUs"]
+            there.append(f"{node.os}{f' ({", ".join(marks)})' if marks else ''}")
+    raise InputError(
+        f"--mem {memory}: {topology.source} {what} {listed}; expected numbers out of "
+        f"{_some(there) or 'none'}"
+    )
+
+
+def _some(told: list[str]) -> str:
+    return ", ".join(told) if len(told) <= 20 else f"{', '.join(told[:20])} and more"

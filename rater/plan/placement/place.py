@@ -1,0 +1,234 @@
+"""Topology, layout and number of copies in; one `Placement` per copy out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rater.errors import InputError
+from rater.plan.placement.assign import Dealt, deal
+from rater.plan.placement.counts import MOST_COPIES, Full
+from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.memory_policy import (
+    AT_HOME,
+    Memory,
+    MemoryPolicy,
+    MemorySupport,
+    home_nodes,
+    named_nodes,
+    settled,
+)
+from rater.plan.placement.orders import Key, domain_of
+from rater.plan.placement.warnings import cautions, unbound_cautions
+from rater.plan.topology.model import Topology
+from rater.text import cpuset
+
+__all__ = [
+    "MOST_COPIES",
+    "MemoryPolicy",
+    "Placed",
+    "Placement",
+    "default_memory",
+    "place",
+    "resolve_copies",
+    "settle",
+    "tried",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one copy runs and where its memory comes from."""
+
+    copy: int
+    cpus: tuple[int, ...] | None  # affinity mask, OS numbers ascending; None: not bound
+    cpu: int | None  # the PU it was given (the mask may be wider); None when not bound
+    core: int | None
+    llc: int | None
+    node: int | None
+    package: int | None
+    policy: MemoryPolicy
+    memory_nodes: tuple[int, ...]  # OS numbers, ascending; empty for LOCAL and NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A placement per copy, in the order of copies, and what a person should know of it."""
+
+    placements: tuple[Placement, ...]
+    warnings: tuple[str, ...]
+    reserved: tuple[int, ...] = ()  # OS numbers of the PUs kept for the system, ascending
+    most: int = 0  # copies that there is room for before a PU gets a second one
+    full: tuple[Full, ...] = ()  # lgroups whose count in the layout is more than they have room for
+
+
+def place(
+    topology: Topology,
+    layout: Layout,
+    copies: int,
+    memory: Memory | MemoryPolicy,
+    threads: int = 1,
+) -> Placed:
+    """Return where each of `copies` (at least 1) copies goes; same input, same answer.
+
+    A copy of several `threads` gets as many neighbouring PUs; of them the first is its `cpu`.
+    A bare policy has the nodes that it has by itself.
+    Raises `InputError` when memory is to come from the home node and a copy has none,
+    when nodes are named that the machine does not have, when the layout widens masks
+    to an object that the machine does not have, and when the machine does not fit the
+    layout in another way.
+    """
+    asked = memory if isinstance(memory, Memory) else Memory(memory)
+    policy = asked.policy
+    named = named_nodes(topology, asked)
+    at_home = policy in AT_HOME and not named
+    if layout.order is Order.NONE:
+        if at_home:
+            raise InputError(
+                f"layout {layout.name} does not bind copies to CPUs, so there is no home node "
+                f"for --mem {policy}: use --mem local, name nodes as in {policy}:nodes=0, or use "
+                "another layout"
+            )
+        return Placed(
+            tuple(
+                Placement(copy, None, None, None, None, None, None, policy, named)
+                for copy in range(copies)
+            ),
+            unbound_cautions(len(topology.pus), copies, threads),
+            most=max(1, len(topology.pus) // threads),
+        )
+    dealt = deal(topology, layout, copies, threads)
+    pus = (pu for slot in dealt.slots for pu in slot)
+    homes = home_nodes(topology, pus, policy) if at_home else None
+    placements = _bound(dealt, layout, policy, named, homes)
+    return Placed(
+        placements,
+        (
+            *dealt.warnings,
+            *cautions(
+                dealt.topology,
+                dealt.slots,
+                [p.cpus or () for p in placements],
+                threads=threads,
+                policy=policy,
+                homes=homes,
+            ),
+        ),
+        reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
+        most=dealt.most,
+        full=dealt.full,
+    )
+
+
+def tried(
+    topology: Topology, layout: Layout, copies: int, threads: int = 1
+) -> tuple[Placement, ...]:
+    """Return where copies would be, without a word of what is wrong with it or of memory.
+
+    The layout must bind. Raises `InputError` as `place` does.
+    """
+    return _bound(deal(topology, layout, copies, threads), layout, MemoryPolicy.NONE, (), None)
+
+
+def settle(
+    placements: Sequence[Placement], support: MemorySupport
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Return the placements with memory policies that this kernel has, and warnings of the change.
+
+    Raises `InputError` for a policy that it does not have and that nothing stands in for.
+    """
+    found, warnings = [], []
+    for placement in placements:
+        policy, nodes, warning = settled(placement.policy, placement.memory_nodes, support)
+        found.append(replace(placement, policy=policy, memory_nodes=nodes))
+        warnings += [warning] if warning else []
+    return tuple(found), tuple(dict.fromkeys(warnings))
+
+
+def default_memory(layout: Layout) -> MemoryPolicy:
+    """Return the memory policy of a layout when the user asks for none: local, if it binds."""
+    return MemoryPolicy.NONE if layout.order is Order.NONE else MemoryPolicy.LOCAL
+
+
+def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
+    """Return the number that `--copies N|pus|cores|nodes` means on a machine.
+
+    `pus` and `cores` give each copy as many as it has threads, `cores` of one lgroup
+    where any has so many; `nodes` counts lgroups with usable CPUs. Raises `InputError`
+    for anything else and for numbers outside 1 to `MOST_COPIES`.
+    """
+    word = text.strip()
+    if word == "pus":
+        return max(1, len(topology.pus) // threads)
+    if word == "cores":
+        cores = Counter(domain_of(core[0]) for core in topology.cores)
+        inside = sum(count // threads for count in cores.values())
+        return max(1, inside or len(topology.cores) // threads)
+    if word == "nodes":
+        nodes = sum(domain.node is not None for domain in topology.domains)
+        if not nodes:
+            raise InputError(
+                f"--copies nodes: no NUMA node of {topology.source} has usable CPUs, "
+                "expected a number, pus or cores"
+            )
+        return nodes
+    digits = word.lstrip("0")
+    if not (word.isascii() and word.isdigit() and 0 < len(digits) <= len(str(MOST_COPIES))):
+        raise InputError(
+            f"--copies {text!r}: expected a number from 1 to {MOST_COPIES}, pus, cores or nodes"
+        )
+    return int(digits)
+
+
+def _bound(
+    dealt: Dealt,
+    layout: Layout,
+    policy: MemoryPolicy,
+    nodes: tuple[int, ...],
+    homes: Mapping[int, int] | None,
+) -> tuple[Placement, ...]:
+    """Return the placements of PUs; memory from `nodes`, or from the `homes` of each PU."""
+    masks = _masks(dealt.topology, layout)
+    return tuple(
+        Placement(
+            copy=copy,
+            cpus=_united([masks[pu.os] for pu in slot]),
+            cpu=slot[0].os,
+            core=slot[0].core,
+            llc=slot[0].llc,
+            node=slot[0].node,
+            package=slot[0].package,
+            policy=policy,
+            memory_nodes=nodes if homes is None else tuple(sorted({homes[pu.os] for pu in slot})),
+        )
+        for copy, slot in enumerate(dealt.slots)
+    )
+
+
+def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
+    """Return the affinity mask of the copy that is given each PU, by its OS number."""
+    key: dict[Bind, Key] = {
+        Bind.PU: lambda pu: pu.os,
+        Bind.CORE: lambda pu: pu.core,
+        Bind.LLC: lambda pu: pu.llc,
+        Bind.NODE: domain_of,
+        Bind.PACKAGE: lambda pu: pu.package,
+    }
+    of = key[layout.bind]
+    groups: dict[object, list[int]] = {}
+    for pu in topology.pus:
+        groups.setdefault(of(pu), []).append(pu.os)
+    if None in groups:
+        raise InputError(
+            f"layout {layout.name}: bind = {layout.bind.value!r}, but {topology.source} names no "
+            f"{layout.bind.value} for CPUs {cpuset.format_list(groups[None])}: use --bind core, or "
+            'bind = "core" in the layout'
+        )
+    masks = {group: tuple(sorted(cpus)) for group, cpus in groups.items()}
+    return {pu.os: masks[of(pu)] for pu in topology.pus}
+
+
+def _united(masks: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what several ascending masks hold together."""
+    return masks[0] if len(masks) == 1 else tuple(sorted({cpu for mask in masks for cpu in mask}))

@@ -1,0 +1,46 @@
+"""How often copies are looked at while they run, and what their plan says of what is seen; pure.
+
+`GateFacts` and `Sampled` (`rater.record`) are what `run/observe/observer.py` reads, the database
+holds and `analysis/placement/proof.py` judges.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError
+
+if TYPE_CHECKING:  # `--proof` is checked by commands that need no records
+    pass
+
+
+LEAST_EVERY_S = 0.05
+_SECONDS = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often to look at a copy."""
+
+    once: bool = False
+    every_s: float | None = None  # None: as often as costs little
+
+    def __str__(self) -> str:
+        """Return it as `--proof` takes it."""
+        return "once" if self.once else "auto" if self.every_s is None else f"{self.every_s:g}"
+
+
+def parse_cadence(text: str) -> Cadence | None:
+    """Return what `--proof` asks for: `auto`, `once`, seconds, or `off` (None)."""
+    if text in ("off", "auto", "once"):
+        return None if text == "off" else Cadence(once=text == "once")
+    every_s = float(text) if _SECONDS.fullmatch(text) else math.nan
+    if not (LEAST_EVERY_S <= every_s < math.inf):
+        raise InputError(
+            f"--proof {text!r}: expected auto, once, off, or seconds between two looks at a copy "
+            f"({LEAST_EVERY_S:g} or more)"
+        )
+    return Cadence(every_s=every_s)

@@ -1,0 +1,229 @@
+"""Find suites by name or path, and the benchmarks of one that an argument selects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.suite.model import Suite
+from rater.plan.suite.parse import read_suite
+from rater.resources import folder
+from rater.text.textfile import file_problem, is_file, read_text
+from rater.text.toml_table import NAME, Mistake, MistakesError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A suite file that lies where suites are looked for."""
+
+    name: str  # of the file, without .toml
+    path: Path
+    folder: Path | None  # None: it comes with rater
+    instead: Path | None = None  # the file that this name stands for, when it is another one
+
+
+def suite_names() -> list[str]:
+    """Return the names of the built-in suites, sorted."""
+    return sorted(path.stem for path in folder("suites").glob("*.toml"))
+
+
+def suite_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Return the user's folders of suites, absolute: those of $RATER_SUITES (`a:~/b`).
+
+    Without it $XDG_DATA_HOME/rater/suites, else ~/.local/share/rater/suites; they need not exist.
+    """
+    values = os.environ if environment is None else environment
+    named = _named_folders(values)
+    if named:
+        return named
+    data = Path(values.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():
+        try:
+            data = Path.home() / ".local" / "share"
+        except RuntimeError:  # no home directory is known
+            return ()
+    return (data / "rater" / "suites",)
+
+
+def find_suites(
+    environment: Mapping[str, str] | None = None,
+) -> tuple[list[Found], list[str]]:
+    """Return all suites by name, and the folders that cannot be read, in words.
+
+    First the built-in ones, then folder by folder. Of a name that occurs twice
+    the first is meant; the others name it as `instead`.
+    """
+    found = [Found(name, folder("suites") / f"{name}.toml", None) for name in suite_names()]
+    first = {suite.name: suite.path for suite in found}
+    troubles = []
+    named = _named_folders(os.environ if environment is None else environment)
+    for place in suite_folders(environment):
+        try:
+            names = sorted(entry.name for entry in place.iterdir() if entry.suffix == ".toml")
+        except FileNotFoundError:
+            if named:
+                troubles.append(f"{place} (of RATER_SUITES): no such folder")
+            continue
+        except OSError as error:
+            troubles.append(f"{place}: {error.strerror}")
+            continue
+        for file in names:
+            name = file.removesuffix(".toml")
+            if NAME.fullmatch(name) and is_file(place / file):
+                found.append(Found(name, place / file, place, first.get(name)))
+                first.setdefault(name, place / file)
+    return found, troubles
+
+
+def find_suite(name_or_path: str) -> Path:
+    """Return the file of a suite: a name wins over a file called like it, the first name wins.
+
+    Behind a path `.toml` may be left out. Raises `InputError` for an unknown name
+    or a file that cannot be read.
+    """
+    known = {suite.name: suite.path for suite in find_suites()[0] if suite.instead is None}
+    typed = Path(name_or_path)
+    if name_or_path in known:
+        path = known[name_or_path]
+    elif name_or_path.endswith(".toml") or is_file(typed):
+        path = typed
+    elif "/" in name_or_path:
+        path = _with_toml(typed) if is_file(_with_toml(typed)) else typed
+    else:
+        raise InputError(f"unknown suite {name_or_path!r}; {_way_out(name_or_path, known)}")
+    problem = file_problem(path, name_or_path)
+    if problem:
+        way_out = _meant_file(name_or_path) or f"(suites by name: {', '.join(known)})"
+        raise InputError(f"suite: {problem} {way_out}")
+    return path.absolute()
+
+
+def load_suite(name_or_path: str) -> Suite:
+    """Read a suite by its name, or a file.
+
+    Raises `InputError` for an unknown name or an unreadable file, and
+    `MistakesError` with every mistake in it.
+    """
+    suite, mistakes = load_with_mistakes(find_suite(name_or_path))
+    if mistakes:
+        raise MistakesError(mistakes)
+    return suite
+
+
+def load_with_mistakes(path: Path) -> tuple[Suite, tuple[Mistake, ...]]:
+    """Return what could be read of a suite file, and the mistakes in it.
+
+    Raises `InputError` when it cannot be read at all.
+    """
+    return read_suite(suite_file_text(path), path, file_problem, _expected_text)
+
+
+def suite_file_text(path: Path) -> str:
+    """Return the text of a suite file; raises `InputError` when it cannot be read."""
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8 text, expected a suite in TOML") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+
+
+def split_selection(selection: str) -> tuple[str, tuple[str, ...]]:
+    """Split `SUITE/BENCHMARK,BENCHMARK` into suite (name or path) and benchmark names.
+
+    `./my.toml` and `./my.toml/triad` are paths; so is any existing file, with
+    `.toml` left out too, and whatever cannot be the name of a suite and those of
+    benchmarks.
+    """
+    suite, found, names = selection.partition(".toml/")
+    if found:
+        return f"{suite}.toml", _split_names(names)
+    before, _, last = selection.rpartition("/")
+    if selection.endswith(".toml") or is_file(selection):
+        return selection, ()
+    if is_file(before):
+        return before, _split_names(last)
+    suite, slash, names = selection.partition("/")
+    if slash and ("/" in names or suite not in _all_names()):
+        is_path = "/" in names or not _could_be_suite(suite)
+        if "/" in before and is_file(_with_toml(Path(before))):
+            return before, _split_names(last)
+        if is_path or is_file(_with_toml(Path(selection))):
+            return selection, ()
+    return suite, _split_names(names)
+
+
+def select(suite: Suite, selection: str) -> Suite:
+    """Return the suite with only the benchmarks a `SUITE/BENCHMARK,...` argument names.
+
+    They keep the suite's order, which is the ring of rotated order. Raises
+    `InputError` for names the suite does not have.
+    """
+    wanted = split_selection(selection)[1]
+    if not wanted:
+        return suite
+    known = [benchmark.name for benchmark in suite.benchmarks]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InputError(
+            "\n".join(
+                f"suite {suite.name} has no benchmark {name!r}; {did_you_mean(name, known)}"
+                for name in unknown
+            )
+        )
+    return replace(suite, benchmarks=tuple(b for b in suite.benchmarks if b.name in wanted))
+
+
+def load_selection(selection: str) -> Suite:
+    """Read the suite a `SUITE/BENCHMARK,...` argument names, with only those benchmarks."""
+    return select(load_suite(split_selection(selection)[0]), selection)
+
+
+def _all_names() -> set[str]:
+    return {suite.name for suite in find_suites()[0]}
+
+
+def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders that $RATER_SUITES names, each once; empty words name none."""
+    words = values.get("RATER_SUITES", "").split(":")
+    # os.path: an unknown ~user stays as it is, where Path's own raises
+    paths = (Path(os.path.expanduser(word)).absolute() for word in words if word.strip())  # noqa: PTH111
+    return tuple(dict.fromkeys(paths))
+
+
+def _meant_file(typed: str) -> str | None:
+    """Return a hint where `folder/name` may have meant a benchmark of the file folder.toml."""
+    before, _, names = typed.rpartition("/")
+    if not before or not is_file(_with_toml(Path(before))):
+        return None
+    return f"- did you mean {'' if '/' in before else './'}{before}.toml/{names}?"
+
+
+def _could_be_suite(word: str) -> bool:
+    return NAME.fullmatch(word) is not None and not Path(word).is_dir()
+
+
+def _split_names(names: str) -> tuple[str, ...]:
+    return tuple(name for name in names.split(",") if name)
+
+
+def _with_toml(path: Path) -> Path:
+    return path.with_name(f"{path.name}.toml") if path.name else path
+
+
+def _way_out(word: str, known: Mapping[str, Path]) -> str:
+    here = _with_toml(Path(word))
+    if is_file(here):
+        return f"did you mean ./{here}? (a file is given by its path)"
+    return (
+        f"{did_you_mean(word, known)} (a suite of your own is given by its path, ./NAME.toml, "
+        "or lies in a folder of RATER_SUITES)"
+    )
+
+
+def _expected_text(path: Path) -> str:
+    return read_text(path, "a comparison of text")

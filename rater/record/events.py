@@ -1,0 +1,258 @@
+"""What the supervisor emits: one event is one row.
+
+Times are integer nanoseconds of CLOCK_MONOTONIC counted from the run's first release
+(the first copy let go starts at 0). An event is emitted when it happened and never changed
+afterwards, except that a copy's output is judged after its phase (`OutputChecked`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rater.record.status import CopyStatus, RunStatus, Validity
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStarted:
+    """All copies of a phase exist and wait at the gate; time has not begun."""
+
+    phase: int  # counts from 0 over the whole run
+    benchmark: str | None  # None: the phase runs several (rotated order)
+    iteration: int | None  # counts from 1; None in rotated order
+    counted: bool  # False for discarded iterations
+    total_phases: int
+    expected_s: float | None  # a guess for the progress display only
+    # Steady mode, from the phase's first release: when completions begin to count, and cease to.
+    window_ns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GateFacts:
+    """What the kernel allows a copy that waits at its gate; the benchmark inherits it."""
+
+    cpus: tuple[int, ...] | None  # OS numbers, ascending; None: could not be read
+    mems: tuple[int, ...] | None  # nodes its cpuset lets it take memory of
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was seen of a running copy: its process and the processes below it."""
+
+    phase: int
+    copy: int
+    step: int
+    age_ns: int  # since the copy's release
+    processes: int  # that were looked at
+    unread: int  # processes whose memory was not: too many of them, or another user's
+    cpus: tuple[int, ...]  # where its threads ran last, ascending, each once
+    allowed: tuple[int, ...] | None  # affinity mask of the copy's first process by now
+    # Of threads that still live: moves to another CPU, and pages the kernel's balancing moved.
+    migrations: int | None
+    pages_migrated: int | None
+    # Anonymous memory and huge pages by NUMA node; file pages (libraries) are not among them.
+    node_bytes: tuple[tuple[int, int], ...] | None
+    policy: str | None  # memory policy of most of it in the kernel's words: "local", "bind:2"
+    page_bytes: tuple[tuple[int, int], ...] | None  # the same memory: page size, bytes
+    rss_bytes: int | None  # resident, huge pages included; what its processes share counts once
+    peak_bytes: int | None  # highest since its exec, None for several processes
+    swap_bytes: int | None  # swapped out
+    read_ns: int  # how long the look took
+    looks: int = 1  # how many it stands for: averages of those, their extremes, the last one's age
+    # Of several looks `node_bytes` of the one with most away from where it was planned; None: the
+    # same as `node_bytes`.
+    astray_bytes: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def private_bytes(self) -> int | None:
+        """Anonymous memory and huge pages whose node is known."""
+        return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What observing the copies of a run came to."""
+
+    cadence: str  # as asked for: "auto", "once", or seconds
+    samples: int
+    interval_s: float | None  # mean time between two looks at the same copy; None: none had two
+    cpu_s: float  # CPU time all of it took
+    share: float  # of one CPU, while copies ran
+    longest_read_s: float
+    unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReading:
+    """What one CPU did between the two readings around a phase; times by the kernel's ticks."""
+
+    cpu: int
+    user_ns: int  # low priority and guests included
+    system_ns: int
+    iowait_ns: int
+    irq_ns: int  # interrupts and soft interrupts
+    steal_ns: int  # wanted, but given to others by the hypervisor
+    idle_ns: int
+    mean_khz: int | None  # of the readings while copies ran; None: there were none
+    throttles: int | None  # times that core or package was too hot; None: not told
+    interrupts: int | None  # that it took, all kinds; None: not read
+    # Steady mode: CPU time of runs that only kept the load up, of copies placed on this CPU (of
+    # copies that are not bound: with the first CPU). There are no rows of those runs.
+    filler_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReadings:
+    """What the CPUs of the machine did during a phase."""
+
+    phase: int
+    rows: tuple[CpuReading, ...]  # by CPU, those that were online all the time
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReadings:
+    """What the machine's counters came to during a phase, as far as the kernel has them.
+
+    `elapsed_ns` (between the two readings) and `rater_cpu_ns` (CPU time of rater's
+    own process) are always there; `pressure_WHAT_some_ns` and `..._full_ns` are time
+    that some, or all, tasks waited for cpu, memory or io (kernel: accounting/psi.rst);
+    the others are named as in /proc/vmstat, `allocstall` over all zones.
+    """
+
+    phase: int
+    values: tuple[tuple[str, int], ...]  # by name
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStarted:
+    """A copy was let through its gate."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int  # position in the copy's queue, from 0
+    start_ns: int
+    planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTime:
+    """One of the commands that a copy ran in order, where it ran several (or SPEC's tools did).
+
+    The first begins with its copy, each of the others as the one before it ends.
+    """
+
+    workload: int  # counts from 1, as SPEC's logs do
+    start_ns: int | None  # None: not known (imported); so is finish_ns then
+    finish_ns: int | None
+    elapsed_ns: int
+    exit_code: int | None  # None when a signal ended it, and when it is not known
+    signal: int | None
+    pid: int | None = None  # of the command's own process, where that is told
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEnded:
+    """A copy ended and was reaped; one database transaction."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int
+    pid: int
+    start_ns: int
+    planned_start_ns: int | None
+    finish_ns: int
+    status: CopyStatus
+    exit_code: int | None  # None when a signal ended it
+    signal: int | None
+    user_ns: int  # CPU time in user mode as the kernel counted it, gate included
+    system_ns: int  # the same in system mode
+    gate_cpu_ns: int  # CPU time the gate had used before the release, to be taken off
+    max_rss_bytes: int | None  # None when it is below what can be told (see run/copies/launch.py)
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    note: str | None  # in words, what is odd: "left 2 processes behind", "wrote more than 1 GiB"
+    run_dir: str | None  # where its files are, if kept: a directory, or a pattern of names
+    validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
+    gate: GateFacts | None = None  # None: was not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not looked at
+    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Release to end."""
+        return self.finish_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChecked:
+    """The output of a copy that had ended well was compared with what was expected."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int
+    validity: Validity
+    detail: str | None  # the first difference, in words
+    run_dir: str | None = None  # where its files are, kept because the output is wrong
+    metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEnded:
+    """The last copy of a phase has finished (or was stopped): one bracket."""
+
+    phase: int
+    benchmark: str | None
+    iteration: int | None
+    counted: bool
+    start_ns: int  # first release
+    finish_ns: int  # last finish
+    last_start_ns: int  # release of the last copy to start its first step
+    first_finish_ns: int  # finish of the first copy to end its last step
+    complete: bool  # every copy of the plan ran to its end, well or not
+    window_start_ns: int | None = None  # steady mode: the window in which completions count
+    window_finish_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A warning or a fact about the run worth keeping."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """What is waited for between two phases, for the screen; not stored."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over."""
+
+    status: RunStatus
+    reason: str | None
+
+
+type Event = (
+    PhaseStarted
+    | CopyStarted
+    | CopyEnded
+    | Sampled
+    | OutputChecked
+    | CpuReadings
+    | MachineReadings
+    | PhaseEnded
+    | Noted
+    | Resting
+    | Observed
+    | RunEnded
+)

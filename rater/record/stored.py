@@ -1,0 +1,236 @@
+"""What the database gives back: heads, brackets and copies of stored runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rater.record.events import (
+    CpuReadings,
+    GateFacts,
+    MachineReadings,
+    Observed,
+    Sampled,
+    WorkloadTime,
+)
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
+from rater.record.status import CopyStatus, RunStatus, Validity
+
+
+@dataclass(frozen=True, slots=True)
+class RunHead:
+    """What one line of `rater list` stands on: a stored run without its rows."""
+
+    run: int  # its number in this database
+    uuid: str
+    source: str  # "run" (made here) or "import"
+    status: RunStatus
+    reason: str | None  # why it did not complete, in words
+    started_at: str | None  # UTC, ISO 8601 with "Z"; None: not known (imported)
+    elapsed_s: float | None  # first release to last finish; None: not known
+    hostname: str | None
+    mode: str  # as asked for or imported: homogeneous, rotated, staggered, steady, ...
+    order: str  # homogeneous or rotated: who ran what
+    copies: int
+    iterations: int
+    discard: int
+    stagger_ms: float
+    increment: int
+    suite: str | None
+    size: str | None
+    tune: str | None
+    layout: str | None  # None: not known (imported); the same below
+    memory: str | None
+    timeout_s: float | None
+    wrap: str | None
+    command_line: str | None
+    rater_version: str | None
+    benchmarks: tuple[str, ...]  # names in ring order
+    tags: tuple[tuple[str, str], ...]
+    warmup_s: float | None = None  # steady mode: from the first release to the window
+    window_s: float | None = None  # steady mode: in which completions count
+    directory: str | None = None  # where rater was called
+    request: str | None = None  # what the user asked for, as JSON; None: imported, older rater
+    suite_path: str | None = None
+    suite_sha256: str | None = None
+    resumed: int = 0  # how many times the run was taken up again
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What an imported result file says itself of a bracket; None for what it does not say."""
+
+    copies: int | None  # that ran, whether or not their times are in the file
+    reported_s: float | None  # start of the first copy to finish of the last
+    reference_s: float | None
+    ratio: float | None
+    selected: bool | None  # whether it stands for the benchmark
+    valid: str | None  # S: valid; CE, RE, VE, NR, ...: why not
+    errors: str | None  # a line each
+
+    @property
+    def fault(self) -> str | None:
+        """Why the file calls it not valid, None where it does not."""
+        if self.valid in (None, "S"):
+            return None
+        words = _FAULTS.get(self.valid or "", f"the file calls it {self.valid}")
+        return f"{words}: {self.errors.splitlines()[0]}" if self.errors else words
+
+
+_FAULTS = {
+    "CE": "it could not be built (CE)",
+    "RE": "it failed while it ran (RE)",
+    "VE": "its output was wrong (VE)",
+    "NR": "it did not run (NR)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """The file that a run was read from."""
+
+    name: str  # without its folder
+    sha256: str
+    format: str  # "rsf" or "log"
+    suite: str | None  # "cpu2017"
+    metric: str | None  # as the file says: "CINT2006"
+    base_mean: float | None  # geometric means as the file says
+    peak_mean: float | None
+    problems: int  # lines that could not be read
+    disagreements: int  # values that its own numbers contradict
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBracket:
+    """One phase of a stored run.
+
+    The times are None while the phase had not ended when rater died, and for
+    imported runs without start times: the slowest copy is then all that is
+    known of the bracket.
+    """
+
+    phase: int
+    benchmark: str | None  # None: the phase ran several (rotated order)
+    iteration: int | None  # own ones count from 1, imported ones as recorded
+    tune: str | None
+    counted: bool
+    start_ns: int | None
+    finish_ns: int | None
+    last_start_ns: int | None
+    first_finish_ns: int | None
+    complete: bool  # every copy of the plan ran to its end, well or not
+    torn: bool = False  # an attempt that was interrupted; the phase was run again as a whole
+    window_start_ns: int | None = None  # steady mode: the window in which completions count
+    window_finish_ns: int | None = None
+    reported: Reported | None = None  # of a result file's bracket
+
+    @property
+    def bracket_s(self) -> float | None:
+        """First release to last finish, as measured, else as the result file says."""
+        if self.reported is not None and self.reported.reported_s is not None:
+            return self.reported.reported_s
+        if self.start_ns is None or self.finish_ns is None:
+            return None
+        return (self.finish_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCopy:
+    """One run of one benchmark by one copy, with where it was planned to run."""
+
+    phase: int
+    benchmark: str
+    tune: str | None
+    iteration: int
+    copy: int
+    step: int  # position in the copy's queue, from 0
+    counted: bool  # False for discarded iterations
+    cpu: int | None
+    core: int | None
+    llc: int | None
+    node: int | None
+    package: int | None
+    mem_nodes: tuple[int, ...]  # nodes its memory was bound to or found on; empty: not known
+    planned_start_ns: int | None
+    start_ns: int | None  # None: not known (imported); so is finish_ns then
+    finish_ns: int | None
+    elapsed_ns: int
+    status: CopyStatus
+    exit_code: int | None
+    signal: int | None
+    validity: Validity
+    validity_detail: str | None
+    cpu_ns: int | None  # user + system, the gate's taken off
+    user_ns: int | None = None  # gate included; None: not known (imported); the same below
+    system_ns: int | None = None
+    gate_cpu_ns: int | None = None
+    max_rss_bytes: int | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    pid: int | None = None
+    note: str | None = None
+    run_dir: str | None = None
+    metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
+    gate: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not known
+    placement: str | None = None  # as planned? "met", "not met", "not known"; None: not judged
+    placement_note: str | None = None  # why it is not "met", in words
+    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
+
+    @property
+    def elapsed_s(self) -> float:
+        """Release to end, seconds."""
+        return self.elapsed_ns / 1e9
+
+    @property
+    def cpu_s(self) -> float | None:
+        """User and system CPU seconds of the copy itself."""
+        return None if self.cpu_ns is None else self.cpu_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether one copy run ran, and had its memory, where it was planned."""
+
+    phase: int
+    copy: int
+    step: int
+    verdict: str  # "met", "not met", "not known"
+    note: str | None  # why it is not "met"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run with all its rows, read back."""
+
+    head: RunHead
+    host: Host
+    settings: tuple[tuple[str, str], ...]  # of the machine, as they stood at the start
+    environment: tuple[tuple[str, str], ...]  # what --env added
+    benchmarks: tuple[BenchmarkUsed, ...]  # in ring order; command "" where not known
+    placements: tuple[PlacedCopy, ...]  # by copy; imported: only of files of our own
+    pus: tuple[MachinePU, ...]  # by cpu; empty when nothing is known of the machine
+    brackets: tuple[StoredBracket, ...]  # by phase
+    copies: tuple[StoredCopy, ...]  # by phase, copy, step
+    warnings: tuple[str, ...]  # given before the first phase
+    notes: tuple[str, ...]  # made since, in order
+    samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
+    observed: Observed | None = None  # what that came to; None: it was off, or rater was killed
+    imported: ImportedFile | None = None  # the result file that it was read from
+    cpu_readings: tuple[CpuReadings, ...] = ()  # by phase; those that ended and were watched
+    machine_readings: tuple[MachineReadings, ...] = ()  # by phase
+
+    def without_torn(self) -> StoredRun:
+        """Return the run without attempts at phases that were run again: what results are of."""
+        torn = {bracket.phase for bracket in self.brackets if bracket.torn}
+        if not torn:
+            return self
+        return replace(
+            self,
+            brackets=tuple(it for it in self.brackets if it.phase not in torn),
+            copies=tuple(it for it in self.copies if it.phase not in torn),
+            samples=tuple(it for it in self.samples if it.phase not in torn),
+            cpu_readings=tuple(it for it in self.cpu_readings if it.phase not in torn),
+            machine_readings=tuple(it for it in self.machine_readings if it.phase not in torn),
+        )

@@ -1,0 +1,340 @@
+"""A benchmark as a file that can be executed: compiled into the cache, or found."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.suite.model import Benchmark, Size
+from rater.run.build.child_process import run_tool
+from rater.text.toml_table import did_you_mean
+
+# Holds the hash of the program beside it; no benchmark can be called so.
+_STAMP = "sha256 of the program"
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_HEADERS = (".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def")
+# What -march=native may look at; frequencies and the like change from boot to boot.
+_CPU_FIELDS = {
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),  # x86
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
+    *("isa", "uarch", "cpu", "features", "processor 0"),  # riscv, power, s390
+}
+_INSTALL = (
+    "install one (Debian, Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc; "
+    "Arch: pacman -S gcc; Alpine: apk add gcc musl-dev), or name yours in CC"
+)
+_NO_HEADERS = (
+    "the C library's headers are missing: install libc6-dev (Debian, Ubuntu), "
+    "glibc-devel (Fedora) or musl-dev (Alpine)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """The user's `cc`."""
+
+    argv: tuple[str, ...]  # $CC may hold arguments
+    version: str  # first line of what it says of itself
+    identity: str  # everything it says of itself, and where it really lies
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What to execute for a benchmark, and what it was made of."""
+
+    executable: Path  # absolute
+    sha256: str | None  # None when it may be executed but not read
+    compiler: str | None  # version line; None for an existing command
+    flags: str | None  # as a shell would take them, libraries included
+    arguments: tuple[str, ...] = ()  # of an existing command, before those of the size
+
+
+def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return $RATER_CACHE, else $XDG_CACHE_HOME/rater, else ~/.cache/rater (absolute).
+
+    Below it: `build/` programs, `inputs/` files made or copied once, `digests/` what
+    files held that need not be read again, `work/` run directories. All of it may be
+    deleted while no rater runs.
+    """
+    own, xdg = environment.get("RATER_CACHE"), environment.get("XDG_CACHE_HOME", "")
+    if own:
+        return Path(own).absolute()
+    if Path(xdg).is_absolute():
+        return Path(xdg) / "rater"
+    try:
+        return Path.home() / ".cache" / "rater"
+    except RuntimeError:
+        raise InputError("no home directory is known: set RATER_CACHE to a folder") from None
+
+
+def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None) -> Built:
+    """Compile a benchmark with the flags of `tune` into `cache`, or find its command.
+
+    Compiled again only when sources, headers beside them, compiler or flags
+    changed. A size whose commands all have programs of their own does not need the
+    benchmark's: its first one is found then. Raises `InputError` with the compiler's
+    message, or the way out.
+    """
+    if not benchmark.sources:
+        command = benchmark.command
+        if size is not None and all(one.program for one in size.commands):
+            command = size.commands[0].program
+        executable = find_command(command[0], f"benchmark {benchmark.name}")
+        return Built(executable, _sha256_or_none(executable), None, None, command[1:])
+    if tune not in benchmark.flags:
+        raise InputError(
+            f"benchmark {benchmark.name} has no flags for tune {tune!r}; "
+            f"{did_you_mean(tune, benchmark.flags)}"
+        )
+    return compile_program(
+        benchmark.name, benchmark.sources, benchmark.flags[tune], benchmark.libraries, cache
+    )
+
+
+def find_command(word: str, where: str = "the command") -> Path:
+    """Return the absolute path of a program: a path as it stands, a plain word through PATH.
+
+    Symbolic links stay: programs like busybox look at the name they are called by.
+    """
+    if "/" not in word:
+        found = shutil.which(word)
+        if found is None:
+            raise InputError(f"{where}: {word!r} is not in PATH; install it, or give its path")
+        return Path(found).absolute()
+    path = Path(word).absolute()
+    if path.is_dir():
+        raise InputError(f"{where}: {path} is a directory, expected a program")
+    if not path.exists():
+        raise InputError(f"{where}: no such file: {path}")
+    if not os.access(path, os.X_OK):
+        raise InputError(f"{where}: {path} may not be executed: chmod +x it{_noexec(path)}")
+    return path
+
+
+def missing_programs(benchmark: Benchmark, size: Size, *, has_setup: bool = False) -> list[str]:
+    """Return what is wrong with the existing programs that one size runs, in words.
+
+    With `has_setup` programs given by a path are believed: the suite's set-up may make them.
+    """
+    wanted = [benchmark.setup[0]] if benchmark.setup else []
+    if benchmark.command and not all(one.program for one in size.commands):
+        wanted.append(benchmark.command[0])
+    wanted += [one.program[0] for one in size.commands if one.program]
+    found = []
+    for word in dict.fromkeys(wanted):
+        if has_setup and "/" in word:
+            continue
+        try:
+            find_command(word)
+        except InputError as error:
+            found.append(str(error).removeprefix("the command: "))
+    return found
+
+
+def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
+    """Return the compiler that $CC names, else `cc`; raises `InputError` when there is none."""
+    return _compiler(environment.get("CC", "").strip() or "cc", environment.get("PATH", ""))
+
+
+def compile_program(
+    name: str, sources: Sequence[Path], flags: Sequence[str], libraries: Sequence[str], cache: Path
+) -> Built:
+    """Compile `sources` to a program called `name`, once per content, compiler and flags.
+
+    Safe against other raters doing the same: each compiles beside and renames,
+    the first wins.
+    """
+    compiler = find_compiler()
+    options = shlex.join([*flags, *libraries])
+    key = _build_key(name, sources, flags, libraries, compiler)
+    final = cache / "build" / key[:32]
+    with cache_errors(cache):
+        digest = _intact(final, name)
+        if digest is None:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="tmp-", dir=final.parent) as scratch:
+                made = Path(scratch) / "made"
+                made.mkdir()
+                _compile(name, [*compiler.argv, *flags], [*map(str, sources), *libraries], made)
+                (made / _STAMP).write_text(sha256_of(made / name))
+                digest = _put_in_place(made, final, name)
+    executable = final / name
+    if not os.access(executable, os.X_OK):
+        raise InputError(
+            f"{executable} may not be executed{_noexec(executable)}; "
+            "set RATER_CACHE to a folder where programs may run"
+        )
+    return Built(executable, digest, compiler.version, options)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def key_of(*parts: str | bytes) -> str:
+    """Return a hash that differs whenever any part, or the split into parts, differs."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def cache_errors(cache: Path) -> Iterator[None]:
+    """Turn what a file system refuses into an error that names the cache and the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"the cache {cache} cannot be used: {error.strerror} ({error.filename}); "
+            "make room or set RATER_CACHE to another folder"
+        ) from error
+
+
+def cpu_identity(cpuinfo: str) -> str:
+    """Return the lines of /proc/cpuinfo that say what its first processor can do (pure)."""
+    lines = [platform.machine()]
+    first = cpuinfo.partition("\n\n")[0].splitlines()
+    lines += [line for line in first if line.partition(":")[0].strip() in _CPU_FIELDS]
+    return "\n".join(lines)
+
+
+@lru_cache(maxsize=4)
+def _compiler(command: str, path: str) -> Compiler:
+    try:
+        argv = tuple(shlex.split(command))
+    except ValueError as error:
+        raise InputError(f"CC={command!r} is not a command line: {error}") from None
+    program = shutil.which(argv[0], path=path)
+    if program is None:
+        said = (
+            "no C compiler: cc is not in PATH" if command == "cc" else f"CC={command!r} not found"
+        )
+        raise InputError(f"{said}; {_INSTALL}")
+    try:
+        said = run_tool([program, *argv[1:], "--version"], Path("/")).said
+    except OSError as error:
+        raise InputError(f"the C compiler {program} does not run: {error.strerror}") from None
+    version = said.splitlines()[0] if said else Path(program).name
+    identity = f"{Path(program).resolve()}\n{said}"
+    return Compiler((program, *argv[1:]), version, identity)
+
+
+def _build_key(
+    name: str,
+    sources: Sequence[Path],
+    flags: Sequence[str],
+    libraries: Sequence[str],
+    compiler: Compiler,
+) -> str:
+    parts: list[str | bytes] = [name, compiler.identity, *compiler.argv, "", *flags, "", *libraries]
+    try:
+        headers = {
+            path
+            for folder in {source.parent for source in sources}
+            for path in folder.iterdir()
+            if path.suffix in _HEADERS and path.is_file()
+        }
+        headers |= _included([*sources, *headers])
+        for source in [*sources, *sorted(headers)]:
+            parts += [source.name, source.read_bytes()]
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}") from None
+    if any("native" in flag for flag in (*flags, *compiler.argv)):
+        parts.append(cpu_identity(Path("/proc/cpuinfo").read_text(errors="replace")))
+    return key_of(*parts)
+
+
+def _included(files: Iterable[Path]) -> set[Path]:
+    """Return what files include from elsewhere: `#include "../common/clock.h"`, and so on."""
+    found: set[Path] = set()
+    ahead = list(files)
+    seen = {path.resolve() for path in ahead}
+    while ahead:
+        file = ahead.pop()
+        for name in _INCLUDE.findall(file.read_bytes()):
+            path = file.parent / os.fsdecode(name)
+            if path.is_file() and path.resolve() not in seen:
+                seen.add(path.resolve())
+                found.add(path)
+                ahead.append(path)
+    return found
+
+
+def _compile(name: str, before: list[str], after: list[str], folder: Path) -> None:
+    command = [*before, "-o", str(folder / name), *after]
+    try:
+        ended = run_tool(command, folder)
+    except OSError as error:
+        raise InputError(f"the C compiler {command[0]} does not run: {error.strerror}") from None
+    if ended.status == 0 and (folder / name).is_file():
+        return
+    shown = shlex.join([*before, "-o", name, *after])
+    lines = [f"{name}: the compiler failed (status {ended.status}): {shown}", ended.said]
+    if "stdio.h" in ended.said or "stdlib.h" in ended.said:
+        lines.append(_NO_HEADERS)
+    raise InputError("\n".join(lines))
+
+
+def _put_in_place(made: Path, final: Path, name: str) -> str:
+    """Rename a finished build to its place; another rater's, if it was first, serves as well."""
+    for _ in range(3):
+        try:
+            made.rename(final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            digest = _intact(final, name)
+            if digest is not None:
+                return digest
+            # What lies there is damaged. Set aside in one step: another rater may do the same.
+            shutil.rmtree(_set_aside(final, made.parent), ignore_errors=True)
+        else:
+            return (final / _STAMP).read_text()
+    raise InputError(f"{final} is damaged and cannot be replaced: delete it")
+
+
+def _set_aside(final: Path, scratch: Path) -> Path:
+    aside = scratch / "damaged"
+    try:
+        final.rename(aside)
+    except FileNotFoundError:
+        aside.mkdir(exist_ok=True)
+    return aside
+
+
+def _intact(folder: Path, name: str) -> str | None:
+    """Return the hash of a cached program that is as it was built, else None."""
+    try:
+        digest = sha256_of(folder / name)
+        return digest if (folder / _STAMP).read_text() == digest else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _sha256_or_none(path: Path) -> str | None:
+    try:
+        return sha256_of(path)
+    except OSError:
+        return None
+
+
+def _noexec(path: Path) -> str:
+    on_noexec = os.statvfs(path).f_flag & os.ST_NOEXEC
+    return " (its file system is mounted noexec)" if on_noexec else ""

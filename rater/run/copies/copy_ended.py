@@ -1,0 +1,99 @@
+"""What a copy's end means: its status in the run's words, and the event that says so."""
+
+from __future__ import annotations
+
+import signal
+
+from rater.record.events import CopyEnded, WorkloadTime
+from rater.record.run import storable
+from rater.record.status import CopyStatus, Validity
+from rater.run.build.script import failed_command
+from rater.run.copies.launch import Child, Reaped
+
+_SHELL_CODES = {
+    126: "exit code 126: it could not be executed, or says so itself; see its stderr",
+    127: "exit code 127: a program was not found; see its stderr",
+}
+
+
+def ended_event(
+    child: Child,
+    reaped: Reaped,
+    phase: int,
+    origin_ns: int,
+    now_ns: int,
+    *,
+    expects: bool,
+    keeps: bool,
+    workloads: tuple[WorkloadTime, ...] = (),
+) -> CopyEnded:
+    """Return the event of a released copy that was reaped.
+
+    `origin_ns` (the run's first release) and `now_ns` (the copy's end) are of
+    CLOCK_MONOTONIC; `expects`: its output will be judged; `keeps`: files of good
+    copies stay.
+    """
+    assert child.start_ns is not None
+    status, note = _verdict(child, reaped)
+    kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
+    return CopyEnded(
+        phase=phase,
+        benchmark=child.step.benchmark,
+        iteration=child.step.iteration,
+        copy=child.copy,
+        step=child.position,
+        pid=child.pid,
+        start_ns=child.start_ns - origin_ns,
+        planned_start_ns=None if child.planned_ns is None else child.planned_ns - origin_ns,
+        finish_ns=now_ns - origin_ns,
+        status=status,
+        exit_code=reaped.exit_code,
+        signal=reaped.signal,
+        user_ns=reaped.user_ns,
+        system_ns=reaped.system_ns,
+        gate_cpu_ns=child.gate_cpu_ns,
+        max_rss_bytes=reaped.max_rss_bytes,
+        minor_faults=reaped.minor_faults,
+        major_faults=reaped.major_faults,
+        voluntary_switches=reaped.voluntary_switches,
+        involuntary_switches=reaped.involuntary_switches,
+        note=note,
+        run_dir=storable(child.spec.files) if kept else None,
+        validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
+        gate=child.gate_facts,
+        last_cpu=child.last_cpu,
+        workloads=workloads,
+    )
+
+
+def how_it_ended(reaped: Reaped) -> str:
+    """Return exit code or signal in words."""
+    if reaped.signal is not None:
+        return f"signal {reaped.signal}"
+    return f"exit code {reaped.exit_code}"
+
+
+def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
+    notes = list(child.notes)
+    if reaped.left_group:
+        notes.append("left processes behind in its process group; they were killed")
+    if child.stopped_for == "timeout":
+        status = CopyStatus.TIMEOUT
+    elif child.stopped_for == "stop":
+        status = CopyStatus.INTERRUPTED
+    elif child.stopped_for is not None or reaped.exit_code != 0:
+        status = CopyStatus.FAILED
+        if child.stopped_for is None:
+            ended_by = failed_command(
+                child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal
+            )
+            if ended_by and child.spec.workloads and not child.spec.output.endswith("/"):
+                ended_by += f", in {storable(child.spec.directory)}"
+            notes += [ended_by] if ended_by else []
+        if reaped.signal == signal.SIGKILL and child.stopped_for is None:
+            notes.append("killed from outside (out of memory? see `dmesg`)")
+        elif reaped.exit_code in _SHELL_CODES and child.stopped_for is None:
+            notes.append(_SHELL_CODES[reaped.exit_code])
+    else:
+        status = CopyStatus.OK
+    return status, "; ".join(notes) or None

@@ -1,0 +1,425 @@
+"""A copy as a process: bound before exec, waiting at the gate, killed as a tree.
+
+The gate is a shell that exists, bound and blocked, before time starts. It closes
+descriptor 4 to say that it is ready, and reads a line from descriptor 3:
+
+- own pipe (staggered copies, later steps of a queue): the supervisor writes a line;
+- one pipe shared by all copies: the supervisor closes it, which releases every
+  copy in one system call. A supervisor that was killed closes it too, so the gate
+  then looks for the phase's go file, and without one ends with status 125.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shlex
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rater.errors import InputError, RunError
+from rater.plan.placement.place import Placement
+from rater.plan.schedule.phases import Step
+from rater.record.events import GateFacts
+from rater.run.build.memory_tuning import transparent_pages
+from rater.run.build.script import TELL_FD
+from rater.run.copies.gate import GATE_NAME
+from rater.run.copies.guard import FIRST_FREE_FD, Guard
+from rater.run.host.priority import urgent
+from rater.run.host.thread_binding import ThreadBinding
+
+GATE_SHELL = "/bin/sh"
+NOT_RELEASED = 125  # exit code of a gate whose supervisor died
+_NO_DIRECTORY = 126
+_FDS_PER_COPY = 2  # a pidfd, and the writing end of its own gate
+_FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
+
+
+def gate_script(late: int) -> str:
+    """Return the gate's script.
+
+    $1: the soft limit of open files rater itself was given, $2: go file, $3: directory, then
+    `late` variables as NAME=VALUE that only the copy is to have, then the copy's words.
+    """
+    export = "".join(f'export "${number}"; ' for number in range(4, 4 + late))
+    return (
+        f'ulimit -Sn "$1"; cd -- "$3" || exit {_NO_DIRECTORY}; exec 4>&-; {export}'
+        f'read -r rater_gate <&3 || [ -e "$2" ] || exit {NOT_RELEASED}; '
+        f'shift {3 + late}; exec "$@" 3<&-'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CopySpec:
+    """Everything needed to start one step of one copy; paths as text, as a spawn takes them."""
+
+    argv: tuple[str, ...]
+    environment: dict[bytes, bytes]
+    directory: str  # working directory of the copy
+    output: str  # what the names of its files begin with: "DIR/" of its own, or "DIR/name."
+    workloads: int = 0  # commands that its script tells of as they end; 0: it tells nothing
+    late: dict[bytes, bytes] = field(default_factory=dict)  # variables that its gate has not
+    transparent: bool | None = None  # as `tuning.transparent_pages`; alike for all copies of a run
+
+    @property
+    def stdout(self) -> str:
+        """The file of its standard output."""
+        return f"{self.output}stdout"
+
+    @property
+    def stderr(self) -> str:
+        """The file of its standard error."""
+        return f"{self.output}stderr"
+
+    @property
+    def files(self) -> str:
+        """Where its files are, for people: a directory, or a pattern of their names."""
+        return self.output[:-1] if self.output.endswith("/") else f"{self.output}*"
+
+
+class Wanted(NamedTuple):
+    """A step that is to be started."""
+
+    copy: int
+    position: int  # in the copy's queue
+    step: Step
+    spec: CopySpec
+
+
+@dataclass(slots=True)
+class Child:
+    """One living copy. Mutable: the supervisor's only state per process."""
+
+    copy: int
+    position: int  # of the step in the copy's queue
+    step: Step
+    pid: int
+    pidfd: int  # -1: not opened yet
+    spec: CopySpec
+    gate: int | None  # writing end of its own pipe; None behind the shared one
+    planned_ns: int | None = None
+    start_ns: int | None = None  # None: still behind the gate
+    announced: bool = False  # its CopyStarted was emitted
+    gate_cpu_ns: int = 0
+    gate_facts: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # of its first thread; None: it runs, or was not looked at
+    filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
+    stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
+    notes: list[str] = field(default_factory=list)
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to the copy's whole process group."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def close_gate(self) -> None:
+        """Close the writing end of the copy's own gate, if it is still open."""
+        if self.gate is not None:
+            os.close(self.gate)
+            self.gate = None
+
+    def read_gate_cpu(self) -> None:
+        """Read the CPU time used so far (ns), while the gate is blocked."""
+        # CPUCLOCK_SCHED of another process: linux/posix-timers.h, man 3 clock_getcpuclockid.
+        with suppress(OSError):
+            self.gate_cpu_ns = time.clock_gettime_ns((~self.pid << 3) | 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What the kernel says of a copy that ended."""
+
+    exit_code: int | None
+    signal: int | None
+    user_ns: int
+    system_ns: int
+    max_rss_bytes: int | None
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    left_group: bool  # processes of its group were still there (and were killed)
+
+
+def reap(child: Child) -> Reaped:
+    """Kill what the copy left in its group, reap it, return exit status and rusage.
+
+    The group is killed while the leader is a zombie, so its number can not have
+    been given to somebody else. `ru_maxrss` of a process spawned by vfork begins
+    at the peak of its parent (exec folds the old memory map's peak in,
+    fs/exec.c): below that floor the copy's own peak can not be told and is None.
+    """
+    child.signal_group(signal.SIGKILL)
+    _, status, usage = os.wait4(child.pid, 0)
+    left_group = True
+    try:
+        os.killpg(child.pid, 0)
+    except OSError:
+        left_group = False
+    if child.pidfd >= 0:
+        os.close(child.pidfd)
+    code = os.waitstatus_to_exitcode(status)
+    rss_bytes = usage.ru_maxrss * 1024
+    return Reaped(
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        user_ns=round(usage.ru_utime * 1e9),
+        system_ns=round(usage.ru_stime * 1e9),
+        max_rss_bytes=rss_bytes if _tells(rss_bytes) else None,
+        minor_faults=usage.ru_minflt,
+        major_faults=usage.ru_majflt,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
+        left_group=left_group,
+    )
+
+
+# The kernel counts resident pages per CPU and folds them lazily: a margin on our own peak.
+_RSS_MARGIN = 1.1
+_floor_bytes = 0
+
+
+def _tells(rss_bytes: int) -> bool:
+    """Tell whether a peak is the copy's own: it lies above the peak of this process."""
+    global _floor_bytes  # noqa: PLW0603 - our own peak only grows: asked again only when it matters
+    if rss_bytes > _floor_bytes:
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        _floor_bytes = round(own * _RSS_MARGIN)
+    return rss_bytes > _floor_bytes
+
+
+class Launcher:
+    """Spawns gates. `original_nofile` is what copies get back as their soft limit.
+
+    `tell` is the writing end of the pipe that scripts of several commands tell of them.
+    """
+
+    def __init__(
+        self,
+        placements: Sequence[Placement],
+        guard: Guard,
+        own_gates: bool,
+        tell: int | None = None,
+    ) -> None:
+        self._placements = placements
+        self._guard = guard
+        self._tell = tell
+        self.original_nofile = _raise_nofile(len(placements), own_gates)
+
+    def spawn(
+        self,
+        wanted: Sequence[Wanted],
+        shared_gate: int | None,
+        ready: int,
+        go_file: Path,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[Child]:
+        """Spawn a gate for each step that is wanted; runs in a worker thread.
+
+        With `shared_gate` (the reading end of a pipe) all wait behind it, else
+        each behind a pipe of its own. `ready` is the writing end that gates hold
+        until they are ready. `stop` is asked between two spawns. When one spawn
+        fails, those spawned before it are killed and the error is raised.
+        """
+        born: list[Child] = []
+        try:
+            pages = transparent_pages(wanted[0].spec.transparent if wanted else None)
+            with pages, urgent(), ThreadBinding() as binding:
+                # In the order of copies: grouped by CPU, which spares this thread moves, their
+                # first instructions lay twice as far apart (128 on 2 CPUs: 170 ms against 89).
+                for one in wanted:
+                    if stop():
+                        break
+                    binding.apply(self._placements[one.copy])
+                    born.append(self._spawn_one(one, shared_gate, ready, go_file))
+            # Not earlier: every spawn copies and closes all open descriptors.
+            for child in born:
+                child.pidfd = os.pidfd_open(child.pid)
+        except BaseException as error:
+            for child in born:
+                self.discard(child)
+            if isinstance(error, OSError):
+                raise RunError(f"copies could not be watched: pidfd_open: {error}") from error
+            raise
+        return born
+
+    def needs_gate(self, spec: CopySpec) -> bool:
+        """Tell whether a later run of a copy needs a gate: to go to its directory, or for limits.
+
+        A gate is a shell that starts before the copy does: for programs of milliseconds,
+        started again and again, it would be most of what the machine does.
+        """
+        if spec.directory != os.getcwd():  # noqa: PTH109 - a text, as spec.directory is
+            return True
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] != self.original_nofile
+
+    def start(self, wanted: Wanted) -> Child | None:
+        """Start a step at once, without a gate; runs in a worker thread.
+
+        Its time begins before the spawn, as `exec` belongs to it. None when the kernel
+        does not execute the program (a script without `#!`): a gate's shell may.
+        """
+        spec = wanted.spec
+        with transparent_pages(spec.transparent), urgent(), ThreadBinding() as binding:
+            binding.apply(self._placements[wanted.copy])
+            now = time.monotonic_ns()
+            try:
+                pid = os.posix_spawn(
+                    spec.argv[0],
+                    spec.argv,
+                    spec.environment | spec.late,
+                    file_actions=_own_files(spec),
+                    setpgroup=0,
+                    setsigmask=(),
+                    setsigdef=_DEFAULT_SIGNALS,
+                )
+            except OSError:
+                return None
+        self._guard.hold(wanted.copy, pid)
+        child = Child(wanted.copy, wanted.position, wanted.step, pid, -1, wanted.spec, None)
+        child.start_ns = now
+        try:
+            child.pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            self.discard(child)
+            raise RunError(f"copies could not be watched: pidfd_open: {error}") from error
+        return child
+
+    def _spawn_one(
+        self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
+    ) -> Child:
+        copy, position, step, spec = wanted
+        limit = str(self.original_nofile)
+        read_end, write_end = (shared_gate, None) if shared_gate is not None else high_pipe()
+        assert read_end is not None
+        script = gate_script(len(spec.late))
+        argv = [GATE_SHELL, "-c", script, GATE_NAME.decode(), limit, str(go_file), spec.directory]
+        argv += [os.fsdecode(b"%b=%b" % pair) for pair in spec.late.items()]
+        tell: tuple[tuple[int, int, int], ...] = ()
+        if spec.workloads and self._tell is not None:
+            tell = ((os.POSIX_SPAWN_DUP2, self._tell, TELL_FD),)
+        try:
+            pid = os.posix_spawn(
+                GATE_SHELL,
+                [*argv, *spec.argv],
+                spec.environment,
+                file_actions=(
+                    *_own_files(spec),
+                    (os.POSIX_SPAWN_DUP2, read_end, 3),
+                    (os.POSIX_SPAWN_DUP2, ready, 4),
+                    *tell,
+                ),
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=_DEFAULT_SIGNALS,
+            )
+        except OSError as error:
+            if write_end is not None:
+                os.close(write_end)
+            raise RunError(
+                f"copy {copy} of {step.benchmark} could not be started: {error.strerror} "
+                f"({shlex.join(spec.argv)[:120]}); see `ulimit -u`, free memory, and the disk "
+                f"that holds {spec.files}"
+            ) from error
+        finally:
+            if shared_gate is None:
+                os.close(read_end)
+        self._guard.hold(copy, pid)
+        return Child(copy, position, step, pid, -1, spec, write_end)
+
+    def discard(self, child: Child) -> None:
+        """Kill and reap a copy that will not be measured."""
+        child.close_gate()
+        reap(child)
+        self.forget(child)
+
+    def forget(self, child: Child) -> None:
+        """Take a reaped copy's group off the watchdog's list."""
+        self._guard.hold(child.copy, 0)
+
+
+def _own_files(spec: CopySpec) -> tuple[tuple[int, int, str, int, int], ...]:
+    """Return the file actions that give a copy its standard input, output and error."""
+    return (
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, spec.stdout, _WRITE, 0o644),
+        (os.POSIX_SPAWN_OPEN, 2, spec.stderr, _WRITE, 0o644),
+    )
+
+
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these two
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def high_pipe() -> tuple[int, int]:
+    """Return a pipe whose ends lie above the descriptors that a gate's own are put on."""
+    ends = os.pipe()
+    if min(ends) >= FIRST_FREE_FD:
+        return ends
+    try:
+        read_end, write_end = (
+            fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD) for end in ends
+        )
+    finally:
+        for end in ends:
+            os.close(end)
+    return read_end, write_end
+
+
+def open_gate(child: Child) -> None:
+    """Let one copy through its own gate; the caller has stamped the time."""
+    assert child.gate is not None
+    with suppress(BrokenPipeError):  # it died at the gate: its pidfd tells
+        os.write(child.gate, b"\n")
+    child.close_gate()
+
+
+def _open_files() -> int:
+    """Return how many descriptors are open already, inherited ones too."""
+    try:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only how many there are
+    except OSError:
+        return 0
+
+
+def _needed_files(copies: int, own_gates: bool) -> int:
+    return copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER + _open_files()
+
+
+def open_files_problem(copies: int, own_gates: bool = False) -> str | None:
+    """Return why so many copies cannot have the files they need open; None: they can."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = _needed_files(copies, own_gates)
+    if hard == resource.RLIM_INFINITY or needed <= hard:
+        return None
+    return (
+        f"{copies} copies need {needed} open files, the hard limit here is {hard}: "
+        "raise it (`ulimit -Hn`, limits.conf, LimitNOFILE=) or run fewer copies"
+    )
+
+
+_raised_from: tuple[int, int] | None = None  # (our limit, the user's)
+
+
+def _raise_nofile(copies: int, own_gates: bool) -> int:
+    """Raise our soft limit of open files to what the copies need; return the original one."""
+    global _raised_from  # noqa: PLW0603 - a limit of this process, raised phase by phase
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Raised before by us, for an earlier phase: the user's own limit is the one before that.
+    original = _raised_from[1] if _raised_from and _raised_from[0] == soft else soft
+    needed = _needed_files(copies, own_gates)
+    problem = open_files_problem(copies, own_gates)
+    if problem:
+        raise InputError(problem)
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        _raised_from = (needed, original)
+    return original

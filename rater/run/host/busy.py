@@ -1,0 +1,258 @@
+"""Who else works on this machine when a run starts?
+
+Two looks at the CPU time of all processes, some time apart: what others used in
+between is what copies would have to share the machine with.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.run.host.cpu_time import (
+    TICKS_PER_S,
+    MachineTicks,
+    ProcessTicks,
+    machine_ticks,
+    process_ticks,
+)
+from rater.run.host.sysfiles import read_text
+
+_PROC = Path("/proc")
+_LEAST_INTERVAL_S = 0.25
+_STALE_S = 5.0  # a first look before a long build says nothing of now
+_LEAST_STOLEN = 0.01
+_LEAST_UNSEEN_CPUS = 0.5  # ticks are counted by sampling: less may be chance
+_LEAST_UNSEEN_SHARE = 0.005  # of the machine, for the same reason
+_NAMED = 5
+_NAME_WIDTH = 40
+_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|zsh|sh)[\d.]*")
+_UID = re.compile(r"^Uid:\s+(\d+)", re.MULTILINE)
+_LONGEST_NAME = 15  # bytes, TASK_COMM_LEN of the kernel without its end
+_INLINE = re.compile(rb"-\w*[ce]|--eval")
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A process that worked between two looks."""
+
+    pid: int
+    command: str  # its name, for an interpreter with that of the script; never its arguments
+    share: float  # of one CPU: 2.0 is two CPUs all the time
+    user: str | None  # None for the kernel's own threads
+
+    @property
+    def kernel(self) -> bool:
+        """Tell whether it is a thread of the kernel."""
+        return self.user is None
+
+
+@dataclass(frozen=True, slots=True)
+class Busyness:
+    """What others than ourselves did with the machine between two looks."""
+
+    processes: tuple[Busy, ...]  # above the share asked for, largest first
+    unseen: float  # CPUs kept busy by small, short-lived and hidden processes together
+    stolen: float  # share of the machine's CPU time that the hypervisor gave to others
+
+    @property
+    def quiet(self) -> bool:
+        """Tell whether there is nothing to say."""
+        return not (self.processes or self.unseen or self.stolen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at_s: float
+    machine: MachineTicks | None
+    processes: dict[int, ProcessTicks]
+
+
+class BusyWatch:
+    """Looks at all processes when made, and again when asked who was busy.
+
+    Made early and asked late it costs no waiting. `pid` is the root of the process
+    tree that is ours and does not count; `clock` and `sleep` are in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        pid: int | None = None,
+        proc: Path = _PROC,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._pid = os.getpid() if pid is None else pid
+        self._proc = proc
+        self._clock = clock
+        self._sleep = sleep
+        self._first = self._look()
+
+    def busy(self, least_share: float = 0.1) -> Busyness:
+        """Return who used more than `least_share` of a CPU since the first look.
+
+        Waits until a quarter of a second has passed since then. A first look of
+        more than five seconds ago is too old to tell of now: it is taken again.
+        """
+        if self._clock() - self._first.at_s > _STALE_S:
+            self._first = self._look()
+        missing_s = self._first.at_s + _LEAST_INTERVAL_S - self._clock()
+        if missing_s > 0:
+            self._sleep(missing_s)
+        return self._compare(self._first, self._look(), least_share)
+
+    def _look(self) -> _Look:
+        return _Look(self._clock(), machine_ticks(self._proc), process_ticks(self._proc))
+
+    def _compare(self, first: _Look, second: _Look, least_share: float) -> Busyness:
+        ticks = (second.at_s - first.at_s) * TICKS_PER_S
+        ours = _tree(second.processes, self._pid)
+        accounted = 0
+        above: list[tuple[int, int]] = []  # ticks used, pid
+        for pid, now in second.processes.items():
+            before = first.processes.get(pid)
+            if before is None or before.started != now.started:
+                before = now._replace(own=0, children=0)
+            used = now.own - before.own
+            if pid in ours:
+                accounted += used + now.children - before.children
+            elif used > least_share * ticks:
+                accounted += used
+                above.append((used, pid))
+        users = _Users(self._proc)
+        processes = []
+        for used, pid in sorted(above, key=lambda one: (-one[0], one[1])):
+            process = second.processes[pid]
+            user = None if process.kernel else users.of(pid)
+            command = process.name if process.kernel else _command(self._proc, pid, process.name)
+            processes.append(Busy(pid, _printable(command), used / ticks, user))
+        if first.machine is None or second.machine is None:
+            return Busyness(tuple(processes), 0.0, 0.0)
+        return Busyness(
+            tuple(processes),
+            _unseen_cpus(first.machine, second.machine, accounted, ticks),
+            _stolen_share(first.machine, second.machine),
+        )
+
+
+def busy_warning(found: Busyness) -> str | None:
+    """Say in one line who was busy, None when it was quiet (pure).
+
+    Processes of one name and user are told together, at most five of them.
+    """
+    told = _told(found.processes)
+    if found.unseen:
+        told.append(f"small, short-lived or hidden processes ({_share(found.unseen)} together)")
+    parts = []
+    if told:
+        parts.append(f"{_series(told)}; their work shares the machine with the copies")
+    if found.stolen:
+        parts.append(
+            f"the hypervisor gives {found.stolen * 100:.0f} % of this machine's CPU time to others "
+            "(steal)"
+        )
+    return f"busy before the start: {'; '.join(parts)}" if parts else None
+
+
+def _told(processes: Iterable[Busy]) -> list[str]:
+    groups: dict[tuple[str, str | None], list[Busy]] = {}
+    for one in processes:
+        groups.setdefault((one.command, one.user), []).append(one)
+    shares = {key: sum(one.share for one in group) for key, group in groups.items()}
+    order = sorted(groups, key=lambda key: -shares[key])
+    told = []
+    for key in order[:_NAMED]:
+        group, (command, user) = groups[key], key
+        kind = "kernel thread " if user is None else ""
+        who = f"pid {group[0].pid}" if len(group) == 1 else f"{len(group)} processes"
+        of = "" if user is None else f", user {user}"
+        told.append(f"{kind}{command} ({who}{of}, {_share(shares[key])})")
+    more = sum(len(groups[key]) for key in order[_NAMED:])
+    if more:
+        told.append(f"{more} more {'process' if more == 1 else 'processes'}")
+    return told
+
+
+def _series(told: list[str]) -> str:
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+
+
+def _share(cpus: float) -> str:
+    return f"{cpus * 100:.0f} % of a CPU" if cpus < 1.5 else f"{cpus:.1f} CPUs"
+
+
+def _unseen_cpus(first: MachineTicks, second: MachineTicks, accounted: int, ticks: float) -> float:
+    """Return the CPUs' worth of work that no process we know of did, 0 when it may be chance."""
+    cpus = (second.busy - first.busy - accounted) / ticks
+    return cpus if cpus >= max(_LEAST_UNSEEN_CPUS, _LEAST_UNSEEN_SHARE * second.cpus) else 0.0
+
+
+def _stolen_share(first: MachineTicks, second: MachineTicks) -> float:
+    share = (second.stolen - first.stolen) / max(1, second.total - first.total)
+    return share if share > _LEAST_STOLEN else 0.0
+
+
+def _tree(processes: dict[int, ProcessTicks], root: int) -> set[int]:
+    """Return the pids of a process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    found, ahead = {root}, [root]
+    while ahead:
+        new = children.get(ahead.pop(), [])
+        found.update(new)
+        ahead += new
+    return found
+
+
+class _Users:
+    """Names of the users of processes, each asked for once: a directory service is slow."""
+
+    def __init__(self, proc: Path) -> None:
+        self._proc = proc
+        self._names: dict[int, str] = {}
+
+    def of(self, pid: int) -> str:
+        found = _UID.search(read_text(self._proc / f"{pid}/status") or "")
+        if found is None:  # it has just ended
+            return "?"
+        uid = int(found[1])
+        if uid not in self._names:
+            try:
+                self._names[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._names[uid] = str(uid)
+        return self._names[uid]
+
+
+def _command(proc: Path, pid: int, name: str) -> str:
+    """Return a name a person knows the process by.
+
+    Only names of programs and scripts: other arguments may hold what is secret.
+    """
+    try:
+        arguments = (proc / f"{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return name
+    if len(name.encode()) == _LONGEST_NAME:  # it may have been cut
+        program = os.fsdecode(arguments[0]).rpartition("/")[2].partition(" ")[0]
+        return program if program.startswith(name) else name
+    if not _INTERPRETER.fullmatch(name):
+        return name
+    for argument in arguments[1:]:
+        if _INLINE.fullmatch(argument):
+            return name
+        if argument and not argument.startswith(b"-"):
+            return f"{name} {os.fsdecode(argument).rpartition('/')[2]}"
+    return name
+
+
+def _printable(text: str) -> str:
+    clean = "".join(sign if sign.isprintable() else "?" for sign in text)
+    return clean if len(clean) <= _NAME_WIDTH else f"{clean[: _NAME_WIDTH - 3]}..."

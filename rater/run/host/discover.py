@@ -1,0 +1,205 @@
+"""This machine, an hwloc XML file or a description as a `Topology`.
+
+The only module that touches hwloc: it loads, exports version 2 XML into memory,
+lets our own reader (`rater.plan.topology.xml`) make of it what it makes of any
+file, and destroys hwloc's topology at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import select
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.topology.build import RawNode, RawPU, build
+from rater.plan.topology.model import Topology
+from rater.plan.topology.synthetic import EXAMPLE, MOST_PUS, without_types
+from rater.plan.topology.xml import parse_xml
+
+THIS_MACHINE = "this machine"
+_LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs can take 18
+_PIPE_PATIENCE_S = 10.0  # for a pipe whose writer is at work
+_PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it before we do
+_NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
+
+
+def discover() -> Topology:
+    """Return this machine, without CPUs that this process may not use (cpusets, `taskset`).
+
+    Raises `InputError` when hwloc cannot be loaded or cannot read the machine.
+    """
+    usable = frozenset(os.sched_getaffinity(0))
+    xml = _hwloc_xml(None, THIS_MACHINE)
+    return parse_xml(xml, THIS_MACHINE, usable=usable, is_this_system=True)
+
+
+def load(spec: str) -> Topology:
+    """Return the machine `--topology` names: an existing path is a file, all else a description."""
+    if not spec.strip():
+        raise InputError(
+            f"an empty topology, expected an hwloc XML file or a description {EXAMPLE}"
+        )
+    if _exists(spec):
+        return from_file(Path(spec))
+    if "/" in spec or spec.endswith(".xml"):
+        raise InputError(
+            f"there is no topology file {spec}: expected the path of an hwloc XML file"
+        )
+    return from_synthetic(spec)
+
+
+def from_file(path: Path) -> Topology:
+    """Return the machine of an hwloc XML file (version 2 or 3; `-` is not special).
+
+    Raises `InputError` when it cannot be read or is wrong, with the line.
+    """
+    try:
+        text = _read(path, _LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the topology file {path}: {error.strerror}") from error
+    if len(text) > _LARGEST_FILE_BYTES:
+        raise InputError(
+            f"the topology file {path} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
+            "expected hwloc XML, which has well below 1 MiB"
+        )
+    return parse_xml(text, str(path))
+
+
+def _read(path: Path, most: int) -> bytes:
+    """Return up to `most` bytes of a file or of a pipe that somebody writes to.
+
+    Raises `OSError`, which for a pipe can mean that nothing comes.
+    """
+    # Not blocking: to open or read a pipe that nobody writes to would wait for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        ready = select.poll()
+        ready.register(handle, select.POLLIN)
+        waits = _PIPE_OPENING_S
+        parts: list[bytes] = []
+        left = most
+        while left:
+            came = bool(ready.poll(waits * 1000))
+            try:
+                part = os.read(handle, min(left, 1 << 20))
+            except BlockingIOError:  # there is a writer, who has written nothing yet
+                if waits == _PIPE_PATIENCE_S and not came:
+                    raise OSError(errno.ETIMEDOUT, f"silent for {waits:g} s") from None
+                waits = _PIPE_PATIENCE_S
+                continue
+            if not (part or came):
+                raise OSError(errno.ENXIO, "a pipe that nobody writes to")
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def from_synthetic(text: str) -> Topology:
+    """Return a machine described as hwloc's synthetic string or as NODESxCPUS.
+
+    `nodes=4x24` has 4 nodes of 24 one-thread cores, CPUs numbered node by node,
+    with packages and caches unknown. Raises `InputError` when it describes no machine.
+    """
+    found = _NODES_X_CPUS.fullmatch(text.strip())
+    if found:
+        return _nodes_x_cpus(text.strip(), int(found[1]), int(found[2]))
+    described = without_types(text)
+    topology = parse_xml(_hwloc_xml(described, f"the description {text!r}"), text.strip())
+    if "memory=" in text:
+        return topology
+    # hwloc makes up 1 GiB for each node that is said to have none.
+    return replace(topology, nodes=tuple(replace(n, memory_bytes=0) for n in topology.nodes))
+
+
+def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
+    if not 1 <= nodes * cpus <= MOST_PUS:
+        raise InputError(f"{text} is {nodes * cpus} CPUs, expected 1 to {MOST_PUS}")
+    block = (1 << cpus) - 1
+    everything = (1 << nodes * cpus) - 1
+    return build(
+        [RawPU(cpu, None, None, None, None) for cpu in range(nodes * cpus)],
+        [RawNode(node, block << node * cpus, 0, None) for node in range(nodes)],
+        usable=everything,
+        allowed_nodes=everything,
+        source=text,
+    )
+
+
+def _hwloc_xml(synthetic: str | None, what: str) -> str:
+    """Return version 2 XML of a synthetic description, or (None) of this machine."""
+    with own_environment(), _without_warnings():
+        try:
+            import pyhwloc  # noqa: PLC0415 - 50 ms, and it changes the environment
+            from pyhwloc.topology import (  # noqa: PLC0415 - as above
+                ExportXmlFlags,
+                TopologyFlags,
+            )
+        except (ImportError, OSError, AttributeError) as error:
+            raise InputError(
+                f"hwloc cannot be loaded to read {what}: {error}. Install it beside rater with "
+                "`python -m pip install 'pyhwloc>=3.0.1'` (x86-64 or ARM64, glibc 2.34 or newer)"
+            ) from error
+        try:
+            topology = (
+                pyhwloc.from_this_system()
+                if synthetic is None
+                else pyhwloc.from_synthetic(synthetic)
+            )
+            # Disallowed parts keep their place so that logical indexes are those of the machine.
+            with topology.set_flags([TopologyFlags.INCLUDE_DISALLOWED]) as loaded:
+                xml = loaded.export_xml_buffer([ExportXmlFlags.V2])
+        except Exception as error:  # of hwloc's own, OSError, ValueError: as the wheel likes
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            return str(xml)
+    if synthetic is None:
+        raise InputError(f"hwloc cannot read this machine ({problem}): see what `lstopo` says")
+    raise InputError(f"hwloc makes no machine of {what}: expected one {EXAMPLE}")
+
+
+@contextmanager
+def own_environment() -> Iterator[None]:
+    """Hide the user's HWLOC_* variables, and take back what importing pyhwloc sets.
+
+    HWLOC_XMLFILE, HWLOC_SYNTHETIC or HWLOC_FSROOT would put another machine in the
+    place of this one; a left-over HWLOC_PLUGINS_PATH would reach the copies.
+    """
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("HWLOC_")}
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith("HWLOC_")]:
+            del os.environ[name]
+        os.environ.update(hidden)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep pyhwloc from logging "Topology is not loaded" when a load failed."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _exists(spec: str) -> bool:
+    try:
+        return Path(spec).exists()
+    except ValueError:  # a NUL in it
+        return False

@@ -1,0 +1,274 @@
+"""Between phases: wait until the machine is as it was before the first one.
+
+Back means: others keep no more CPUs busy, every temperature is within 3 degrees of
+what it was (krun's rule: Barrett et al., "Virtual machine warmup blows hot and
+cold", OOPSLA 2017), and a CPU given work runs at no less than 0.9 of its frequency.
+An idle CPU's frequency says nothing: it is low when all is well and may still be
+high after work, so a CPU of each package is kept busy for a moment and read then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import trio
+
+from rater.run.host.cpu_time import TICKS_PER_S, machine_ticks
+from rater.run.host.sysfiles import read_number
+
+DEFAULT_MAX_S = 300.0
+_PROC, _SYS = Path("/proc"), Path("/sys")
+_BASELINE_S = 1.0
+_POLL_S = 0.5
+_WARMER_C = 3.0
+_HOTTEST_C = 127.0  # what an eight-bit sensor says when it has nothing to say
+_LEAST_FREQUENCY = 0.9
+# Load counts in CPUs, not as a share of all: one busy PU of 256 is one too many. What is tolerated
+# grows a little with the machine, as the noise of its daemons and of counting by ticks does.
+_MORE_CPUS, _MORE_SHARE = 0.1, 0.002
+_BUSY_CPUS, _BUSY_SHARE = 0.25, 0.005  # a baseline above this is not that of an idle machine
+_AWAKE_S = 0.05  # long enough for a governor to answer
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How a wait between phases ended."""
+
+    waited_s: float
+    reached: bool  # False: the bound was hit before all was back
+    detail: str | None  # what was not back, in words
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    at_s: float
+    busy_ticks: int
+    own_s: float
+    cpus: int
+
+
+class IdleWatch:
+    """Knows how the machine was before the first phase and waits until it is so again.
+
+    `cpus` are those the run uses (OS numbers). What is read lies below `proc` and
+    `sys`; `temperatures` returns degrees Celsius by sensor, `own_cpu_s` our own CPU
+    time in seconds, `keep_awake` keeps a CPU busy for a moment, if it can.
+    """
+
+    def __init__(
+        self,
+        cpus: Iterable[int],
+        *,
+        max_s: float = DEFAULT_MAX_S,
+        proc: Path = _PROC,
+        sys: Path = _SYS,
+        temperatures: Callable[[], Mapping[str, float]] | None = None,
+        own_cpu_s: Callable[[], float] | None = None,
+        keep_awake: Callable[[int], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = trio.sleep,
+    ) -> None:
+        self._max_s = max_s
+        self._proc = proc
+        self._temperatures = temperatures or hottest_by_sensor
+        self._own_cpu_s = own_cpu_s or _own_cpu_s
+        self._keep_awake = keep_awake or _spin_on
+        self._clock = clock
+        self._sleep = sleep
+        self._frequencies = _frequency_files(sys, cpus)
+        self._busy_cpus: float | None = None
+        self._temperature_c: Mapping[str, float] = {}
+        self._khz: Mapping[int, int] = {}
+
+    async def take_baseline(self) -> tuple[str, ...]:
+        """Look at the machine for a second; return what a person should know of it, in words."""
+        before = self._times()
+        earlier = await trio.to_thread.run_sync(self._temperatures)
+        await self._sleep(_BASELINE_S)
+        after = self._times()
+        later = await trio.to_thread.run_sync(self._temperatures)
+        self._busy_cpus = _others_busy(before, after)
+        self._temperature_c = {
+            sensor: max(celsius, earlier.get(sensor, celsius)) for sensor, celsius in later.items()
+        }
+        self._khz = await trio.to_thread.run_sync(self._awake_khz)
+        return tuple(self._remarks(after))
+
+    async def wait(self, tell: Callable[[str], None] | None = None) -> Waited:
+        """Wait until load, temperatures and frequency are back, or the bound is hit.
+
+        `tell` hears at every look what is not back yet. Can be cancelled.
+        """
+        begin_s = self._clock()
+        if self._busy_cpus is None and not self._temperature_c and not self._khz:
+            return Waited(0.0, True, None)
+        before = self._times()
+        while True:
+            await self._sleep(_POLL_S)
+            after = self._times()
+            missing = await trio.to_thread.run_sync(self._not_back, before, after)
+            before = after
+            waited_s = self._clock() - begin_s
+            if not missing:
+                return Waited(waited_s, True, None)
+            if waited_s >= self._max_s:
+                return Waited(waited_s, False, ", ".join(missing))
+            if tell is not None:
+                tell(", ".join(missing))
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def _times(self) -> _Times | None:
+        machine = machine_ticks(self._proc)
+        if machine is None:
+            return None
+        busy = machine.busy + machine.stolen
+        return _Times(self._clock(), busy, self._own_cpu_s(), machine.cpus)
+
+    def _awake_khz(self) -> dict[int, int]:
+        """Return the frequency of a CPU of each package while it works."""
+        found = {}
+        for cpu, path in self._frequencies.items():
+            self._keep_awake(cpu)
+            khz = read_number(path)
+            if khz:
+                found[cpu] = khz
+        return found
+
+    # -- comparing ----------------------------------------------------------------------------
+
+    def _remarks(self, times: _Times | None) -> Iterable[str]:
+        seen = {
+            "load": self._busy_cpus is not None,
+            "temperatures": bool(self._temperature_c),
+            "CPU frequency": bool(self._khz),
+        }
+        lacking = " and no ".join(name for name, there in seen.items() if not there)
+        if lacking:
+            left = " and ".join(name for name, there in seen.items() if there)
+            goes_by = f"it goes by {left} alone" if left else "it can not wait for anything"
+            yield f"--until-idle: this machine shows no {lacking}: {goes_by}"
+        if times is not None and self._busy_cpus is not None:
+            limit = max(_BUSY_CPUS, _BUSY_SHARE * times.cpus)
+            if self._busy_cpus >= limit:
+                yield (
+                    f"--until-idle: the machine was not idle before the first phase (others kept "
+                    f"{self._busy_cpus:.1f} CPUs busy): phases wait for that, not for less"
+                )
+
+    def _not_back(self, before: _Times | None, after: _Times | None) -> list[str]:
+        missing = self._too_busy(before, after) + self._too_warm()
+        # Asked last: it makes a CPU work.
+        return missing or self._too_slow()
+
+    def _too_busy(self, before: _Times | None, after: _Times | None) -> list[str]:
+        busy = _others_busy(before, after)
+        if busy is None or after is None or self._busy_cpus is None:
+            return []
+        if busy <= self._busy_cpus + max(_MORE_CPUS, _MORE_SHARE * after.cpus):
+            return []
+        return [f"others keep {busy:.1f} CPUs busy ({self._busy_cpus:.1f} before the first phase)"]
+
+    def _too_warm(self) -> list[str]:
+        now = self._temperatures() if self._temperature_c else {}
+        over = sorted(
+            (was - now[sensor], sensor)
+            for sensor, was in self._temperature_c.items()
+            if sensor in now and now[sensor] - was > _WARMER_C
+        )
+        told = [
+            f"{sensor} is at {now[sensor]:.0f} °C ({self._temperature_c[sensor]:.0f} before)"
+            for _, sensor in over[:_NAMED]
+        ]
+        if len(over) > _NAMED:
+            told.append(f"{len(over) - _NAMED} more sensors are too warm")
+        return told
+
+    def _too_slow(self) -> list[str]:
+        now = self._awake_khz() if self._khz else {}
+        return [
+            f"CPU {cpu} runs at {now[cpu] / 1e6:.2f} GHz ({was / 1e6:.2f} before)"
+            for cpu, was in self._khz.items()
+            if cpu in now and now[cpu] < _LEAST_FREQUENCY * was
+        ]
+
+
+async def rest(
+    cooldown_s: float,
+    watch: IdleWatch | None,
+    *,
+    tell: Callable[[str], None] | None = None,
+    sleep: Callable[[float], Awaitable[object]] = trio.sleep,
+) -> Waited:
+    """Sleep `cooldown_s` seconds, then wait for `watch` if there is one. Can be cancelled."""
+    if cooldown_s > 0:
+        await sleep(cooldown_s)
+    if watch is None:
+        return Waited(cooldown_s, True, None)
+    waited = await watch.wait(tell)
+    return Waited(cooldown_s + waited.waited_s, waited.reached, waited.detail)
+
+
+def waited_note(waited: Waited) -> str | None:
+    """Return the note of a wait that hit its bound, None for one that ended well (pure)."""
+    if waited.reached:
+        return None
+    return f"--until-idle: went on after {waited.waited_s:.0f} s although {waited.detail}"
+
+
+def hottest_by_sensor() -> dict[str, float]:
+    """Return degrees Celsius by sensor; of sensors of one name (two packages) the highest.
+
+    Zero and less, or 127 and more, is what sensors tell that are not connected.
+    """
+    found: dict[str, float] = {}
+    for chip, sensors in psutil.sensors_temperatures().items():
+        for sensor in sensors:
+            if 0 < sensor.current < _HOTTEST_C:
+                name = f"{chip} {sensor.label}".strip()
+                found[name] = max(sensor.current, found.get(name, sensor.current))
+    return found
+
+
+def _others_busy(before: _Times | None, after: _Times | None) -> float | None:
+    """Return how many CPUs others than ourselves kept busy, None when it is not known."""
+    if before is None or after is None or after.at_s <= before.at_s:
+        return None
+    busy_s = (after.busy_ticks - before.busy_ticks) / TICKS_PER_S
+    return max(0.0, (busy_s - (after.own_s - before.own_s)) / (after.at_s - before.at_s))
+
+
+def _own_cpu_s() -> float:
+    return sum(os.times()[:4])  # ours and that of children that ended
+
+
+def _frequency_files(sys: Path, cpus: Iterable[int]) -> dict[int, Path]:
+    """Return the file of one CPU of each package that tells its frequency: heat is of a package."""
+    found: dict[int | None, tuple[int, Path]] = {}
+    for cpu in sorted(cpus):
+        folder = sys / f"devices/system/cpu/cpu{cpu}"
+        package = read_number(folder / "topology/physical_package_id")
+        path = folder / "cpufreq/scaling_cur_freq"
+        if package not in found and path.exists():
+            found[package] = (cpu, path)
+    return dict(found.values())
+
+
+def _spin_on(cpu: int) -> None:
+    """Keep a CPU busy for a moment, in the calling thread, if we may run there."""
+    before = os.sched_getaffinity(0)
+    with suppress(OSError):
+        os.sched_setaffinity(0, {cpu})
+        try:
+            end_s = time.perf_counter() + _AWAKE_S
+            while time.perf_counter() < end_s:
+                pass
+        finally:
+            os.sched_setaffinity(0, before)

@@ -1,0 +1,161 @@
+"""The texts of /proc/PID as numbers: numa_maps, smaps_rollup, stat, status, sched; pure.
+
+Pages are counted with the size that the kernel gives for their mapping
+(`kernelpagesize_kB`): a line of numa_maps counts a 1 GB huge page as 1, but a
+transparent one as 512 pages of 4 KB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rater.text.cpuset import parse_list
+
+# The kernel writes blanks and `=` in file names as \040 and \075: these match no part of a name.
+_FIELD = re.compile(rb" (anon|N\d+|kernelpagesize_kB)=(\d+)(?= |$)")
+_POLICY = re.compile(rb"[0-9a-f]+ (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
+# Shared memory without a file (MAP_SHARED | MAP_ANONYMOUS, memfd_create, shmget) is the copy's own
+# as its anonymous memory is; numa_maps counts no `anon` pages there. What lies in /dev/shm may be
+# somebody's input.
+_SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
+_SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
+_LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
+_MIGRATIONS = re.compile(rb"^(?:se\.)?nr_migrations\s*:\s*(\d+)$", re.MULTILINE)
+_PAGES_MIGRATED = re.compile(rb"^numa_pages_migrated\s*:\s*(\d+)$", re.MULTILINE)
+_GATE_NAME_AT = 3  # sh -c SCRIPT NAME
+
+
+@dataclass(frozen=True, slots=True)
+class NumaMaps:
+    """Memory of one process by /proc/PID/numa_maps."""
+
+    node_bytes: dict[int, int]  # anonymous and shared memory and huge pages by node
+    page_bytes: dict[int, int]  # anonymous and shared by page size, transparent huge as small
+    huge_bytes: dict[int, int]  # hugetlb pages by their size, private or shared
+    policy_bytes: dict[str, int]  # all of them by the policy of their mapping
+    resident_bytes: int  # all pages present, files included
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """One process or thread by its stat file."""
+
+    state: str
+    parent: int
+    group: int
+    threads: int
+    rss_pages: int
+    cpu: int  # it ran on last
+
+    @property
+    def dead(self) -> bool:
+        """It has ended, waited for or not."""
+        return self.state in "ZXx"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is used of a status file; None: not in it."""
+
+    cpus: tuple[int, ...] | None  # Cpus_allowed_list
+    mems: tuple[int, ...] | None  # Mems_allowed_list
+    peak_bytes: int | None  # VmHWM, of this program only: exec begins anew
+    swap_bytes: int | None
+
+
+def parse_numa_maps(text: bytes) -> NumaMaps:
+    """Return the sums over all mappings.
+
+    A private mapping of a file can hold pages of the file and anonymous ones in
+    one line, counted together by node. Where these lie on several nodes, only
+    so many are taken for anonymous as the file's pages can not be.
+    """
+    nodes: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
+    huge: Counter[int] = Counter()
+    policies: Counter[str] = Counter()
+    resident = 0
+    for line in text.split(b"\n"):
+        fields = dict(_FIELD.findall(line))
+        size = int(fields.pop(b"kernelpagesize_kB", 0)) * 1024
+        if not size:  # nothing present, or cut off because the process ended
+            continue
+        anon = int(fields.pop(b"anon", 0))
+        pages = {int(node[1:]): int(count) for node, count in fields.items()}
+        total = sum(pages.values())
+        resident += total * size
+        if b" huge " in line:
+            anon = total
+            huge[size] += total * size
+        elif anon or _SHARED.search(line):
+            anon = anon or total
+            sizes[size] += anon * size
+        else:
+            continue
+        of_file = total - anon
+        if of_file > 0:
+            pages = (
+                dict.fromkeys(pages, anon)
+                if len(pages) == 1
+                else {node: max(0, count - of_file) for node, count in pages.items()}
+            )
+        for node, count in pages.items():
+            nodes[node] += count * size
+        policy = _POLICY.match(line)
+        if policy:
+            policies[policy[1].decode("ascii", "replace")] += anon * size
+    return NumaMaps(dict(nodes), dict(sizes), dict(huge), dict(policies), resident)
+
+
+def parse_sizes(text: bytes) -> dict[str, int]:
+    """Return the sizes that smaps_rollup or status name, in bytes."""
+    return {key.decode(): int(size) * 1024 for key, size in _SIZE.findall(text)}
+
+
+def parse_stat(text: bytes) -> Stat | None:
+    """Return what a stat file says (proc_pid_stat(5) counts its fields from 1), None if cut off."""
+    # The name in brackets may hold blanks and brackets of its own.
+    fields = text[text.rfind(b")") + 2 :].split()
+    try:
+        return Stat(
+            state=fields[3 - 3].decode(),
+            parent=int(fields[4 - 3]),
+            group=int(fields[5 - 3]),
+            threads=int(fields[20 - 3]),
+            rss_pages=int(fields[24 - 3]),
+            cpu=int(fields[39 - 3]),
+        )
+    except (IndexError, ValueError):
+        return None
+
+
+def parse_status(text: bytes) -> Status:
+    """Return what is used of a status file."""
+    sizes = parse_sizes(text)
+    return Status(*parse_allowed(text), sizes.get("VmHWM"), sizes.get("VmSwap"))
+
+
+def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return CPUs and nodes that a status file allows: all that is read of every gate."""
+    lists = dict(_LIST.findall(text, max(0, text.rfind(b"Cpus_allowed:"))))
+    return _numbers(lists.get(b"Cpus")), _numbers(lists.get(b"Mems"))
+
+
+@lru_cache(4096)
+def _numbers(text: bytes | None) -> tuple[int, ...] | None:
+    return None if text is None else parse_list(text.decode())
+
+
+def parse_sched(text: bytes) -> tuple[int | None, int | None]:
+    """Return moves to other CPUs and pages that balancing moved, None for what is not there."""
+    moves, pages = _MIGRATIONS.search(text), _PAGES_MIGRATED.search(text)
+    return int(moves[1]) if moves else None, int(pages[1]) if pages else None
+
+
+def is_gate(cmdline: bytes, name: bytes) -> bool:
+    """Tell whether a command line is that of a gate (`sh -c SCRIPT NAME ...`)."""
+    words = cmdline.split(b"\0", _GATE_NAME_AT + 1)
+    return len(words) > _GATE_NAME_AT and words[_GATE_NAME_AT] == name

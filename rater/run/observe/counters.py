@@ -1,0 +1,333 @@
+"""What the CPUs and the machine's counters do during a phase, whoever makes them do it.
+
+Two readings, one before the first release and one when the last copy has ended:
+nothing is timed then, so they may cost what they cost (1024 CPUs: milliseconds).
+Only the frequency must be read while copies run; see `PhaseReadings.watch`.
+
+Formats: proc_stat(5), Documentation/filesystems/proc.rst, accounting/psi.rst and
+admin-guide/pm/cpufreq.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import trio
+
+from rater.record.events import CpuReading, CpuReadings, MachineReadings
+from rater.run.host.cpu_time import TICKS_PER_S, cpu_ticks, process_ticks
+from rater.run.host.sysfiles import read_number
+
+_TICK_NS = 10**9 // TICKS_PER_S
+_CHUNK = 1 << 18
+_PRESSURES = ("cpu", "memory", "io")
+_COUNTERS = (
+    *(b"numa_hint_faults", b"pgmajfault", b"pgmigrate_success"),
+    *(b"pswpin", b"pswpout", b"thp_fault_fallback"),
+)
+_STALLS = b"allocstall"  # one for each zone since Linux 4.10
+# /proc/interrupts is a table of CPUs x interrupts, both of which grow with the machine:
+# of 256 CPUs and 600 interrupts it takes 0.06 s to read.
+_MOST_CPUS_WITH_INTERRUPTS = 128
+# The average over the last tick where the kernel has it (Linux 6.15), else what the governor's
+# driver last saw.
+_FREQUENCY_FILES = ("cpuinfo_avg_freq", "scaling_cur_freq")
+_FIRST_S = 0.2  # from the release to the first reading of frequencies
+_EVERY_S = 1.0
+_SHARE = 0.001  # of one CPU, for frequencies
+_MOST_AT_ONCE = 64  # CPUs whose frequency is read in one turn
+_DEEPEST = 100  # generations of a copy's processes
+_TURN_NS = 300_000  # CPU time of a turn that can not be told from other work of the process
+_READ_NS = 20_000  # of one file, before any was read
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """Counters at one moment, most of them as the kernel wrote them."""
+
+    at_ns: int  # of CLOCK_MONOTONIC
+    rater_ns: int
+    stat: bytes
+    vmstat: bytes
+    pressures: tuple[bytes, ...]  # as `_PRESSURES`
+    interrupts: bytes
+    throttles: Mapping[int, int]
+
+
+class MachineReader:
+    """Reads the machine's counters; of one run.
+
+    `spent_ns` and `elapsed_ns` add up what reading frequencies cost, and the time of
+    the phases it was done in.
+    """
+
+    def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
+        self.proc = proc
+        cpus = list(cpu_ticks(_read(proc / "stat")))
+        folders = [(cpu, sys / f"devices/system/cpu/cpu{cpu}") for cpu in cpus]
+        self._with_interrupts = len(cpus) <= _MOST_CPUS_WITH_INTERRUPTS
+        self._throttle_files = [
+            (cpu, file)
+            for cpu, folder in folders
+            for what in ("core", "package")
+            if (file := folder / f"thermal_throttle/{what}_throttle_count").exists()
+        ]
+        found = (
+            (cpu, next((f for name in _FREQUENCY_FILES if (f := own / name).exists()), None))
+            for cpu, folder in folders
+            for own in (folder / "cpufreq",)
+        )
+        frequencies = [(cpu, file) for cpu, file in found if file is not None]
+        # Each turn has CPUs of all of the machine, not neighbours.
+        turns = -(-len(frequencies) // _MOST_AT_ONCE)
+        self.frequency_turns = [frequencies[turn::turns] for turn in range(turns)]
+        self.spent_ns = 0
+        self.elapsed_ns = 0
+
+    def before(self) -> _Snapshot:
+        """Read what takes longest first: the time of the CPUs is to be that of the release."""
+        throttles = self._throttles()
+        interrupts = self._interrupts()
+        return self._take(throttles, interrupts)
+
+    def after(self) -> _Snapshot:
+        """Read the time of the CPUs first, as the copies have just ended."""
+        taken = self._take({}, b"")
+        return replace(taken, interrupts=self._interrupts(), throttles=self._throttles())
+
+    def _take(self, throttles: Mapping[int, int], interrupts: bytes) -> _Snapshot:
+        return _Snapshot(
+            time.monotonic_ns(),
+            time.process_time_ns(),
+            _read(self.proc / "stat"),
+            _read(self.proc / "vmstat"),
+            tuple(_read(self.proc / "pressure" / what) for what in _PRESSURES),
+            interrupts,
+            throttles,
+        )
+
+    def _interrupts(self) -> bytes:
+        return _read(self.proc / "interrupts") if self._with_interrupts else b""
+
+    def _throttles(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for cpu, file in self._throttle_files:
+            count = read_number(file)
+            if count is not None:
+                found[cpu] = found.get(cpu, 0) + count
+        return found
+
+
+@dataclass(slots=True)
+class _Mean:
+    total: int = 0
+    number: int = 0
+
+
+@dataclass(slots=True)
+class PhaseReadings:
+    """The readings of one phase: `begin`, `watch` while copies run, `end`, then `events`.
+
+    `place` tells the CPU that a copy was given, None when it is not bound.
+    """
+
+    reader: MachineReader
+    phase: int
+    place: Callable[[int], int | None]
+    _before: _Snapshot | None = None
+    _after: _Snapshot | None = None
+    _frequencies: dict[int, _Mean] = field(default_factory=dict)
+    _fillers: dict[int | None, int] = field(default_factory=dict)  # ns by CPU
+    _over: bool = False
+
+    def begin(self) -> None:
+        """Read for the first time: all copies wait at their gates."""
+        self._before = self.reader.before()
+
+    def end(self) -> None:
+        """Read for the last time; what comes later is no part of the phase."""
+        if self._after is None:
+            self._after = self.reader.after()
+
+    def filler_ended(self, copy: int, cpu_ns: int) -> None:
+        """Take the CPU time of a run that only kept the load up; after `end` it is too late."""
+        if self._after is None:
+            cpu = self.place(copy)
+            self._fillers[cpu] = self._fillers.get(cpu, 0) + cpu_ns
+
+    def end_with_fillers(self, roots: Mapping[int, int]) -> None:
+        """Read for the last time while fillers still run, with what they used so far.
+
+        `roots`: copies by pid, also by that of a process whose parent is gone. Once they
+        are killed most of their CPU time is lost: a parent is told only of children that
+        were waited for.
+        """
+        processes = process_ticks(self.reader.proc)
+        for pid, one in processes.items():
+            root = pid
+            # Numbers given anew while they were listed could make a ring of parents.
+            for _ in range(_DEEPEST):
+                if root in roots or root not in processes:
+                    break
+                root = processes[root].parent
+            if root in roots:
+                self.filler_ended(roots[root], (one.own + one.children) * _TICK_NS)
+        self.end()
+
+    async def watch(self) -> None:
+        """Read frequencies until cancelled, in a thread: a copy's end is not to wait for it.
+
+        A file takes 10 us (some kernels before 5.18: a few ms asleep). At most once a
+        second, 64 CPUs at a time, and so seldom that it stays below 0.1 % of one CPU.
+        """
+        reader = self.reader
+        if not reader.frequency_turns:
+            return
+        begin_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
+        try:
+            wait_s = _FIRST_S
+            turn = 0
+            each_ns = _READ_NS
+            while True:
+                await trio.sleep(wait_s)
+                reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
+                files = reader.frequency_turns[turn % len(reader.frequency_turns)]
+                cost_ns = _TURN_NS + len(files) * each_ns
+                lacking_ns = (reader.spent_ns + cost_ns) / _SHARE - reader.elapsed_ns
+                if lacking_ns > 0:
+                    wait_s = lacking_ns / 1e9
+                    continue
+                read_ns = await trio.to_thread.run_sync(
+                    self._read_frequencies, files, abandon_on_cancel=True
+                )
+                reader.spent_ns += _TURN_NS + read_ns
+                each_ns = read_ns // len(files)
+                turn += 1
+                wait_s = _EVERY_S
+        finally:
+            self._over = True
+            reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
+
+    def _read_frequencies(self, files: Iterable[tuple[int, Path]]) -> int:
+        """Read each; return the CPU time it took."""
+        begin_ns = time.thread_time_ns()
+        for cpu, file in files:
+            khz = read_number(file)  # of an idle CPU there may be none
+            if self._over:
+                break
+            if khz:
+                mean = self._frequencies.setdefault(cpu, _Mean())
+                mean.total += khz
+                mean.number += 1
+        return time.thread_time_ns() - begin_ns
+
+    def events(self) -> tuple[CpuReadings, MachineReadings] | tuple[()]:
+        """Return what both readings come to; nothing where one is missing."""
+        if self._before is None or self._after is None:
+            return ()
+        before, after = self._before, self._after
+        values = {
+            "elapsed_ns": after.at_ns - before.at_ns,
+            "rater_cpu_ns": after.rater_ns - before.rater_ns,
+        }
+        first, then = _counters(before.vmstat), _counters(after.vmstat)
+        values |= {name: _more(first[name], then[name]) for name in then if name in first}
+        for what, one, other in zip(_PRESSURES, before.pressures, after.pressures, strict=True):
+            stalled, still = _pressure_ns(one), _pressure_ns(other)
+            for kind in still:
+                if kind in stalled:
+                    values[f"pressure_{what}_{kind}_ns"] = _more(stalled[kind], still[kind])
+        return (
+            CpuReadings(self.phase, tuple(self._rows(before, after))),
+            MachineReadings(self.phase, tuple(sorted(values.items()))),
+        )
+
+    def _rows(self, before: _Snapshot, after: _Snapshot) -> Iterable[CpuReading]:
+        first, then = cpu_ticks(before.stat), cpu_ticks(after.stat)
+        took, taken = _interrupts(before.interrupts), _interrupts(after.interrupts)
+        fillers = dict(self._fillers)
+        for cpu in then:
+            if cpu not in first:  # it came online meanwhile
+                continue
+            times = [_more(one, other) for one, other in zip(first[cpu], then[cpu], strict=True)]
+            user, nice, system, idle, iowait, irq, softirq, steal = (it * _TICK_NS for it in times)
+            mean = self._frequencies.get(cpu)
+            yield CpuReading(
+                cpu=cpu,
+                user_ns=user + nice,
+                system_ns=system,
+                iowait_ns=iowait,
+                irq_ns=irq + softirq,
+                steal_ns=steal,
+                idle_ns=idle,
+                mean_khz=round(mean.total / mean.number) if mean else None,
+                throttles=_difference(before.throttles, after.throttles, cpu),
+                interrupts=_difference(took, taken, cpu),
+                filler_ns=fillers.pop(cpu, 0) + fillers.pop(None, 0),
+            )
+
+
+def _read(path: Path) -> bytes:
+    """Return all of a file, nothing where it cannot be read."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        chunks = []
+        while chunk := os.read(file, _CHUNK):
+            chunks.append(chunk)
+        return b"".join(chunks)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
+
+def _counters(vmstat: bytes) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in vmstat.splitlines():
+        name, _, value = line.partition(b" ")
+        if name in _COUNTERS:
+            found[name.decode()] = int(value)
+        elif name.startswith(_STALLS):
+            found[_STALLS.decode()] = found.get(_STALLS.decode(), 0) + int(value)
+    return found
+
+
+def _pressure_ns(text: bytes) -> dict[str, int]:
+    """Return the time that `some` and `full` tasks waited; the kernel counts microseconds."""
+    found = {}
+    for line in text.splitlines():
+        kind, _, rest = line.partition(b" ")
+        found[kind.decode()] = int(rest.rpartition(b"total=")[2]) * 1000
+    return found
+
+
+def _interrupts(text: bytes) -> dict[int, int]:
+    """Return how many interrupts each CPU took: a column each, of the CPUs that are online."""
+    lines = text.splitlines()
+    if not lines:
+        return {}
+    cpus = [int(name[3:]) for name in lines[0].split()]
+    totals = [0] * len(cpus)
+    for line in lines[1:]:
+        words = line.partition(b":")[2].split(maxsplit=len(cpus))[: len(cpus)]
+        if len(words) == len(cpus) and all(word.isdigit() for word in words):  # ERR has a total
+            totals = [total + int(word) for total, word in zip(totals, words, strict=True)]
+    return dict(zip(cpus, totals, strict=True))
+
+
+def _difference(before: Mapping[int, int], after: Mapping[int, int], cpu: int) -> int | None:
+    if cpu not in before or cpu not in after:
+        return None
+    return _more(before[cpu], after[cpu])
+
+
+def _more(before: int, after: int) -> int:
+    """Return by how much a counter grew: idle and iowait can go back a tick, says proc_stat(5)."""
+    return max(0, after - before)

@@ -1,0 +1,344 @@
+"""One look at a running copy: the files of its processes in /proc, read by open directories."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rater.record.events import Sampled
+from rater.run.copies.gate import GATE_NAME
+from rater.run.host.proc_dir import (
+    PAGE_BYTES,
+    OnCPU,
+    open_process,
+    read_file,
+    threads,
+    transparent_huge_page_bytes,
+)
+from rater.run.host.proc_text import (
+    NumaMaps,
+    Stat,
+    is_gate,
+    parse_numa_maps,
+    parse_sched,
+    parse_sizes,
+    parse_stat,
+    parse_status,
+)
+
+# A look is bounded whatever a copy starts; the number of what was left out is in the sample.
+MOST_PROCESSES = 16
+MOST_THREADS = 1024
+_MOVES_OF_THREADS = 64  # moves between CPUs are counted for so many of them
+_STAYS_BYTES = 64 << 20  # a smaller copy is read where this thread is: moving costs more
+NO_NUMA_MAPS = (
+    "this kernel has no /proc/PID/numa_maps (CONFIG_NUMA, CONFIG_PROC_PAGE_MONITOR): on which "
+    "lgroup memory lay is not known"
+)
+
+
+NO_ROLLUP = (
+    "this kernel has no /proc/PID/smaps_rollup (Linux 4.14): transparent huge pages are not known"
+)
+
+
+NOT_PERMITTED = (
+    "memory of some processes may not be read (they run as another user, or set-uid): as root it "
+    "can be"
+)
+
+
+NO_SCHED = "this kernel has no /proc/PID/sched: migrations between CPUs are not known"
+NO_CHILDREN = (
+    "this kernel has no /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN): processes that a copy "
+    "starts are not looked at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A copy that runs: released and not reaped."""
+
+    phase: int
+    copy: int
+    step: int
+    pid: int
+    start_ns: int  # of CLOCK_MONOTONIC, its release
+    repeats: bool = False  # what it did before in this phase: as good as one more look at that
+
+
+class NoSample(Enum):
+    """Why a look gave nothing."""
+
+    AT_GATE = "at gate"  # released, but its exec has not happened yet
+    ENDED = "ended"  # or hidden from us
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Over the processes of one copy."""
+
+    processes: int = 0
+    unread: int = 0
+    cpus: set[int] = field(default_factory=set)
+    allowed: tuple[int, ...] | None = None
+    migrations: int | None = None
+    pages_migrated: int | None = None
+    maps: list[NumaMaps] = field(default_factory=list)
+    transparent_bytes: int | None = 0
+    sizes: list[dict[str, int]] = field(default_factory=list)  # where there is no numa_maps
+    resident_bytes: list[int] = field(default_factory=list)  # a process each
+    # The same with pages of several processes in equal parts, where that was read.
+    proportional_bytes: list[int] = field(default_factory=list)
+    peak_bytes: int | None = None
+    swap_bytes: int | None = None
+
+
+class Looker:
+    """Reads copies, on one thread at a time; `unknown` collects what this machine hides.
+
+    `spread`: a big copy is read on the CPU it runs on. Reading takes CPU time from
+    somebody where every CPU is busy, and so each copy bears its own instead of one
+    bearing all.
+    """
+
+    def __init__(self, spread: bool) -> None:
+        self.unknown: dict[str, None] = {}  # a set that keeps the order
+        self._spread = spread
+        self._has_maps = self._present("numa_maps", NO_NUMA_MAPS)
+        self._has_rollup = self._present("smaps_rollup", NO_ROLLUP)
+        self._has_sched = self._present("sched", NO_SCHED)
+        own = os.getpid()
+        self._has_children = self._present(f"task/{own}/children", NO_CHILDREN)
+        self._transparent_bytes = transparent_huge_page_bytes()
+
+    def look(
+        self, watched: Watched, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
+    ) -> Sampled | NoSample:
+        """Return what can be seen of a copy and of the processes below it.
+
+        `directory` is a descriptor of its /proc/PID, `past_gate` that an earlier look
+        saw its own program. Children are found through their living parents;
+        `orphans` are those of the copy that lost theirs and are our children now.
+        """
+        begin = time.monotonic_ns()
+        total = _Sum()
+        try:
+            if not past_gate and is_gate(read_file("cmdline", directory), GATE_NAME):
+                return NoSample.AT_GATE
+            self._process(watched.pid, directory, None, total)
+            for orphan in orphans:
+                self._below(orphan, os.getpid(), total)
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                self.unknown[NOT_PERMITTED] = None
+            return NoSample.ENDED
+        if not total.processes:
+            return NoSample.ENDED
+        many = total.processes > 1
+        return Sampled(
+            phase=watched.phase,
+            copy=watched.copy,
+            step=watched.step,
+            age_ns=begin - watched.start_ns,
+            processes=total.processes,
+            unread=total.unread,
+            cpus=tuple(sorted(total.cpus)),
+            allowed=total.allowed,
+            migrations=total.migrations,
+            pages_migrated=total.pages_migrated,
+            node_bytes=_by_number(total.maps, lambda maps: maps.node_bytes),
+            policy=_policy(total.maps),
+            page_bytes=self._page_bytes(total),
+            rss_bytes=_resident(total),
+            peak_bytes=None if many else total.peak_bytes,
+            swap_bytes=total.swap_bytes,
+            read_ns=time.monotonic_ns() - begin,
+        )
+
+    def _process(self, pid: int, directory: int, parent: int | None, total: _Sum) -> None:
+        """Add one process, then those below it; those that end meanwhile are no error."""
+        stat = parse_stat(read_file("stat", directory))
+        if stat is None or (parent is not None and stat.parent != parent):
+            return
+        # The first thread may have ended while others go on.
+        if stat.dead and stat.threads < 2:
+            return
+        if total.processes == MOST_PROCESSES:
+            total.unread += 1
+            return
+        total.processes += 1
+        if stat.threads == 1:
+            tasks = [pid]
+            total.cpus.add(stat.cpu)
+            self._moves(directory, total)
+            self._status(directory, total)
+            self._memory(directory, stat, total)
+        else:
+            tasks = threads(directory)
+            total.unread += len(tasks) > MOST_THREADS
+            del tasks[MOST_THREADS:]
+            self._threads(tasks, directory, stat, total)
+        for thread in tasks:
+            self._children(pid, thread, directory, total)
+
+    def _threads(self, tasks: list[int], directory: int, stat: Stat, total: _Sum) -> None:
+        """Add the threads of a process, and its memory through one that lives."""
+        memory_read = False
+        for position, thread in enumerate(tasks):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                own = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+                try:
+                    of_thread = parse_stat(read_file("stat", own))
+                    if of_thread is None or of_thread.dead:
+                        continue
+                    total.cpus.add(of_thread.cpu)
+                    if position < _MOVES_OF_THREADS:
+                        self._moves(own, total)
+                    if not memory_read:
+                        self._status(own, total)
+                        self._memory(own, stat, total)
+                        memory_read = True
+                finally:
+                    os.close(own)
+
+    def _moves(self, directory: int, total: _Sum) -> None:
+        if self._has_sched:
+            moves, pages = parse_sched(read_file("sched", directory))
+            total.migrations = _plus(total.migrations, moves)
+            total.pages_migrated = _plus(total.pages_migrated, pages)
+
+    def _status(self, directory: int, total: _Sum) -> None:
+        status = parse_status(read_file("status", directory))
+        if total.processes == 1:
+            total.allowed = status.cpus
+            total.peak_bytes = status.peak_bytes
+        total.swap_bytes = _plus(total.swap_bytes, status.swap_bytes)
+
+    def _memory(self, directory: int, stat: Stat, total: _Sum) -> None:
+        with self._near(stat):
+            try:
+                resident = stat.rss_pages * PAGE_BYTES
+                if self._has_maps:
+                    maps = parse_numa_maps(read_file("numa_maps", directory))
+                    if not maps.resident_bytes:  # a process that ended since has no memory
+                        raise ProcessLookupError
+                    total.maps.append(maps)
+                    resident = maps.resident_bytes
+                    small = sum(maps.page_bytes.values())
+                    possible = self._transparent_bytes and small >= self._transparent_bytes
+                else:
+                    possible = True
+                if possible:
+                    self._rollup(directory, total)
+            except PermissionError:
+                self.unknown[NOT_PERMITTED] = None
+                total.unread += 1
+            total.resident_bytes.append(resident)
+            if total.processes == 1 and total.peak_bytes is not None and total.maps:
+                # VmHWM leaves out hugetlb pages; at their peak or not, they are there now.
+                total.peak_bytes += sum(total.maps[-1].huge_bytes.values())
+
+    def _rollup(self, directory: int, total: _Sum) -> None:
+        if not self._has_rollup:
+            total.transparent_bytes = None
+            return
+        sizes = parse_sizes(read_file("smaps_rollup", directory))
+        total.sizes.append(sizes)
+        total.transparent_bytes = _plus(total.transparent_bytes, sizes.get("AnonHugePages"))
+        if "Pss" in sizes:
+            # Pss leaves out hugetlb pages.
+            pools = sum(total.maps[-1].huge_bytes.values()) if self._has_maps else 0
+            total.proportional_bytes.append(sizes["Pss"] + pools)
+
+    def _children(self, pid: int, thread: int, directory: int, total: _Sum) -> None:
+        if not self._has_children:
+            return
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for name in read_file(f"task/{thread}/children", directory).split():
+                if total.processes + total.unread >= 2 * MOST_PROCESSES:
+                    return
+                self._below(int(name), pid, total)
+
+    def _below(self, pid: int, parent: int, total: _Sum) -> None:
+        """Add a child of a process, if it is one still."""
+        with suppress(FileNotFoundError, ProcessLookupError):
+            directory = open_process(pid)
+            try:
+                self._process(pid, directory, parent, total)
+            finally:
+                os.close(directory)
+
+    def _page_bytes(self, total: _Sum) -> tuple[tuple[int, int], ...] | None:
+        """Return all private memory by page size, transparent huge pages with their own."""
+        huge = total.transparent_bytes
+        if huge is None:
+            return None
+        if total.maps:
+            found = dict(_by_number(total.maps, lambda maps: maps.page_bytes) or ())
+            pools = _by_number(total.maps, lambda maps: maps.huge_bytes) or ()
+        elif total.sizes:
+            if any(s.get("Private_Hugetlb") or s.get("Shared_Hugetlb") for s in total.sizes):
+                return None  # of which size is not told there
+            found = {PAGE_BYTES: sum(sizes.get("Anonymous", 0) for sizes in total.sizes)}
+            pools = ()
+        else:
+            return None
+        if huge and self._transparent_bytes:
+            found[PAGE_BYTES] = max(0, found.get(PAGE_BYTES, 0) - huge)
+            found[self._transparent_bytes] = found.get(self._transparent_bytes, 0) + huge
+        for size, count in pools:
+            found[size] = found.get(size, 0) + count
+        return tuple(sorted((size, count) for size, count in found.items() if count))
+
+    def _near(self, stat: Stat) -> OnCPU:
+        big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
+        return OnCPU(stat.cpu if self._spread and big else None)
+
+    def _present(self, name: str, otherwise: str) -> bool:
+        if os.path.exists(f"/proc/self/{name}"):  # noqa: PTH110 (as the names below it)
+            return True
+        self.unknown[otherwise] = None
+        return False
+
+
+def _resident(total: _Sum) -> int | None:
+    """Return what all processes hold; what several of them share counts once, where that is told.
+
+    Processes too small for a huge page are not asked how much they share.
+    """
+    whole = total.resident_bytes
+    if not whole:
+        return None
+    if len(whole) == 1 or not total.proportional_bytes:
+        return sum(whole)
+    small = sorted(whole)[: len(whole) - len(total.proportional_bytes)]
+    return sum(total.proportional_bytes) + sum(small)
+
+
+def _by_number(
+    maps: list[NumaMaps], part: Callable[[NumaMaps], dict[int, int]]
+) -> tuple[tuple[int, int], ...] | None:
+    if not maps:
+        return None
+    total: dict[int, int] = {}
+    for one in maps:
+        for number, count in part(one).items():
+            total[number] = total.get(number, 0) + count
+    return tuple(sorted(total.items()))
+
+
+def _policy(maps: list[NumaMaps]) -> str | None:
+    found: dict[str, int] = {}
+    for one in maps:
+        for policy, count in one.policy_bytes.items():
+            found[policy] = found.get(policy, 0) + count
+    return max(found, key=lambda policy: found[policy], default=None)
+
+
+def _plus(total: int | None, more: int | None) -> int | None:
+    return total if more is None else (total or 0) + more

@@ -1,0 +1,320 @@
+"""One run: phase after phase, signals, and the events that tell what happened.
+
+The supervisor sleeps while copies run. It wakes for an ending copy, a signal,
+a time limit, and once a second to see that no copy fills the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+import trio
+
+from rater.errors import RaterError, RunError
+from rater.plan.schedule.phases import Phase
+from rater.record.events import Event, Noted, PhaseStarted, Resting, RunEnded
+from rater.record.status import RunStatus
+from rater.run.check.checker import Checker
+from rater.run.check.judge import Ended, Judge
+from rater.run.copies.guard import Guard, Leftover
+from rater.run.host.idle import rest, waited_note
+from rater.run.host.priority import urgent
+from rater.run.observe.counters import MachineReader
+from rater.run.observe.gate_check import GateCheck
+from rater.run.observe.observer import Observer
+from rater.run.supervise.job import Job, RunState
+from rater.run.supervise.phase import PhaseRun
+
+# A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
+# 5 ms: another thread is let in after this long.
+_SWITCH_INTERVAL_S = 0.0005
+_LEFTOVERS_NAMED = 8
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_BY_SIGNAL = {int(number): 128 + number for number in _STOP_SIGNALS}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    status: RunStatus
+    reason: str | None
+    signal: int | None
+    began_ns: int | None = None  # the run's time 0 on the clock on the wall; None: nothing ran
+
+
+class Supervisor:
+    """Runs one `Job`; `emit` gets every event in order, always on the same thread."""
+
+    def __init__(self, job: Job, guard: Guard, emit: Callable[[Event], None]) -> None:
+        self._state = RunState(job, guard, emit, self.stop)
+        if job.proof is not None:
+            self._state.gates = GateCheck(job.placements, emit)
+            self._state.observer = Observer(job.proof, spread=not job.own_cpus)
+            self._state.reader = MachineReader()
+        self._job = job
+        self._emit = emit
+        self._stopped_by: int | None = None
+        self._failure: str | None = None
+        self._checker = Checker(guard.helpers, self._state.stop_flag.is_set)
+        self._judge = Judge(job.workplace, emit, self._checker, job.failed_before)
+        self._nursery: trio.Nursery | None = None
+        self._phase: PhaseRun | None = None
+        self._waiting: trio.CancelScope | None = None
+        self._strays: list[Leftover] = []
+        self._suspended: str | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    # -- the run ------------------------------------------------------------------------------
+
+    async def run(self) -> Outcome:
+        """Run all phases; never raises for what a copy does."""
+        before_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            with urgent(), self._checker:
+                await self._run_phases()
+        finally:
+            sys.setswitchinterval(before_s)
+        outcome = self._outcome()
+        if self._state.origin_ns is not None:
+            since_ns = time.monotonic_ns() - self._state.origin_ns
+            outcome = replace(outcome, began_ns=time.time_ns() - since_ns)
+        if self._state.observer is not None:
+            self._emit(self._state.observer.report())
+        self._emit(RunEnded(outcome.status, outcome.reason))
+        return outcome
+
+    async def _run_phases(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await nursery.start(self._watch_signals)
+            try:
+                await self._look_around()
+                for position, phase in enumerate(self._job.plan.phases):
+                    if position:
+                        await self._rest()
+                    if self._state.stop_flag.is_set():
+                        break
+                    await self._run_phase(phase)
+            except RaterError as error:
+                self._failure = self._failure or str(error)
+            nursery.cancel_scope.cancel()
+
+    async def _look_around(self) -> None:
+        """Learn how idle, cool and fast the machine is before the first phase."""
+        if self._job.until_idle is not None and len(self._job.plan.phases) > 1:
+            with self._stoppable():
+                for remark in await self._job.until_idle.take_baseline():
+                    self._emit(Noted(remark))
+
+    async def _rest(self) -> None:
+        """Wait between two phases as the user asked."""
+        if self._job.cooldown_s:
+            self._emit(Resting(f"cooling down for {self._job.cooldown_s:g} s"))
+        with self._stoppable():
+            waited = await rest(
+                self._job.cooldown_s,
+                self._job.until_idle,
+                tell=lambda text: self._emit(Resting(text)),
+            )
+            note = waited_note(waited)
+            if note:
+                self._emit(Noted(note))
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Let `stop` end what is awaited inside at once."""
+        with trio.CancelScope() as self._waiting:
+            if self._state.stop_flag.is_set():
+                self._waiting.cancel()
+            yield
+        self._waiting = None
+
+    def _outcome(self) -> Outcome:
+        if self._failure is not None:
+            return Outcome(RunStatus.FAILED, self._failure, None)
+        if self._stopped_by is not None:
+            name = signal.Signals(self._stopped_by).name
+            return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self._stopped_by)
+        if self._suspended is not None:
+            return Outcome(RunStatus.INTERRUPTED, self._suspended, None)
+        if self._judge.failed_copies:
+            return Outcome(RunStatus.FAILED, self._failed_in_words(), None)
+        return Outcome(RunStatus.COMPLETE, None, None)
+
+    def _failed_in_words(self) -> str:
+        plan, failed = self._job.plan, self._judge.failed_copies
+        if plan.window is not None:  # how many runs there are is the result, not the plan
+            return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
+        ahead = sum(len(queue.steps) for phase in plan.phases for queue in phase.queues)
+        total = self._job.runs_before + ahead
+        if total == plan.copies:
+            return f"{failed} {'copy' if failed == 1 else 'copies'} failed"
+        return f"{failed} of {total} copy runs failed"
+
+    async def _run_phase(self, phase: Phase) -> None:
+        if self._job.prepare is not None:
+            await self._prepare(self._job.prepare)
+        specs = await trio.to_thread.run_sync(
+            self._job.workplace.specs, phase, self._state.stop_flag.is_set
+        )
+        if self._state.stop_flag.is_set():
+            return
+        await self._judge.prepare(phase)
+        self._emit_notices()
+        self._phase = running = PhaseRun(self._state, phase, specs)
+        over, done = trio.Event(), trio.Event()
+        if phase.window is not None:
+            assert self._nursery is not None
+            self._nursery.start_soon(
+                self._judge.judge_as_they_end, partial(self._take, running), over, done
+            )
+        else:
+            done.set()
+        try:
+            await running.run(
+                PhaseStarted(
+                    phase=phase.number,
+                    benchmark=phase.benchmark,
+                    iteration=phase.iteration,
+                    counted=phase.counted,
+                    total_phases=len(self._job.plan.phases),
+                    expected_s=self._expected_s(phase),
+                    window_ns=(phase.window.warmup_ns, phase.window.end_ns)
+                    if phase.window
+                    else None,
+                )
+            )
+        finally:
+            self._phase = None
+            over.set()
+        self._note_leftovers(phase)
+        await done.wait()
+        await self._judge.judge(running.take_ended())
+        self._emit_notices()
+
+    def _emit_notices(self) -> None:
+        for notice in self._job.workplace.take_notices():
+            self._emit(Noted(notice))
+
+    def _expected_s(self, phase: Phase) -> float | None:
+        if phase.window is not None:
+            return phase.window.end_ns / 1e9
+        names = [step.benchmark for step in phase.queues[0].steps]
+        if not all(name in self._job.expected_s for name in names):
+            return None
+        return sum(self._job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
+
+    def _take(self, running: PhaseRun) -> list[Ended]:
+        """Return what has ended; what ended copies left behind dies now, not with the phase."""
+        self._strays += self._state.guard.kill_strays()
+        return running.take_ended()
+
+    def _note_leftovers(self, phase: Phase) -> None:
+        found = [*self._strays, *self._state.guard.kill_leftovers()]
+        self._strays.clear()
+        what = phase.benchmark or "the ring"
+        for leftover in found[:_LEFTOVERS_NAMED]:
+            copy = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
+            self._emit(
+                Noted(
+                    f"{copy} of {what} left process {leftover.pid} "
+                    f"({leftover.command}) behind; it was killed"
+                )
+            )
+        more = len(found) - _LEFTOVERS_NAMED
+        if more > 0:
+            processes = "process was" if more == 1 else "processes were"
+            self._emit(Noted(f"{more} more {processes} left behind by copies of {what} and killed"))
+
+    async def _prepare(self, command: str) -> None:
+        """Run the user's command before a phase; not timed, its output goes to stderr."""
+
+        def kill_group(process: trio.Process) -> None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        async def deliver_cancel(process: trio.Process) -> None:
+            kill_group(process)
+            await trio.lowlevel.checkpoint()
+
+        with self._stoppable():
+            done = await trio.run_process(
+                command,
+                shell=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                env=dict(self._job.prepare_environment) or None,
+                process_group=0,
+                deliver_cancel=deliver_cancel,
+            )
+            if done.returncode and not self._state.stop_flag.is_set():
+                raise RunError(
+                    f"--prepare {command!r} ended with status {done.returncode}: no copy was "
+                    "started after it; mend the command or leave it out"
+                )
+
+    # -- stopping -----------------------------------------------------------------------------
+
+    def fail(self, reason: str) -> None:
+        """Stop the run because it can not go on (thread-safe)."""
+        assert self._token is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(partial(self.stop, None, reason))
+
+    def stop(self, number: int | None, reason: str | None) -> None:
+        """Stop for a signal or a reason; a second time, at once (trio thread only)."""
+        again = self._state.stop_flag.is_set()
+        self._failure = self._failure or reason
+        if number is not None and self._stopped_by is None:
+            self._stopped_by = number
+        self._state.stop_flag.set()
+        if self._phase is not None:
+            if again:
+                self._phase.signal_all(signal.SIGKILL)
+            else:
+                self._phase.begin_stop()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def _watch_signals(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        # A signal that was ignored when we were started (nohup, a background job) stays ignored.
+        wanted = [n for n in _STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        with trio.open_signal_receiver(*wanted, signal.SIGTSTP) as arrivals:
+            task_status.started()
+            async for number in arrivals:
+                if number == signal.SIGTSTP:
+                    self._suspend()
+                else:
+                    self.stop(number, None)
+
+    def _suspend(self) -> None:
+        """Ctrl-Z: stop the copies, then ourselves; go on together; mark the run."""
+        if self._phase is not None:
+            self._phase.signal_all(signal.SIGSTOP)
+        self._job.suspend()
+        begin_ns = time.monotonic_ns()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        pause_s = (time.monotonic_ns() - begin_ns) / 1e9
+        if self._phase is not None and self._phase.resume(pause_s):
+            self._suspended = "suspended (Ctrl-Z) inside a window, which says nothing of a rate"
+        self._job.resume()
+        self._emit(
+            Noted(
+                f"suspended (Ctrl-Z) for {pause_s:.1f} s while copies ran: "
+                "their times include the pause"
+            )
+        )

@@ -1,0 +1,211 @@
+"""Try one benchmark: build it, run one copy alone, compare its output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from rater.errors import RaterError
+from rater.plan.placement.place import MemoryPolicy, Placement
+from rater.plan.schedule.phases import Step
+from rater.plan.suite.model import Benchmark, Size, Suite
+from rater.run.build.child_process import AloneEnded, Excess, Limits, run_alone
+from rater.run.build.compile import build, cache_errors
+from rater.run.build.inputs import SetupFiles, ready_inputs
+from rater.run.build.script import argv_of, failed_command, folders_of, lines_of
+from rater.run.build.setup import environment_of, made_files, set_up_suite, setup_argv
+from rater.run.check.checker import Checker
+from rater.run.copies.guard import MARKER
+from rater.run.copies.launch import CopySpec
+from rater.run.copies.watchdog import kill_marked
+from rater.run.workplace.run_dirs import Program, RunFolders
+
+_MORE_MEMORY = 1.1  # than stated is worth a word
+_UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a trial of one benchmark showed; `error` is None when all is well."""
+
+    benchmark: str
+    error: str | None
+    executable: str | None = None
+    size: str | None = None  # None: it was built, not run
+    elapsed_s: float | None = None
+    max_rss_bytes: int | None = None  # None when not run, or too small to tell
+    checked: bool = False  # its output was compared
+    run_dir: str | None = None  # kept when it failed
+    remarks: tuple[str, ...] = ()
+
+
+def pick_size(benchmark: Benchmark, name: str | None) -> Size | None:
+    """Return the size called `name`; without a name `test`, else the first."""
+    if name is None:
+        first = next(iter(benchmark.sizes.values()))
+        return benchmark.sizes.get("test", first)
+    return benchmark.sizes.get(name)
+
+
+def try_build(benchmark: Benchmark, tune: str, cache: Path) -> Trial:
+    """Build a benchmark, or find its command."""
+    try:
+        built = build(benchmark, tune, cache)
+    except RaterError as error:
+        return Trial(benchmark.name, str(error))
+    return Trial(benchmark.name, None, str(built.executable))
+
+
+@contextmanager
+def trial_folder(cache: Path) -> Iterator[Path]:
+    """Make the folder for the run directories of some trials; it stays when one of them does.
+
+    Its name is new every time: what an earlier process left is never in the way.
+    """
+    with cache_errors(cache):
+        (cache / "work").mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix="check-", dir=cache / "work"))
+    try:
+        yield work
+    finally:
+        with suppress(OSError):  # not empty: a trial failed
+            work.rmdir()
+
+
+def try_setup(
+    suite: Suite, size_name: str | None, cache: Path, limits: Limits
+) -> SetupFiles | None:
+    """Run the set-up of a suite, if it has one; return what it left for `try_run`.
+
+    Raises `InputError` when it fails.
+    """
+    environment = {**os.environ, **dict(suite.environment), "RATER_COPIES": "1"}
+    sizes = (pick_size(benchmark, size_name) for benchmark in suite.benchmarks)
+    made = made_files(size for size in sizes if size is not None)
+    return set_up_suite(suite, cache, environment, made, limits)
+
+
+def try_run(
+    benchmark: Benchmark,
+    tune: str,
+    size_name: str | None,
+    *,
+    cache: Path,
+    work: Path,
+    limits: Limits,
+    suite: Suite | None = None,
+    left: SetupFiles | None = None,
+) -> Trial:
+    """Build and run one copy alone, not bound, and compare its output.
+
+    Its run directory below `work` is removed when all is well and kept otherwise.
+    `left` is what the set-up of `suite` made (`try_setup`), None when it failed or there
+    is none. `limits` are those of the copy, and of its set-up.
+    """
+    trial = Trial(benchmark.name, None)
+    size = pick_size(benchmark, size_name)
+    if size is None:
+        known = ", ".join(benchmark.sizes)
+        return replace(trial, error=f"has no size {size_name}; there are: {known}")
+    if left is None and made_files((size,)):
+        return replace(trial, error="needs what the set-up of its suite makes")
+    try:
+        built = build(benchmark, tune, cache, size)
+        trial = replace(trial, executable=str(built.executable), size=size.name)
+        lines = lines_of(benchmark, size, built)
+        program = Program(
+            name=benchmark.name,
+            argv=argv_of(lines),
+            inputs=ready_inputs(benchmark, size, cache, left),
+            expected=size.expected,
+            directory=None,
+            metrics=benchmark.metrics,
+            environment=environment_of(suite, benchmark, size, cache),
+            threads=benchmark.threads,
+            setup=setup_argv(benchmark),
+            setup_limits=limits,
+            folders=folders_of(lines),
+        )
+    except RaterError as error:
+        return replace(trial, error=str(error))
+    identity = str(uuid4())
+    folders = RunFolders(work, identity, {program.name: program}, (_UNBOUND,), (), keep=False)
+    try:
+        return _run(trial, benchmark, size, folders, limits)
+    finally:
+        kill_marked(f"{MARKER}={identity}".encode())
+
+
+def _run(
+    trial: Trial, benchmark: Benchmark, size: Size, folders: RunFolders, limits: Limits
+) -> Trial:
+    step = Step(benchmark.name, 1)
+    try:
+        spec = folders.spec(0, 0, step)
+    except RaterError as error:
+        return replace(trial, error=str(error))
+    try:
+        ended = run_alone(spec.argv, Path(spec.directory), spec.environment, limits)
+    except OSError as error:
+        folders.clear(spec)
+        return replace(trial, error=f"cannot be started: {error.strerror}")
+    except BaseException:  # interrupted: nothing was found out that its files could explain
+        folders.clear(spec)
+        raise
+    wrong = _failure(ended, spec, limits)
+    metrics: tuple[tuple[str, float], ...] = ()
+    if wrong is None:
+        try:
+            with Checker() as checker:
+                [judged] = folders.judge([(step, spec)], checker)
+        except BaseException:  # interrupted, as above
+            folders.clear(spec)
+            raise
+        wrong, metrics = judged.detail, judged.metrics
+    units = {metric.name: metric.unit for metric in benchmark.metrics}
+    remarks = [f"{name}: {value:.6g} {units[name]}".rstrip() for name, value in metrics]
+    if not size.expected:
+        remarks.append("no expected output: any answer passes")
+    stated, used = size.total_memory_bytes or size.memory_bytes, ended.max_rss_bytes
+    if stated is not None and used is not None and used > stated * _MORE_MEMORY:
+        key = "memory_mb" if size.total_memory_bytes is None else "memory_total_mb"
+        remarks.append(f"used {used / 1e6:.0f} MB, the suite states {key} = {stated / 1e6:g}")
+    if wrong is None:
+        folders.clear(spec)
+    return replace(
+        trial,
+        error=wrong,
+        elapsed_s=ended.elapsed_s,
+        max_rss_bytes=used,
+        checked=bool(size.expected),
+        run_dir=None if wrong is None else spec.directory,
+        remarks=(*remarks, *folders.take_notices()),
+    )
+
+
+def _failure(ended: AloneEnded, spec: CopySpec, limits: Limits) -> str | None:
+    if ended.excess is Excess.TIME:
+        return f"was not done after {limits.time_s:g} s (--timeout)"
+    if ended.excess is Excess.OUTPUT:
+        limit = limits.output_bytes or 0
+        return f"wrote more than {limit / 1e6:.0f} MB of output (--output-limit of rater run)"
+    if ended.exit_code != 0:
+        said = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
+        if said is not None:
+            return said
+    if ended.signal is not None:
+        return f"was killed by {_signal_name(ended.signal)}"
+    return f"ended with exit code {ended.exit_code}" if ended.exit_code else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

@@ -1,0 +1,131 @@
+"""What is written into a picture of the copies' times: names of slow parts, times, sizes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+
+from rater.analysis.divots.data import words
+from rater.analysis.divots.data.finding import Finding, Kind, Single
+from rater.show.charts.picture import Dot, Label, Panel
+from rater.show.console.format import count
+from rater.text.cpuset import format_list
+
+_LEAST_EXPLAINED = 0.01  # of a time; less than the layout does is hardly to be seen
+# Findings whose place is no name: it is all copies.
+_NAMES = {
+    Kind.STARTUP: "start-up",
+    Kind.DRIFT: "drift",
+    Kind.BIMODAL: "two speeds",
+    Kind.WANDERING: "lgroups take turns",
+}
+
+
+def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
+    """Return labels for what the search for divots found, benchmark by benchmark.
+
+    Copies that were judged singly are one label where they are the same in each iteration.
+    What the layout explains has one where it is large enough to be seen.
+    """
+    labels: list[Label] = []
+    for one in findings:
+        if one.explained and abs(one.slowdown - 1) < _LEAST_EXPLAINED:
+            continue
+        if one.singles:
+            labels += _single_labels(one)
+            continue
+        what = _NAMES.get(one.kind, one.place)
+        effects: dict[str, list[float]] = {}
+        for cell in one.cells:
+            effects.setdefault(cell.benchmark, []).append(cell.slowdown)
+        for benchmark in tuple(effects) or one.benchmarks or (None,):
+            slowdown = statistics.median(effects.get(benchmark or "", [one.slowdown]))
+            # What a layout does differs from benchmark to benchmark: one size would be wrong.
+            size = percent_text(slowdown)
+            labels.append(
+                Label(
+                    copies=one.copies,
+                    text=f"{what}: {'by the layout' if one.explained else size}",
+                    iterations=one.iterations,
+                    benchmark=benchmark,
+                    tune=one.tune,
+                    cpus=one.cpus,
+                    explained=one.explained,
+                    fast=slowdown < 1,
+                )
+            )
+    return tuple(labels)
+
+
+def _single_labels(one: Finding) -> Iterator[Label]:
+    cells: dict[tuple[str, str | None, int], list[Single]] = {}
+    for single in one.singles:
+        cells.setdefault((single.benchmark, single.tune, single.iteration), []).append(single)
+    alike: dict[tuple[str, str | None, tuple[int, ...]], list[int]] = {}
+    for (benchmark, tune, iteration), members in cells.items():
+        copies = tuple(sorted({single.copy for single in members}))
+        alike.setdefault((benchmark, tune, copies), []).append(iteration)
+    for (benchmark, tune, copies), iterations in alike.items():
+        members = [single for it in iterations for single in cells[benchmark, tune, it]]
+        sizes = sorted((single.slowdown for single in members), key=lambda size: abs(size - 1))
+        least, most = percent_text(sizes[0]), percent_text(sizes[-1])
+        size = most if least == most else f"{least.removesuffix(' %')} to {most}"
+        what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
+        node = members[0].node
+        what += f" (lgroup {node})" if len(copies) == 1 and node is not None else ""
+        cpus = {single.cpu for single in members if single.cpu is not None}
+        yield Label(
+            copies,
+            f"{what}: {size}",
+            tuple(sorted(iterations)),
+            benchmark,
+            tune,
+            tuple(sorted(cpus)),
+            one.explained,
+            fast=sizes[-1] < 1,
+        )
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with the digits that its size deserves: `2408 s`, `12.3 s`, `4.56 ms`."""
+    if seconds >= 1000:
+        return f"{seconds:.0f} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+        if seconds >= size or unit == "ns":
+            value = seconds / size
+            break
+    # Four digits: copies of a quiet machine differ by a thousandth.
+    return f"{value:.{max(0, 4 - len(str(int(value))))}f} {unit}"
+
+
+def percent_text(value: float) -> str:
+    """Return a share of the median as its distance: `+52 %`, `-0.4 %`."""
+    size = (value - 1) * 100
+    return f"{size:+.0f} %" if abs(size) >= 10 else f"{size:+.1f} %"
+
+
+def label_text(label: Label, panel: Panel) -> str:
+    """Return a label's words, with its iterations where the panel shows others as well."""
+    shown = {dot.iteration for dot in panel.dots}
+    here = sorted(shown.intersection(label.iterations))
+    if not here or len(here) == len(shown) or "iteration" in label.text:
+        return label.text
+    return f"{label.text} ({'iteration' if len(here) == 1 else 'iterations'} {format_list(here)})"
+
+
+def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
+    """Say how far out the dots are that lie beyond an end of the axis."""
+    if len(dots) > most:
+        times = [dot.elapsed_s for dot in dots]
+        return f"{len(dots)} copies: {time_text(min(times))} to {time_text(max(times))}"
+    return ", ".join(f"copy {dot.copy}: {time_text(dot.elapsed_s)}" for dot in dots)
+
+
+def failed_text(panel: Panel) -> str | None:
+    """Say which copies failed, None for none."""
+    copies = sorted({copy for _, copy, _ in panel.failed})
+    if not copies:
+        return None
+    if len(format_list(copies)) > 20:
+        return f"{count(len(copies), 'copy', 'copies')} failed"
+    return f"{words.copies(copies)} failed"

@@ -1,0 +1,377 @@
+"""What a picture of the copies' times consists of, before it is drawn anywhere; pure.
+
+The picture is that of the SPECrate2006 paper's Figures 1-3: a copy is a place on the
+horizontal axis, lgroup beside lgroup, and its time a dot above it. `plot_file` draws
+it with matplotlib, `plot_text` with the signs of a terminal.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rater.analysis.results.copies import Cell, CopyPoint
+from rater.analysis.results.copy_outcome import FailedCopy
+from rater.record.stored import RunHead
+from rater.show.console.format import count, plain
+
+if TYPE_CHECKING:
+    from rater.show.results.to_json import Json
+
+_FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
+_FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them
+_MOST_STARTS = 8  # of lgroups, beside whose first copies there is room for the last
+_PAD = 0.04  # of the span of the times, above and below
+_LEAST_SPAN = 0.02  # of the median: copies that differ by less look level, as they are
+_WHOLE = 0.6  # a label that covers more of the copies is about all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a slow (or fast) part of the picture is."""
+
+    copies: tuple[int, ...]  # ascending; empty: all
+    text: str  # short: "lgroup 1: +25 %"
+    iterations: tuple[int, ...] = ()  # empty: all
+    benchmark: str | None = None  # None: all
+    tune: str | None = None  # None: all
+    cpus: tuple[int, ...] = ()  # where copies move about: the CPUs that it is about
+    explained: bool = False  # predicted by the layout: no divot
+    fast: bool = False  # its name stands below it
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Places side by side that belong to one lgroup."""
+
+    node: int | None  # None: these copies are not bound
+    first: int  # its first place
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Return its number, or `-`."""
+        return "-" if self.node is None else str(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One copy in one iteration, times as shares of the panel's median."""
+
+    place: int  # on the horizontal axis
+    copy: int
+    cpu: int | None
+    iteration: int
+    value: float
+    fastest: float  # of several runs in steady mode; else the same
+    slowest: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One benchmark: its dots, and the part of the axis that tells their story.
+
+    Dots outside `low` to `high` are drawn at the edge, with their time beside them.
+    """
+
+    benchmark: str
+    tune: str | None
+    title: str  # with the tune where the run has several
+    median_s: float | None  # of the dots; None: no copy ran well
+    dots: tuple[Dot, ...]
+    failed: tuple[tuple[int, int, int], ...]  # place, copy and iteration
+    low: float  # share of the median
+    high: float
+    labels: tuple[Label, ...]
+    by_cpu: bool = False  # the places are CPUs
+
+    def inside(self) -> tuple[Dot, ...]:
+        """Return the dots that the axis reaches."""
+        return tuple(dot for dot in self.dots if self.low <= dot.value <= self.high)
+
+    def extent(self) -> tuple[float, float] | None:
+        """Return the least and the largest share that is drawn on the axis."""
+        inside = self.inside()
+        if not inside:
+            return None
+        return (
+            min(max(dot.fastest, self.low) for dot in inside),
+            max(min(dot.slowest, self.high) for dot in inside),
+        )
+
+    def outside(self, *, above: bool) -> tuple[Dot, ...]:
+        """Return those beyond one of its ends: the farthest of each copy, the farthest first."""
+        beyond = [d for d in self.dots if (d.value > self.high if above else d.value < self.low)]
+        beyond.sort(key=lambda dot: (-dot.value if above else dot.value, dot.copy))
+        return tuple({dot.copy: dot for dot in reversed(beyond)}.values())[::-1]
+
+    def covered(self, label: Label) -> tuple[Dot, ...]:
+        """Return the dots that a label is about."""
+        return tuple(
+            dot
+            for dot in self.dots
+            if (not label.iterations or dot.iteration in label.iterations)
+            and (
+                dot.cpu in label.cpus
+                if self.by_cpu and label.cpus
+                else dot.copy in label.copies or not label.copies
+            )
+        )
+
+    def parts(self) -> tuple[tuple[Label, tuple[Dot, ...]], ...]:
+        """Return the labels of single parts of the picture, each with its dots; divots first."""
+        found = [(one, dots) for one, dots in self._labelled() if not self._is_whole(dots)]
+        return tuple(sorted(found, key=lambda part: part[0].explained))
+
+    def overall(self) -> tuple[Label, ...]:
+        """Return the labels that are about the copies at large, not about a part of them."""
+        return tuple(one for one, dots in self._labelled() if self._is_whole(dots))
+
+    def _labelled(self) -> Iterator[tuple[Label, tuple[Dot, ...]]]:
+        for label in self.labels:
+            dots = self.covered(label)
+            if dots:
+                yield label, dots
+
+    def _is_whole(self, dots: Sequence[Dot]) -> bool:
+        places = {dot.place for dot in self.dots}
+        return len({dot.place for dot in dots}) > _WHOLE * len(places) and len(places) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Panels over one horizontal axis of copies, or of CPUs where copies move between them."""
+
+    title: str
+    axis: str  # "copy" or "CPU"
+    names: tuple[int, ...]  # what stands at each place
+    groups: tuple[Group, ...]  # empty: nothing is known of lgroups
+    iterations: tuple[int, ...]  # that are shown, ascending
+    repeated: bool  # dots are the median runs of copies that ran several times
+    panels: tuple[Panel, ...]
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the places are in the order of their names."""
+        return all(a < b for a, b in pairwise(self.names))
+
+    def marks(self) -> tuple[int, ...]:
+        """Return the places whose names say enough: where lgroups begin, and the last one."""
+        last = len(self.names) - 1
+        if not self.ascending or not self.groups:
+            return tuple(range(len(self.names)))
+        starts = tuple(group.first for group in self.groups)
+        return starts if last in starts or len(starts) > _MOST_STARTS else (*starts, last)
+
+
+def picture_of(
+    head: RunHead,
+    cells: Sequence[Cell],
+    labels: Iterable[Label] = (),
+    *,
+    benchmark: str | None = None,
+    iteration: int | None = None,
+    ranges: bool = True,
+) -> Picture:
+    """Return the picture of a run's cells, or of one benchmark or iteration of them.
+
+    Discarded iterations are left out where others are there, unless one is asked for.
+    `ranges`: with room on the axis for all runs of copies that ran several times.
+    """
+    if not ranges:
+        cells = [_median_runs(cell) for cell in cells]
+    chosen = [cell for cell in cells if benchmark in (None, cell.benchmark)]
+    if iteration is not None:
+        chosen = [cell for cell in chosen if cell.iteration == iteration]
+    elif any(cell.counted for cell in chosen):
+        chosen = [cell for cell in chosen if cell.counted]
+    axis, homes = _homes(head, cells)
+    known = any(node is not None for node in homes.values())
+    names = sorted(homes, key=lambda name: (*_node_key(homes[name]), name))
+    places = {name: place for place, name in enumerate(names)}
+    several = len({cell.tune for cell in chosen}) > 1
+    panels: dict[tuple[str, str | None], list[Cell]] = {}
+    for cell in chosen:
+        panels.setdefault(cell.key, []).append(cell)
+    all_labels = tuple(labels)
+    return Picture(
+        title=plain(_title(head)),
+        axis=axis,
+        names=tuple(names),
+        groups=_groups([homes[name] for name in names]) if known else (),
+        iterations=tuple(sorted({cell.iteration for cell in chosen})),
+        repeated=any(point.runs > 1 for cell in chosen for point in cell.points),
+        panels=tuple(
+            _panel(
+                f"{name} {tune}" if several and tune else name, members, all_labels, axis, places
+            )
+            for (name, tune), members in panels.items()
+        ),
+    )
+
+
+def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[str, Json]:
+    """Return the JSON document of `rater plot --json`; `file` is where it was drawn, if so."""
+    return {
+        "run": head.run,
+        "file": file,
+        "axis": picture.axis,
+        "places": list(picture.names),
+        "lgroups": [asdict(group) for group in picture.groups],
+        "benchmarks": [
+            {
+                "benchmark": panel.benchmark,
+                "tune": panel.tune,
+                "median_s": panel.median_s,
+                "axis_s": [panel.low * panel.median_s, panel.high * panel.median_s]
+                if panel.median_s
+                else None,
+                "dots": [
+                    {
+                        "copy": dot.copy,
+                        "cpu": dot.cpu,
+                        "iteration": dot.iteration,
+                        "elapsed_s": dot.elapsed_s,
+                        "fastest_s": dot.fastest * panel.median_s,
+                        "slowest_s": dot.slowest * panel.median_s,
+                    }
+                    for dot in panel.dots
+                    if panel.median_s
+                ],
+                "failed": [{"copy": copy, "iteration": it} for _, copy, it in panel.failed],
+                "labels": [asdict(label) for label in panel.labels],
+            }
+            for panel in picture.panels
+        ],
+    }
+
+
+def _median_runs(cell: Cell) -> Cell:
+    points = (
+        replace(point, fastest_s=point.elapsed_s, slowest_s=point.elapsed_s)
+        for point in cell.points
+    )
+    return replace(cell, points=tuple(points))
+
+
+def _panel(
+    title: str,
+    cells: Sequence[Cell],
+    labels: Sequence[Label],
+    axis: str,
+    places: Mapping[int, int],
+) -> Panel:
+    name, tune = cells[0].key
+    times = [point.elapsed_s for cell in cells for point in cell.points]
+    median_s = statistics.median(times) if times else None
+
+    def place(one: CopyPoint | FailedCopy) -> int | None:
+        number = one.copy if axis == "copy" else one.cpu
+        return None if number is None else places.get(number)
+
+    dots = tuple(
+        Dot(
+            place=place(point) or 0,
+            copy=point.copy,
+            cpu=point.cpu,
+            iteration=cell.iteration,
+            value=point.elapsed_s / median_s,
+            fastest=point.fastest_s / median_s,
+            slowest=point.slowest_s / median_s,
+            elapsed_s=point.elapsed_s,
+        )
+        for cell in cells
+        for point in cell.points
+        if median_s
+    )
+    low, high = _limits(dots)
+    shown = {cell.iteration for cell in cells}
+    failed = [(place(one), one.copy, cell.iteration) for cell in cells for one in cell.failed]
+    return Panel(
+        benchmark=name,
+        tune=tune,
+        title=plain(title),
+        median_s=median_s,
+        dots=dots,
+        failed=tuple(dict.fromkeys((x, c, it) for x, c, it in failed if x is not None)),
+        low=low,
+        high=high,
+        labels=tuple(
+            label
+            for label in labels
+            if label.benchmark in (None, name)
+            and label.tune in (None, tune)
+            and (not label.iterations or shown.intersection(label.iterations))
+        ),
+        by_cpu=axis == "CPU",
+    )
+
+
+def _limits(dots: Sequence[Dot]) -> tuple[float, float]:
+    """Return the ends of the axis, which a few copies far away do not stretch."""
+    if not dots:
+        return 1 - _LEAST_SPAN / 2, 1 + _LEAST_SPAN / 2
+    near = [dot for dot in dots if 1 / _FAR <= dot.value <= _FAR]
+    if len(dots) - len(near) > max(1, _FEW * len(dots)):
+        near = list(dots)
+    # The range of a copy's runs may go out of the picture, its median may not.
+    low = min(max(dot.fastest, dot.value / _FAR) for dot in near)
+    high = max(min(dot.slowest, dot.value * _FAR) for dot in near)
+    lacking = _LEAST_SPAN - (high - low)
+    if lacking > 0:
+        low, high = low - lacking / 2, high + lacking / 2
+    pad = _PAD * (high - low)
+    return max(0.0, low - pad), high + pad
+
+
+def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | None]]:
+    """Return what the places are, copies or CPUs, and the lgroup of each, by its number.
+
+    CPUs where copies were on other ones from one iteration to the next: what is slow about
+    a CPU stays in one place then.
+    """
+    copies: dict[int, int | None] = dict.fromkeys(range(head.copies))
+    cpus: dict[int, int | None] = {}
+    at: dict[int, int | None] = {}
+    moved = unknown = shared = False
+    for cell in cells:
+        here: set[int | None] = set()
+        every: tuple[CopyPoint | FailedCopy, ...] = (*cell.points, *cell.failed)
+        for one in every:
+            copies[one.copy] = one.node
+            moved |= at.setdefault(one.copy, one.cpu) != one.cpu
+            unknown |= one.cpu is None
+            if one.cpu is not None:
+                cpus[one.cpu] = one.node
+        for point in cell.points:
+            shared |= point.cpu in here
+            here.add(point.cpu)
+    if not moved:
+        return "copy", copies
+    if unknown or shared:
+        return "copy", dict.fromkeys(copies)
+    return "CPU", cpus
+
+
+def _node_key(node: int | None) -> tuple[bool, int]:
+    return node is None, node or 0
+
+
+def _groups(nodes: Sequence[int | None]) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    for place, node in enumerate(nodes):
+        if groups and groups[-1].node == node:
+            groups[-1] = Group(node, groups[-1].first, groups[-1].size + 1)
+        else:
+            groups.append(Group(node, place, 1))
+    return tuple(groups)
+
+
+def _title(head: RunHead) -> str:
+    host = f" on {head.hostname}" if head.hostname else ""
+    mode = "" if head.mode == "homogeneous" else f", {head.mode}"
+    return f"time of each copy, run {head.run}{host}{mode}, {count(head.copies, 'copy', 'copies')}"

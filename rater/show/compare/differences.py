@@ -1,0 +1,80 @@
+"""What differs between compared runs and is no axis, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rater.analysis.compare.model import Comparison
+from rater.analysis.conditions.differences import Apart
+from rater.show.console.format import crop
+from rater.show.console.printer import Printer
+from rater.text.words import some
+
+_LONGEST_VALUE = 80
+_MOST_DIFFERENCES = 20
+
+
+def print_apart(comparison: Comparison, printer: Printer) -> None:
+    """Print what weighs, a line each, then notes, then what is not known of imported runs."""
+    weighs = _apart_texts([one for one in comparison.apart if one.weighs], comparison)
+    known = [one for one in comparison.apart if not one.unknown]
+    lesser = _apart_texts([one for one in known if not one.weighs], comparison)
+    unknown = [one.what for one in comparison.apart if one.unknown]
+    if any(one.is_machine for one in comparison.apart if one.weighs):
+        printer.prose("These runs were made on DIFFERENT MACHINES.", "bold red")
+    if weighs:
+        axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
+        beside = f" beside {some(list(axes))}" if axes else ""
+        printer.prose(f"The runs differ{beside} in:", "bold yellow")
+        for text in weighs[:_MOST_DIFFERENCES]:
+            printer.prose(f"  {text}", "yellow")
+        if len(weighs) > _MOST_DIFFERENCES:
+            left = len(weighs) - _MOST_DIFFERENCES
+            printer.prose(f"  and {left} more (--json has them all)", "yellow")
+    if lesser:
+        printer.prose(f"Worth a note: {'; '.join(lesser)}")
+    if unknown:
+        printer.prose(f"Not known of every run (imported): {some(unknown, 8)}")
+    if comparison.apart:
+        printer.line()
+
+
+def _apart_texts(several: Sequence[Apart], comparison: Comparison) -> list[str]:
+    """Return a line each; what is of several benchmarks and differs alike has one."""
+    groups: dict[tuple[object, ...], list[Apart]] = {}
+    for one in several:
+        kind, of, _ = one.what.partition(" of ")
+        groups.setdefault((kind if of else one.what, one.values, one.inside), []).append(one)
+    return [_apart_text(members, comparison) for members in groups.values()]
+
+
+def _apart_text(members: Sequence[Apart], comparison: Comparison) -> str:
+    one = members[0]
+    kind, of, _ = one.what.partition(" of ")
+    what = f"{kind} of {some([it.what.removeprefix(kind + of) for it in members])}"
+    parts = [
+        f"{crop(value, _LONGEST_VALUE, ascii_only=True) if value else 'none'} "
+        f"({_who(numbers, comparison)})"
+        for value, numbers in one.values
+    ]
+    inside = f"; differs within {some(one.inside)}" if one.inside else ""
+    return f"{what if of else one.what}: {some(parts, 6)}{inside}"
+
+
+def _who(numbers: Sequence[int], comparison: Comparison) -> str:
+    """Name runs by the sides or points they are all of, where they are that exactly."""
+    left = set(numbers)
+    names = []
+    for side in comparison.sides:
+        own = {one.run.head.run for one in side.runs}
+        if own <= left and side.points[0].values:
+            names.append(side.label)
+            left -= own
+    if left:
+        names.append(runs_text(sorted(left)))
+    return some(names, 3)
+
+
+def runs_text(numbers: Sequence[int]) -> str:
+    """Return `run 7`, or `runs 7, 8 and 9 more`."""
+    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], 6)}"

@@ -1,0 +1,91 @@
+"""What disturbed compared runs: a line for each kind of disturbance, the worst runs first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rater.analysis.conditions.disturbances import Trouble
+from rater.analysis.counters.cpu_use import Matter, Notable
+from rater.show.console.format import crop, percent
+from rater.show.console.printer import Printer
+from rater.text.cpuset import format_list
+from rater.text.words import some
+
+_MOST_RUNS = 5  # of one kind of disturbance
+_MOST_SHARES = 3
+_LONGEST_WARNING = 60
+_WORDS = {
+    Matter.FOREIGN: "other work took",
+    Matter.STEAL: "the hypervisor took",
+    Matter.THROTTLED: "throttled, too hot",
+    Matter.SWAP: "pages swapped",
+    Matter.MEMORY: "tasks waited for memory",
+}
+
+
+def print_troubles(troubles: Sequence[Trouble], printer: Printer) -> None:
+    """Print them, nothing where there are none."""
+    lines = list(_lines(troubles))
+    if not lines:
+        return
+    printer.prose("Disturbed runs (`rater show RUN` has the rest):", "bold yellow")
+    for text in lines:
+        printer.prose(f"  {text}", "yellow")
+    printer.line()
+
+
+def troubles_document(troubles: Iterable[Trouble]) -> list[dict[str, object]]:
+    """Return them as JSON values; shares are of a phase's time."""
+    return [
+        {
+            "run": one.run,
+            "matters": [
+                {
+                    "matter": it.matter.value,
+                    "share": it.share,
+                    "times": it.times,
+                    "cpu": it.cpu,
+                    "cpus": list(it.cpus),
+                    "benchmark": it.benchmark,
+                }
+                for it in one.notable
+            ],
+            "placement_not_met": list(one.not_met),
+            "warnings": list(one.warnings),
+            "share": one.shared,
+        }
+        for one in troubles
+    ]
+
+
+def _lines(troubles: Sequence[Trouble]) -> Iterator[str]:
+    for matter, words in _WORDS.items():
+        own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
+        own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
+        if own:
+            yield f"{words}: {some([_text(run, it) for run, it in own], _MOST_SHARES)}"
+    moved = [one for one in troubles if one.not_met]
+    if moved:
+        copies = [f"run {one.run} (copies {format_list(one.not_met)})" for one in moved]
+        yield f"copies not where they were planned: {some(copies, _MOST_RUNS)}"
+    shared = [str(one.run) for one in troubles if one.shared]
+    if shared:
+        yield f"made with --share, beside other runs: {_runs(shared)}"
+    warned: dict[str, dict[int, None]] = {}
+    for one in troubles:
+        for text in one.warnings:
+            warned.setdefault(text.partition(": ")[0], {})[one.run] = None
+    for text, runs in warned.items():
+        told = _runs([str(run) for run in sorted(runs)])
+        yield f"{crop(text, _LONGEST_WARNING, ascii_only=True)}: {told}"
+
+
+def _runs(numbers: Sequence[str]) -> str:
+    return f"run{'s' * (len(numbers) > 1)} {some(numbers, _MOST_RUNS)}"
+
+
+def _text(run: int, one: Notable) -> str:
+    if one.share is None:
+        return f"run {run} ({one.times} times)"
+    cpu = "" if one.cpu is None else f" of CPU {one.cpu}"
+    return f"{percent(one.share)} %{cpu} (run {run})"

@@ -1,0 +1,146 @@
+"""What a comparison stands on, below its table: bases of the intervals, chance, steps of times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rater.analysis.compare.model import Cell, Comparison
+from rater.analysis.stats.ratio_interval import Basis, Told, Verdict
+from rater.show.console.format import count
+from rater.show.console.printer import Printer
+
+_MANY_BENCHMARKS = 4
+_BLUR_TOLD = 0.001  # steps of times, as a share of them
+_SAME_SPEEDUP = 0.0005
+
+
+def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> None:
+    """Print marks, bases, chance; `in_lines`: verdicts stand in the table in words."""
+    cells = [cell for row in comparison.benchmarks for cell in row.cells]
+    told = [cell.speedup for cell in cells if cell.speedup]
+    percent = level(comparison)
+    if not in_lines:
+        printer.prose(
+            f"+ better, - worse, = same within {comparison.margin * 100:g} %, ? cannot tell"
+            + (
+                f"; ++ and -- hold up with all {comparison.compared} comparisons considered (Holm)"
+                if comparison.compared > 1
+                else ""
+            )
+        )
+    decided = any(one.decided for one in told)
+    if len(comparison.benchmarks) >= _MANY_BENCHMARKS and decided:
+        printer.some(_tallies(comparison))
+    printer.some(_stands_on(told))
+    if any(one.blur > _BLUR_TOLD for one in told):
+        worst = max(one.blur for one in told)
+        printer.prose(
+            f"Times are recorded in steps of up to {size(worst)} of a run: that is in the "
+            "intervals, and no number of runs takes it out."
+        )
+    if any(_by_medians(cell) for cell in cells):
+        printer.prose(
+            "Values are the scores of runs (of two iterations the slower one counts); speedups are "
+            "of medians of iterations, or of their means where there is one run each."
+        )
+    if comparison.looks > 1:
+        printer.prose(
+            f"Results were looked at up to {count(comparison.looks, 'time')} before there were "
+            "enough runs (--until, rounds that were added): "
+            f"intervals of {percent} % keep all looks together right in 95 %."
+        )
+    if comparison.compared > 1:
+        text = (
+            f"Of {comparison.compared} comparisons of equal things, {comparison.by_chance:.2g} "
+            "would say better or worse by chance"
+        )
+        text += "; the baseline's own luck is in all." if len(comparison.sides) > 2 else "."
+        if in_lines and any(cell.holds for _, _, cell in comparison.verdicts()):
+            text += " * holds up with all of them considered (Holm)."
+        printer.prose(text)
+    unknown = [one for one in told if one.verdict is Verdict.UNKNOWN and one.more != 0]
+    if unknown and not in_lines:
+        most = [one.more for one in unknown]
+        known = [more for more in most if more is not None]
+        rounds = "more than 1000 rounds" if None in most else _rounds(max(known))
+        printer.prose(f"? cannot tell: {rounds} would tell for all of them, at this noise.")
+
+
+def _tallies(comparison: Comparison) -> Iterator[str]:
+    """Count the verdicts of each side: ups and downs that a suite's mean has cancelled."""
+    for place, side in enumerate(comparison.sides[1:]):
+        cells = [row.cells[place] for row in comparison.benchmarks]
+        told = []
+        for verdict in Verdict:
+            own = [cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict]
+            held = sum(cell.holds for cell in own)
+            if own:
+                told.append(f"{len(own)} {verdict}" + (f" ({held} hold up)" if held else ""))
+        lacking = sum(cell.speedup is None for cell in cells)
+        told += [f"{lacking} not compared"] if lacking else []
+        yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(told)}"
+
+
+def _by_medians(cell: Cell) -> bool:
+    """Tell whether the speedup is visibly another than that of the values."""
+    if cell.speedup is None or not cell.value or not cell.baseline:
+        return False
+    return abs(cell.value / cell.baseline / cell.speedup.ratio - 1) > _SAME_SPEEDUP
+
+
+def _rounds(many: int) -> str:
+    return f"{many} more round{'s' * (many != 1)}"
+
+
+def _stands_on(told: Sequence[Told]) -> Iterator[str]:
+    """Say what the intervals are from, the strongest first."""
+    for basis in Basis:
+        own = [one for one in told if one.basis is basis]
+        if not own:
+            continue
+        some_of = "" if len(own) == len(told) else f" ({len(own)} of {len(told)})"
+        least, most = min(one.count for one in own), max(one.count for one in own)
+        many = str(least) if least == most else f"{least} to {most}"
+        freedom = _freedom(own)
+        if basis is Basis.BLOCKS:
+            yield f"intervals{some_of}: paired within {many} blocks, Student's t{freedom}"
+        elif basis is Basis.RUNS:
+            how = f"Welch's over runs ({many} of the side that has fewer)"
+            if most == 1:
+                how = "one run of one side, its noise taken to be that of the other side's runs"
+            yield (
+                f"intervals{some_of}: {how}{freedom}; they are not in blocks: a drift between "
+                "them counts as effect"
+            )
+        elif basis is Basis.ITERATIONS:
+            how = f"over the iterations of one run each ({many} of the side that has fewer)"
+            if most == 1:
+                how = "one iteration against several, of one run each"
+            yield (
+                f"intervals in brackets{some_of}: {how}{freedom}; how runs differ from each other "
+                "is NOT in them, so they decide nothing: make several runs of each, in turn "
+                "(`rater sweep --rounds 5`)"
+            )
+        else:
+            yield (
+                f"no interval{some_of}: one value each says nothing of the noise; make several "
+                "runs of each, in turn (`rater sweep --rounds 5`)"
+            )
+
+
+def _freedom(told: Sequence[Told]) -> str:
+    degrees = [one.degrees for one in told if one.degrees is not None]
+    if not degrees:
+        return ""
+    least = f"{min(degrees):.3g}"
+    return f", {least} degree{'s' * (least != '1')} of freedom"
+
+
+def level(comparison: Comparison) -> str:
+    """Return the confidence of the intervals in per cent."""
+    return f"{comparison.confidence * 100:.4g}"
+
+
+def size(share: float) -> str:
+    """Return a share in per cent, without its sign."""
+    return f"{abs(share) * 100:.1f} %"

@@ -1,0 +1,340 @@
+"""Sweeps: what is to be run, what is there, what the points came to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rater.analysis.results.overall import RATIO, Overall
+from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
+from rater.show.console.format import count, decimals, duration, number, percent
+from rater.show.console.letters import letters
+from rater.show.console.printer import Printer
+from rater.show.console.table import Column
+
+_ORDERS_SHOWN = 3
+_LABELS_SHOWN = 8
+_ROOM_BESIDE = 44  # cells of a table that what points come to takes
+
+
+@dataclass(frozen=True, slots=True)
+class AxisView:
+    """One tunable."""
+
+    name: str
+    kind: str
+    values: tuple[str, ...]
+    present: str | None = None  # of a setting of the machine, before the sweep
+
+
+@dataclass(frozen=True, slots=True)
+class PointView:
+    """One combination of values, and its runs."""
+
+    point: int
+    label: str
+    values: Values
+    left_out: str | None  # why it cannot run
+    runs: tuple[int, ...] = ()  # those that are done
+    failed: int = 0  # of them, those in which copies failed
+    results: tuple[Overall, ...] = ()  # of those that have one
+    copies: int | None = None  # as they will run; None: not resolved
+    expected_s: float | None = None  # of one run
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    """One run of the plan."""
+
+    slot: Slot
+    run: int | None
+    status: str | None
+    done: bool
+    elapsed_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepView:
+    """A sweep; without number, uuid and status where it is not stored."""
+
+    number: int | None
+    uuid: str | None
+    status: str | None
+    reason: str | None
+    started_at: str | None
+    what: str  # suites or command
+    axes: tuple[AxisView, ...]
+    points: tuple[PointView, ...]
+    rounds: int
+    order: str
+    seed: int
+    until: float | None
+    slots: tuple[SlotView, ...]
+    file: str | None = None
+    file_sha256: str | None = None
+    total_s: float | None = None  # all runs, as expected
+    obstacles: tuple[str, ...] = ()  # why no point can run, one by one
+
+    @property
+    def done(self) -> int:
+        """Runs that are done."""
+        return sum(it.done for it in self.slots)
+
+    @property
+    def running(self) -> tuple[PointView, ...]:
+        """The points that are not left out."""
+        return tuple(point for point in self.points if point.left_out is None)
+
+
+def print_sweeps(views: Sequence[SweepView], printer: Printer) -> None:
+    """Print a line for each sweep."""
+    if not views:
+        printer.prose("no sweeps stored yet; `rater sweep` makes one")
+        return
+    printer.table(
+        [
+            Column(("sweep", ""), [str(view.number) for view in views]),
+            Column(("started (UTC)", ""), [_when(view) for view in views], right=False),
+            Column(("what", ""), [view.what for view in views], right=False, flexible=True),
+            Column(
+                ("axes", ""),
+                [" ".join(axis.name for axis in view.axes) for view in views],
+                right=False,
+                flexible=True,
+            ),
+            Column(("points", ""), [str(len(view.running)) for view in views], optional=1),
+            Column(("runs", ""), [f"{view.done}/{len(view.slots)}" for view in views]),
+            Column(("status", ""), [view.status or "-" for view in views], right=False),
+        ]
+    )
+
+
+def print_sweep(view: SweepView, printer: Printer) -> None:
+    """Print a sweep's head, and every point with the results of its rounds."""
+    _print_head(view, printer)
+    printer.line()
+    results = [[result.value for result in point.results] for point in view.points]
+    known = [value for values in results for value in values]
+    places = decimals(known)
+    units = {result.unit for point in view.points for result in point.results}
+    unit = next(iter(units)) if len(units) == 1 else RATIO
+    medians = [statistics.median(values) if values else None for values in results]
+    first = next((median for median in medians if median is not None), None)
+    columns = [
+        *_point_columns([p.values for p in view.points], printer),
+        Column(("runs", ""), [_runs_of(view, point) for point in view.points]),
+    ]
+    if any(point.failed for point in view.points):
+        columns.append(Column(("failed", "runs"), [str(p.failed or "-") for p in view.points]))
+    name = "ratio" if unit == RATIO else "copies"
+    below = "median" if unit == RATIO else "/hour"
+    columns += [
+        Column((name, below), [number(median, places) for median in medians]),
+        Column(("lowest", ""), [number(min(v, default=None), places) for v in results], optional=1),
+        Column(
+            ("highest", ""), [number(max(v, default=None), places) for v in results], optional=1
+        ),
+        Column(
+            ("vs first" if medians[:1] == [first] else "vs base", "%"),
+            [_change(median, first) for median in medians],
+        ),
+    ]
+    printer.table(columns)
+    _print_left_out(view, printer)
+    without = [p.label for p in view.running if p.runs and not p.results]
+    if without:
+        shown = ", ".join(without[:_LABELS_SHOWN])
+        printer.prose(f"no result (a copy failed in every run): {shown}", "yellow")
+
+
+def print_dry(view: SweepView, printer: Printer) -> None:
+    """Print what would be swept, in which order, how long it takes and what is in the way."""
+    _print_head(view, printer)
+    printer.line()
+    columns = [
+        Column(("no.", ""), [str(p.point + 1) for p in view.points]),
+        *_point_columns([p.values for p in view.points], printer),
+        Column(
+            ("in all", "copies"), ["-" if p.copies is None else str(p.copies) for p in view.points]
+        ),
+        Column(
+            ("one run", ""),
+            ["-" if p.expected_s is None else duration(p.expected_s) for p in view.points],
+        ),
+        Column(("", ""), _marks(view), right=False),
+    ]
+    printer.table(columns)
+    printer.line()
+    by_block: dict[int, list[int]] = {}
+    for it in view.slots:
+        by_block.setdefault(it.slot.block, []).append(it.slot.point)
+    for block, points in list(by_block.items())[:_ORDERS_SHOWN]:
+        printer.prose(f"block {block}: {' '.join(str(point + 1) for point in points)}")
+    if len(by_block) > _ORDERS_SHOWN:
+        printer.prose(f"and {count(len(by_block) - _ORDERS_SHOWN, 'more block')}")
+    total = "" if view.total_s is None else f", about {duration(view.total_s)} (a guess)"
+    printer.prose(f"{count(len(view.slots), 'run')}{total}")
+    for axis in view.axes:
+        if axis.present is not None:
+            printer.prose(f"{axis.name} is {axis.present} now, and will be put back to that")
+    _print_left_out(view, printer, "REFUSED")
+    for text in view.obstacles:
+        printer.prose(f"REFUSED: {text}", "bold red")
+
+
+def print_missing(view: SweepView, printer: Printer) -> None:
+    """Print what is still to be run of a stored sweep."""
+    _print_head(view, printer)
+    values = {point.point: point.values for point in view.points}
+    missing = [it for it in view.slots if not it.done]
+    printer.line()
+    printer.table(
+        [
+            Column(("block", ""), [str(it.slot.block) for it in missing]),
+            *_point_columns([values[it.slot.point] for it in missing], printer),
+            Column(
+                ("", ""),
+                [f"run {it.run} is kept, made again" if it.run else "" for it in missing],
+                right=False,
+            ),
+        ]
+        if missing
+        else [Column(("nothing is missing", ""), [""], right=False)]
+    )
+
+
+def sweeps_document(views: Sequence[SweepView]) -> list[dict[str, object]]:
+    """Return the list for programs."""
+    return [_head_document(view) for view in views]
+
+
+def sweep_document(view: SweepView) -> dict[str, object]:
+    """Return a sweep for programs."""
+    return _head_document(view) | {
+        "points": [
+            {
+                "point": point.point,
+                "label": point.label,
+                "values": dict(point.values),
+                "left_out": point.left_out,
+                "runs": list(point.runs),
+                "runs_with_failed_copies": point.failed,
+                "results": [{"value": it.value, "unit": it.unit} for it in point.results],
+            }
+            for point in view.points
+        ],
+        "runs": [
+            {
+                "block": it.slot.block,
+                "position": it.slot.position,
+                "point": it.slot.point,
+                "run": it.run,
+                "status": it.status,
+                "done": it.done,
+                "elapsed_s": it.elapsed_s,
+            }
+            for it in view.slots
+        ],
+    }
+
+
+def dry_document(view: SweepView) -> dict[str, object]:
+    """Return a sweep that is not made, for programs."""
+    document = sweep_document(view)
+    return document | {
+        "dry_run": True,
+        "expected_s": view.total_s,
+        "refused": [*view.obstacles, *(p.left_out for p in view.points if p.left_out)],
+    }
+
+
+def _head_document(view: SweepView) -> dict[str, object]:
+    return {
+        "sweep": view.number,
+        "uuid": view.uuid,
+        "status": view.status,
+        "reason": view.reason,
+        "started_at": view.started_at,
+        "what": view.what,
+        "axes": [
+            {"name": axis.name, "kind": axis.kind, "values": list(axis.values)}
+            for axis in view.axes
+        ],
+        "rounds": view.rounds,
+        "order": view.order,
+        "seed": view.seed,
+        "until_percent": None if view.until is None else view.until * 100,
+        "runs_planned": len(view.slots),
+        "runs_done": view.done,
+        "file": view.file,
+        "file_sha256": view.file_sha256,
+    }
+
+
+def _print_head(view: SweepView, printer: Printer) -> None:
+    points = count(len(view.running), "point")
+    name = "sweep" if view.number is None else f"sweep {view.number}"
+    printer.prose(f"{name} of {view.what}: {points}, {count(view.rounds, 'round')}", "bold")
+    for axis in view.axes:
+        values = ", ".join(value or NONE_SHOWN for value in axis.values)
+        printer.prose(f"  {axis.name} ({axis.kind}): {values}")
+    until = "" if view.until is None else f", until decided within {view.until * 100:g} %"
+    seed = f", seed {view.seed}" if view.order == "shuffled" else ""
+    status = ""
+    if view.status is not None:
+        reason = f" ({view.reason})" if view.reason else ""
+        status = f"{view.status}{reason}: {view.done} of {count(len(view.slots), 'run')} done; "
+    printer.prose(f"  {status}order {view.order}{seed}{until}")
+
+
+def _point_columns(points: Sequence[Values], printer: Printer) -> list[Column]:
+    """Return a column for each axis; letters, told above the table, where those take much room."""
+    columns = [
+        Column(_heading(axis), [values[place][1] or NONE_SHOWN for values in points], right=False)
+        for place, (axis, _) in enumerate(points[0])
+    ]
+    if sum(column.width + 2 for column in columns) <= printer.width - _ROOM_BESIDE:
+        return columns
+    kinds = {values: letters(place) for place, values in enumerate(dict.fromkeys(points))}
+    for values, letter in kinds.items():
+        printer.prose(f"{letter}  {label_of(values)}")
+    printer.line()
+    return [Column(("point", ""), [kinds[values] for values in points], right=False)]
+
+
+def _heading(axis: str) -> tuple[str, str]:
+    """Return the name of an axis for two lines."""
+    if axis.startswith(ENVIRONMENT):
+        return ENVIRONMENT, axis.removeprefix(ENVIRONMENT)
+    return axis, ""
+
+
+def _print_left_out(view: SweepView, printer: Printer, word: str = "left out") -> None:
+    printer.some((f"{word}: {p.label}: {p.left_out}" for p in view.points if p.left_out), "yellow")
+
+
+def _runs_of(view: SweepView, point: PointView) -> str:
+    if point.left_out is not None:
+        return "-"
+    return f"{len(point.runs)}/{view.rounds}"
+
+
+def _change(median: float | None, first: float | None) -> str:
+    if median is None or not first:
+        return "-"
+    share = median / first - 1
+    return f"{'+' if share > 0 else ''}{percent(share)}"
+
+
+def _when(view: SweepView) -> str:
+    return (view.started_at or "-").replace("T", " ").removesuffix("Z")[:16]
+
+
+def _marks(view: SweepView) -> list[str]:
+    """Return what is to be said of each point of a sweep that is not made."""
+    baseline = view.running[0].point if view.running else None
+    return [
+        "REFUSED" if it.left_out else "baseline" if it.point == baseline else ""
+        for it in view.points
+    ]

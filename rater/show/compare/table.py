@@ -1,0 +1,277 @@
+"""Points compared, as tables: every difference that is no axis first, then benchmarks and suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rater.analysis.compare.model import Cell, Comparison, Row
+from rater.analysis.stats.ratio_interval import Basis, Told, Verdict
+from rater.show.compare.differences import print_apart, runs_text
+from rater.show.compare.disturbances import print_troubles
+from rater.show.compare.footer import level, print_foot, size
+from rater.show.console.format import count, decimals, number
+from rater.show.console.letters import letters
+from rater.show.console.printer import Printer
+from rater.show.console.table import Column
+from rater.text.words import some
+
+_MARKS = {Verdict.BETTER: "+", Verdict.WORSE: "-", Verdict.SAME: "=", Verdict.UNKNOWN: "?"}
+_STYLES = {Verdict.BETTER: "green", Verdict.WORSE: "red"}
+_LONGEST_HEADING = 16
+_LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
+_FEW_DECIMALS = 10
+_MUCH, _MOST_SHARE = 10, 1000  # shares: from 1000 % without decimals, up to 100,000 %
+_PAIR_HEADING = 7  # beside all that a pair has columns for
+_SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
+
+
+def print_comparison(comparison: Comparison, printer: Printer) -> None:
+    """Print what differs beside the axes, who is compared, the table and what it stands on."""
+    print_apart(comparison, printer)
+    print_troubles(comparison.troubles, printer)
+    _print_sides(comparison, printer)
+    printer.some(comparison.left_out, "yellow")
+    printer.line()
+    if not _compared_rows(comparison):
+        printer.prose("No benchmark has a valid result on both sides: nothing to compare.", "bold")
+        return
+    if len(comparison.sides) == 2:
+        _print_pair(comparison, printer)
+    elif _by_points(comparison):
+        _print_points(_compared_rows(comparison)[0], comparison, printer)
+    else:
+        _print_many(comparison, printer)
+    told = list(_inside(comparison))
+    if told:
+        printer.line()
+        printer.some(told)
+    printer.line()
+    print_foot(comparison, printer, in_lines=_by_points(comparison))
+
+
+def _by_points(comparison: Comparison) -> bool:
+    """Tell whether a line is a point: one benchmark has room for all there is to say of each."""
+    return len(comparison.sides) == 2 or len(_compared_rows(comparison)) == 1
+
+
+def _print_sides(comparison: Comparison, printer: Printer) -> None:
+    labels = _headings(comparison, printer)
+    by = f" by {comparison.by}, the other axes held" if comparison.by else ""
+    printer.prose(f"Compared{by}:", "bold")
+    for place, side in enumerate(comparison.sides):
+        blocks = {one.block for one in side.runs} - {None}
+        in_blocks = f" in {count(len(blocks), 'block')}" if blocks else ""
+        told = (side.label, side.label.partition("=")[2])
+        name = side.label if labels[place] in told else f"{labels[place]}  {side.label}"
+        runs = runs_text([one.run.head.run for one in side.runs])
+        members = "" if side.label == runs else f": {runs}"
+        baseline = " (baseline)" if place == 0 else ""
+        printer.prose(f"  {name}{baseline}{members}{in_blocks}")
+    if comparison.mixed_copies:
+        copies = some([str(many) for many in comparison.copies], 8)
+        printer.prose(
+            f"Numbers of copies differ ({copies}): what is compared is throughput, copies an hour."
+        )
+    if comparison.mixed_kinds:
+        kinds = "; ".join(f"{runs_text(runs)}: {kind}" for kind, runs in comparison.kinds)
+        printer.prose(
+            f"The scores are not of one kind ({kinds}): part of what differs is what is measured, "
+            "not how fast it is.",
+            "bold yellow",
+        )
+
+
+def _print_pair(comparison: Comparison, printer: Printer) -> None:
+    """Print two points: a line for each benchmark."""
+    rows = _compared_rows(comparison)
+    cells = [row.cells[0] for row in rows]
+    places = decimals([value for cell in cells for value in (cell.baseline, cell.value)])
+    units = {row.unit for row in rows if row.cells[0].baseline is not None}
+    unit = units.pop() if len(units) == 1 else ""
+    labels = _headings(comparison, printer)
+    columns = [
+        Column(("benchmark", ""), _names(rows), right=False, flexible=True),
+        Column((labels[0], unit), [number(c.baseline, places) for c in cells], optional=3),
+        Column((labels[1], unit), [number(c.value, places) for c in cells], optional=3),
+        *_told_columns(cells, comparison),
+    ]
+    printer.table(columns, [_style(cell) for cell in cells])
+
+
+def _print_points(row: Row, comparison: Comparison, printer: Printer) -> None:
+    """Print many points of one benchmark: a line for each point."""
+    values = [row.cells[0].baseline, *(cell.value for cell in row.cells)]
+    places = decimals(values)
+    first = comparison.sides[0]
+    told = _told_columns(row.cells, comparison)
+    beside = sum(column.width + 1 for column in told if not column.optional)
+    labels = [side.label for side in comparison.sides]
+    if max(map(len, labels)) > printer.width - beside:  # cut, they would look alike
+        labels = _headings(comparison, printer)
+    printer.line(f"{_names([row])[0]}: {first.label} is {number(values[0], places)} {row.unit}")
+    columns = [
+        Column(("", ""), labels[1:], right=False, flexible=True),
+        Column((row.unit, ""), [number(value, places) for value in values[1:]], optional=3),
+        *told,
+    ]
+    printer.table(columns, [_style(cell) for cell in row.cells])
+
+
+def _told_columns(cells: Sequence[Cell], comparison: Comparison) -> list[Column]:
+    changes = [cell.slowest_over_median for cell in cells]
+    columns = [
+        Column(("speed-", "up"), [_factor(cell.speedup) for cell in cells]),
+        Column((f"{level(comparison)} %", "interval"), [_interval(c.speedup) for c in cells]),
+        Column(("verdict", ""), [_verdict(c, comparison) for c in cells], right=False),
+        Column(("improve-", "ment %"), [_signed(c.improvement) for c in cells], optional=2),
+        Column(("reduc-", "tion %"), [_signed(c.reduction) for c in cells], optional=4),
+    ]
+    if any(changes):
+        slowest = [_slowest(told) for told in changes]
+        columns.append(Column(("slowest", "copy %"), slowest, optional=1))
+    return columns
+
+
+def _print_many(comparison: Comparison, printer: Printer) -> None:
+    rows = _compared_rows(comparison)
+    labels = _headings(comparison, printer)
+    names = _names(rows)
+    values = [row.cells[0].baseline for row in rows]
+    places = decimals(values)
+    units = {row.unit for row in rows}
+    unit = units.pop() if len(units) == 1 else ""
+    fixed = [
+        Column(("benchmark", ""), names, right=False, flexible=True),
+        Column((labels[0], unit), [number(value, places) for value in values], optional=1),
+        Column((labels[0], "speedup"), ["1.000" for _ in rows], right=False),
+    ]
+    others = [
+        Column((label, "speedup"), [_marked(row.cells[place]) for row in rows], right=False)
+        for place, label in enumerate(labels[1:])
+    ]
+    width = min(24, fixed[0].width) + fixed[1].width + fixed[2].width + 4
+    while others:
+        taken, room = 0, width
+        while taken < len(others) and (
+            not taken or room + others[taken].width + 2 <= printer.width
+        ):
+            room += others[taken].width + 2
+            taken += 1
+        printer.table([*fixed, *others[:taken]])
+        others = others[taken:]
+        if others:
+            printer.line()
+
+
+def _compared_rows(comparison: Comparison) -> list[Row]:
+    """Return the rows that have something to show; which have not stands above the table."""
+    whole = comparison.suites[:1]
+    parts = [row for row in comparison.suites[1:] if row.over != whole[0].over]
+    rows = (*comparison.benchmarks, *whole, *parts)
+    return [row for row in rows if any(cell.speedup for cell in row.cells)]
+
+
+def _inside(comparison: Comparison) -> Iterator[str]:
+    """Say where the slow copies changed: a rate alone does not tell it from all copies changing."""
+    several = len(comparison.sides) > 2
+    for row, side, cell in comparison.verdicts():
+        slowest, median, speedup = cell.slowest_over_median, cell.median_copy, cell.speedup
+        if row.over or not (slowest and median and speedup) or not slowest.decided:
+            continue
+        if slowest.verdict is Verdict.SAME or slowest.within:
+            continue
+        name = f"{row.name}, {side.label}" if several else row.name
+        yield (
+            f"{name}: {speedup.words}: median copy {_copy_words(median)}, "
+            f"slowest copy {_percent(slowest.ratio - 1)} against the median copy"
+        )
+
+
+def _copy_words(told: Told) -> str:
+    if told.verdict is Verdict.SAME:
+        return told.words
+    words = f"{size(told.ratio - 1)} {'faster' if told.ratio > 1 else 'slower'}"
+    return words if told.decided else f"{words} (cannot tell)"
+
+
+def _headings(comparison: Comparison, printer: Printer) -> list[str]:
+    """Return what stands over columns: labels, values, or letters where both take much room."""
+    sides = comparison.sides
+    room = (printer.width - 30) // len(sides) if len(sides) > 2 else _PAIR_HEADING
+    labels = [side.label for side in sides]
+    values = [side.label.partition("=")[2] for side in sides]
+    axes = {tuple(axis for axis, _ in point.values) for side in sides for point in side.points}
+    of_one_axis = comparison.by is not None or (len(axes) == 1 and len(axes.pop()) == 1)
+    for found in (labels, values) if of_one_axis else (labels,):
+        if max(map(len, found)) <= min(room, _LONGEST_HEADING):
+            return found
+    return [letters(place) for place in range(len(sides))]
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{_SUITE_NAMES[row.name]} ({len(row.over)})"
+        if row.over
+        else f"{row.name} {row.tune}"
+        if row.tune
+        else row.name
+        for row in rows
+    ]
+
+
+def _factor(told: Told | None) -> str:
+    return "-" if told is None else _figures(told.ratio)
+
+
+def _interval(told: Told | None) -> str:
+    """Return the interval, in brackets where no verdict can stand on it."""
+    if told is None or told.low is None or told.high is None:
+        return "-"
+    interval = f"{_figures(told.low)}-{_figures(told.high)}"
+    return f"({interval})" if told.basis is Basis.ITERATIONS else interval
+
+
+def _figures(ratio: float) -> str:
+    """Return a factor with three decimals, or three digits; beyond 1000 only that it is so."""
+    if not _LEAST_FACTOR <= ratio <= _MOST_FACTOR:
+        return f"<{_LEAST_FACTOR}" if ratio < 1 else f">{_MOST_FACTOR}"
+    places = 3 if ratio < _FEW_DECIMALS else 1 if ratio < 10 * _FEW_DECIMALS else 0
+    return f"{ratio:.{places}f}"
+
+
+def _verdict(cell: Cell, comparison: Comparison) -> str:
+    if cell.speedup is None:
+        return cell.reason or "-"
+    return cell.speedup.words + (" *" if cell.holds and comparison.compared > 1 else "")
+
+
+def _marked(cell: Cell) -> str:
+    if cell.speedup is None:
+        return "-"
+    mark = _MARKS[cell.speedup.verdict]
+    return f"{_factor(cell.speedup)}{mark * 2 if cell.holds else mark}"
+
+
+def _slowest(told: Told | None) -> str:
+    """Return the change of slowest over median copy, in brackets where it may be chance."""
+    if told is None:
+        return "-"
+    change = _signed(told.ratio - 1)
+    return change if told.verdict in (Verdict.BETTER, Verdict.WORSE) else f"({change})"
+
+
+def _signed(share: float | None) -> str:
+    if share is None:
+        return "-"
+    if abs(share) > _MOST_SHARE:
+        return f"{'>+' if share > 0 else '<-'}{_MOST_SHARE * 100}"
+    places = 1 if abs(share) < _MUCH else 0
+    return f"{round(share * 100, places) + 0.0:+.{places}f}"
+
+
+def _percent(share: float) -> str:
+    return f"{_signed(share)} %"
+
+
+def _style(cell: Cell) -> str:
+    return _STYLES.get(cell.speedup.verdict, "") if cell.speedup else ""

@@ -1,0 +1,257 @@
+"""What was planted beside what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from rater.analysis.divots.data import words
+from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.selftest.judge import Judgement, Spread, Tally, Verdict
+from rater.plan.selftest import NotPlanted, Planting
+from rater.show.console.format import count
+from rater.show.console.printer import Printer
+from rater.show.console.table import Column
+from rater.show.divots.to_json import evidence_line
+from rater.text.cpuset import format_list
+
+_MOST_WRONG = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """A self-test that came to its end."""
+
+    copies: int
+    cpus: tuple[int, ...]
+    lgroups: int
+    benchmarks: tuple[str, ...]
+    iterations: int
+    seed: int
+    spread: float  # by how much copies differ with nothing planted, as a share
+    floor: float  # smaller slowdowns are not judged
+    judged: tuple[Judgement, ...]  # the clean run first
+    missing: tuple[NotPlanted, ...]
+    tally: Tally
+    again: int  # runs that were made once more because something disturbed them
+    command: str  # plants the same again
+
+
+def print_selftest(test: SelfTest, console: Console) -> None:
+    """Print what was planted and what was found, side by side."""
+    printer = Printer(console)
+    printer.prose(
+        f"Self-test: {count(test.copies, 'copy', 'copies')} on CPUs {format_list(test.cpus)} "
+        f"({count(test.lgroups, 'lgroup')}), {' '.join(test.benchmarks)}, "
+        f"{count(test.iterations, 'iteration')} of each, seed {test.seed}",
+        "bold",
+    )
+    printer.prose(
+        f"With nothing planted copies differ by {test.spread:.1%}: what is below "
+        f"{test.floor:.1%} is not judged."
+        + (
+            f" {count(test.again, 'run')} made once more, because something else slowed the CPUs."
+            if test.again
+            else ""
+        )
+    )
+    printer.line()
+    rows = [_row(one) for one in test.judged]
+    printer.table(
+        [
+            Column(("planted", ""), [row[0] for row in rows], right=False),
+            Column(("where", ""), [row[1] for row in rows], right=False, flexible=True),
+            Column(("slowed", "by"), [row[2] for row in rows]),
+            Column(("found", ""), [row[3] for row in rows], right=False, flexible=True),
+            Column(("", ""), [str(one.verdict) for one in test.judged], right=False),
+        ],
+        ["" if one.verdict is Verdict.RIGHT else "red" for one in test.judged],
+    )
+    for one in test.judged:
+        _print_own(one, printer)
+        _print_wrong(one, printer)
+    if test.missing:
+        printer.line()
+        printer.line("Not planted here:")
+        for missing in test.missing:
+            printer.prose(f"  {missing.kind}: {missing.why}")
+    printer.line()
+    printer.line(summary(test.tally), "green" if test.tally.right else "red")
+    if not test.tally.right:
+        printer.prose(advice(test))
+
+
+def _print_own(one: Judgement, printer: Printer) -> None:
+    """Print what was found that nobody planted, but that the CPU times say as well."""
+    if one.own:
+        printer.line()
+        printer.prose(
+            f"{one.plant.kind}: not planted, but so: the CPUs' own speed changed like that "
+            "meanwhile (others on the same host or core, or their clock)."
+        )
+    for finding in one.own[:_MOST_WRONG]:
+        printer.prose(f"  the machine's own: {finding.kind}, {evidence_line(finding)}")
+
+
+def _print_wrong(one: Judgement, printer: Printer) -> None:
+    """Print what is wrong with one of them, in full."""
+    if one.verdict is Verdict.RIGHT:
+        return
+    printer.line()
+    printer.prose(f"{one.plant.kind}, {one.plant.place}: {one.plant.how}.", "bold")
+    if one.others is not None:
+        printer.prose(f"  Others took {one.others:.0%} of a CPU, however often it was tried.")
+    if one.unsteady is not None:
+        said = speed_words(one.unsteady)
+        printer.prose(f"  {said[0].upper()}{said[1:]} for a while, however often it was tried.")
+    if one.failed and one.made is not None:
+        printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
+    elif one.plant.kind is not Planting.NOTHING and not one.named:
+        printer.prose("  Not named.")
+    for label, findings in (("false", one.false), ("also true", one.secondary)):
+        for finding in findings[:_MOST_WRONG]:
+            printer.prose(f"  {label}: {finding.kind}, {evidence_line(finding)}")
+        if len(findings) > _MOST_WRONG:
+            printer.line(f"  {label}: {len(findings) - _MOST_WRONG} more (--json has them all)")
+
+
+def _row(one: Judgement) -> tuple[str, str, str, str]:
+    kind = one.plant.kind
+    by = "" if one.made is None else f"{(one.made - 1) * 100:+.0f} %"
+    found = [_found(it) for it in (one.named or one.secondary)[:1]]
+    found += [f"{len(one.false)} false"] if one.false else []
+    found += [f"{len(one.own)} of the machine's own"] if one.own else []
+    words = ", ".join(found) or "nothing"
+    where = one.plant.place
+    if kind is Planting.OUTLIER_COPY:
+        where = f"copy {one.plant.copies[0]}, {one.plant.benchmark} iteration {one.plant.iteration}"
+    return kind, "" if kind is Planting.NOTHING else where, by, words
+
+
+def _found(one: Finding) -> str:
+    """Return a finding in a few words: its place and its size."""
+    place = one.place
+    if one.kind is Kind.SLOW_ITERATION:
+        place = f"iteration {one.iteration}"
+    elif one.kind in (Kind.DRIFT, Kind.STARTUP, Kind.BIMODAL):
+        place = str(one.kind)
+    elif one.kind is Kind.OUTLIER_COPY:
+        place = words.copies(one.copies)
+    if one.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and one.benchmark:
+        place += f", {one.benchmark}"
+        if one.kind is Kind.OUTLIER_COPY and one.iteration is not None:
+            place += f" iteration {one.iteration}"
+    return f"{place} {(one.slowdown - 1) * 100:+.0f} %"
+
+
+def summary(tally: Tally) -> str:
+    """Return what a self-test came to in one line."""
+    divots = "divot" if tally.planted == 1 else "divots"
+    failed = f", {tally.failed} without effect" if tally.failed else ""
+    failed += f", {tally.unjudged} not judged" if tally.unjudged else ""
+    return (
+        f"selftest: {tally.named} of {tally.planted} planted {divots} named, "
+        f"{tally.false} false{failed}"
+    )
+
+
+def advice(test: SelfTest) -> str:
+    """Return what to do about a self-test that was not all right."""
+    if any(it.verdict is Verdict.NOT_JUDGED and it.others is not None for it in test.judged):
+        return (
+            "Other processes took more than a tenth of a CPU, and went on when it was tried "
+            "again: this machine is not quiet. Stop them (`top`), or let it wait for them: "
+            f"`{test.command} --until-idle`."
+        )
+    if test.tally.unjudged:
+        return (
+            "Something that this system does not see changed the speed of its CPUs: other guests "
+            "of the same host, or a clock that goes up and down (`rater settings` shows governor "
+            f"and boost). Let it try for longer: `{test.command} --until-idle`."
+        )
+    return (
+        f"`{test.command}` plants the same again. If that is right, something else ran beside "
+        "it this time; if not, rater is: please report it with the output of `--json`."
+    )
+
+
+def speed_words(change: float) -> str:
+    """Return how the speed of a CPU changed by itself; `change`: of the time for the same work."""
+    more = "more" if change > 0 else "less"
+    return f"the same work took {abs(change):.0%} {more} CPU time on a CPU"
+
+
+def refusal(spread: Spread, disturbed: str, noisiest: float) -> str:
+    """Return why nothing is planted on a machine this noisy; `disturbed`: by what, if known."""
+    return (
+        f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
+        f"anything planted (copy {spread.copy} of {spread.benchmark}, iteration "
+        f"{spread.iteration}; {noisiest:.0%} would do). {disturbed}{'; ' if disturbed else ''}"
+        "stop what else runs here (`top`), or let it wait for that: `rater selftest --until-idle`"
+    )
+
+
+def refusal_document(said: str, spread: Spread, others: float, seed: int) -> dict[str, object]:
+    """Return the same as JSON."""
+    return {
+        "right": False,
+        "refused": said,
+        "seed": seed,
+        "spread": round(spread.size, 5),
+        "others": round(others, 5),
+    }
+
+
+def selftest_document(test: SelfTest) -> dict[str, object]:
+    """Return a self-test as JSON."""
+    return {
+        "right": test.tally.right,
+        "summary": summary(test.tally),
+        "planted": test.tally.planted,
+        "named": test.tally.named,
+        "false": test.tally.false,
+        "copies": test.copies,
+        "cpus": list(test.cpus),
+        "benchmarks": list(test.benchmarks),
+        "iterations": test.iterations,
+        "seed": test.seed,
+        "spread": round(test.spread, 5),
+        "floor": round(test.floor, 5),
+        "not_judged": test.tally.unjudged,
+        "made_again": test.again,
+        "plants": [
+            {
+                "kind": one.plant.kind,
+                "place": one.plant.place,
+                "how": one.plant.how,
+                "copies": list(one.plant.copies),
+                "cpus": list(one.plant.cpus),
+                "node": one.plant.node,
+                "benchmark": one.plant.benchmark,
+                "iteration": one.plant.iteration,
+                "aimed": one.plant.aimed,
+                "slowdown": None if one.made is None else round(one.made, 5),
+                "verdict": one.verdict,
+                "others": None if one.others is None else round(one.others, 5),
+                "unsteady": None if one.unsteady is None else round(one.unsteady, 5),
+                "named": [_finding(it) for it in one.named],
+                "also_true": [_finding(it) for it in one.secondary],
+                "false": [_finding(it) for it in one.false],
+                "machines_own": [_finding(it) for it in one.own],
+                "too_small": [_finding(it) for it in one.small],
+            }
+            for one in test.judged
+        ],
+        "not_planted": [{"kind": it.kind, "why": it.why} for it in test.missing],
+    }
+
+
+def _finding(one: Finding) -> dict[str, object]:
+    return {
+        "kind": one.kind,
+        "place": one.place,
+        "slowdown": round(one.slowdown, 5),
+        "copies": list(one.copies),
+        "evidence": evidence_line(one),
+    }

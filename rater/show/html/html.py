@@ -1,0 +1,133 @@
+"""HTML from text that may hold anything: elements that escape, and tables as a printer has them."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from rater.show.console.format import plain
+from rater.show.console.printer import Printer
+from rater.show.console.table import Column
+
+_WIDE = 10_000  # cells: a page breaks its lines itself
+_LONG = 40  # letters: longer cells break into lines
+_VOID = ("br", "meta", "link", "input")
+# Ends of a script element (and what begins one, or a comment), and line ends in JavaScript.
+_IN_SCRIPT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+_CLASSES = {
+    "red": "bad",
+    "bold red": "bad",
+    "yellow": "warn",
+    "bold yellow": "warn",
+    "green": "good",
+    "dim": "dim",
+    "bold": "lead",
+}
+
+
+class Html(str):
+    """Text that is HTML already; everything else is escaped where it enters."""
+
+    __slots__ = ()
+
+
+def element(name: str, *children: str, **attributes: str | int | bool | None) -> Html:
+    """Return an element; text among the children is escaped and freed of control characters.
+
+    `class_` is `class`, `aria_sort` is `aria-sort`; an attribute of None or False is left out.
+    """
+    told = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        called = key.rstrip("_").replace("_", "-")
+        text = "" if value is True else plain(str(value))
+        told.append(f' {called}="{html.escape(text)}"')
+    start = f"<{name}{''.join(told)}>"
+    return Html(start if name in _VOID else f"{start}{joined(*children)}</{name}>")
+
+
+def joined(*parts: str) -> Html:
+    """Return the parts one after the other, those that are not HTML escaped."""
+    return Html(
+        "".join(part if isinstance(part, Html) else html.escape(plain(part)) for part in parts)
+    )
+
+
+def script_json(value: object) -> str:
+    """Return JSON that may stand in a script element: nothing in it ends or begins a tag."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_IN_SCRIPT)
+
+
+def script_hash(script: str) -> str:
+    """Return what a Content-Security-Policy calls a script that may run."""
+    return f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+class PagePrinter(Printer):
+    """Takes what is printed on a terminal as paragraphs and tables of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(file=io.StringIO(), width=_WIDE))
+        self.ascii_only = False
+        self.parts: list[Html] = []
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Add a paragraph; what only sets things apart on a terminal is left out."""
+        if text.strip():
+            self.parts.append(element("p", text.strip(), class_=_CLASSES.get(style)))
+
+    def prose(self, text: str, style: str = "") -> None:
+        """Add a paragraph."""
+        self.line(text, style)
+
+    def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
+        """Add a table that a page can sort; `styles` are those of its rows."""
+        self.parts.append(table_html(columns, styles))
+
+    def take(self) -> Html:
+        """Return what was printed since the last time."""
+        found = joined(*self.parts)
+        self.parts.clear()
+        return found
+
+
+def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
+    """Return a table; a name that stands for the rows below it as well is repeated, faintly.
+
+    Sorted by another column, each row would else lose its name.
+    """
+    shown = [column for column in columns if any(column.heading) or any(column.cells)]
+    heads = [element("th", _heading(column), scope="col", class_=_side(column)) for column in shown]
+    rows = []
+    above = [""] * len(shown)
+    for place in range(max(len(column.cells) for column in shown)):
+        cells = []
+        for number, column in enumerate(shown):
+            text = column.cells[place].strip()
+            again = number == 0 and not text and bool(above[number])
+            above[number] = text or above[number]
+            long = "long" if len(text or above[number]) > _LONG and not column.right else None
+            kinds = (_side(column), "again" if again else None, long)
+            kind = " ".join(part for part in kinds if part)
+            cells.append(element("td", above[number] if again else text, class_=kind or None))
+        style = _CLASSES.get(styles[place]) if place < len(styles) else None
+        rows.append(element("tr", *cells, class_=style))
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
+    return element("div", table, class_="scroll", tabindex=0)
+
+
+def _heading(column: Column) -> str:
+    """Return both lines of a heading as one; a word that a terminal breaks is whole again."""
+    first, second = column.heading
+    return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
+
+
+def _side(column: Column) -> str | None:
+    return "r" if column.right else None

@@ -1,0 +1,289 @@
+"""The page that tells a run, or several, to someone who was not there: one HTML file.
+
+Words and tables are those of the terminal (`PagePrinter` takes what is printed there);
+pictures are drawn by Vega in the reader's browser, from the data of `page_data`. The
+page asks the network for nothing, and its Content-Security-Policy would not let it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from string import Template
+
+from rater import __version__
+from rater.analysis.compare.barrier import can_stand_beside, stand_beside
+from rater.analysis.results.copies import normalise, yardsticks
+from rater.analysis.results.model import Summary
+from rater.show.console.format import duration, gigabytes, plain, what_ran
+from rater.show.console.table import Column
+from rater.show.html.charts import comparison_data, scaling_data
+from rater.show.html.data import Told, run_data
+from rater.show.html.html import Html, PagePrinter, element, joined, script_hash, script_json
+from rater.show.html.several import Together, common_ranges, compared
+from rater.show.html.story import story
+from rater.show.results.barrier import print_beside
+from rater.show.results.copies import CopiesView, print_copies
+from rater.show.results.cpu_use import notable_text, print_cpus
+from rater.show.results.metrics import print_metrics
+from rater.show.results.placement import memory_lines, verdict_lines
+from rater.show.results.rotated import rotated_lines
+from rater.show.results.run import print_benchmarks, print_failed
+from rater.show.results.steady import print_mix, print_verdicts
+from rater.text.cpuset import format_list
+
+MARK = "rater report"  # in the page's head: rater may write over a file that has it
+_ASSETS = Path(__file__).parent / "assets"
+_SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
+_MOST_ROWS = 40  # of a table that is there at once
+_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling")
+
+
+def page_of(runs: Sequence[Told], library: str, together: Together | None = None) -> str:
+    """Return the page of one run or several; `library` is Vega as a script (`page_library`).
+
+    `together`: what several come to beside each other.
+    """
+    several = len(runs) > 1
+    ranges = common_ranges(runs)
+    body = joined(
+        *(compared(runs, together) if together else ()),
+        *(story(told, several=several, first=told is runs[0]) for told in runs),
+        _pictures(several=several, lgroups=any(told.picture.groups for told in runs)),
+        element("div", *(_details(told, several=several) for told in runs), id="results"),
+        element(
+            "footer",
+            f"Written by rater {__version__}. The page holds all of its data and asks no network.",
+        ),
+    )
+    library = _inline(library)
+    script = _inline(_script())
+    data = {
+        "runs": [run_data(told, ranges) for told in runs],
+        "comparison": comparison_data(together.comparison) if together else None,
+        "scaling": scaling_data(together.scaling.curves) if together and together.scaling else None,
+        "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
+    }
+    return Template(_asset("page.html")).substitute(
+        generator=f"{MARK} {__version__}",
+        hashes=f"{script_hash(library)} {script_hash(script)}",
+        title=html.escape(plain(_title(runs))),
+        style=_asset("page.css"),
+        body=body,
+        data=script_json(data),
+        library=library,
+        script=script,
+    )
+
+
+def is_page(start: str) -> bool:
+    """Tell from its first kilobytes whether a file is a page that rater wrote."""
+    return bool(re.search(rf'<meta name="generator" content="{MARK} [^"]*">', start))
+
+
+def _script() -> str:
+    parts = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
+    return f"(function () {{\n'use strict';\n{parts}}})();\n"
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _inline(script: str) -> str:
+    """Return a script in which nothing ends its element, or begins a comment of HTML."""
+    return script.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _title(runs: Sequence[Told]) -> str:
+    names = []
+    for told in runs:
+        head = told.run.head
+        what = ", ".join(part for part in what_ran(head.suite, head.benchmarks) if part)
+        names.append(f"run {head.run}: {what}" + (f" on {head.hostname}" if head.hostname else ""))
+    return " | ".join(names)
+
+
+def _pictures(*, several: bool, lgroups: bool) -> Html:
+    """Return the places of the pictures, which the script fills.
+
+    `lgroups`: of a run at least it is known which lgroups its copies were on.
+    """
+    order = "Copies stand lgroup beside lgroup, with its number below. " if lgroups else ""
+    return joined(
+        element(
+            "section",
+            element("h2", "The time of every copy"),
+            element(
+                "p",
+                f"A dot is a copy's time. {order}Times are at the left, at the right the distance "
+                "to the median. ",
+                element("span", "", id="panel-key"),
+                class_="how",
+            ),
+            element("noscript", element("p", "The pictures need JavaScript.")),
+            element("div", id="tools", class_="tools"),
+            element("div", id="panels", class_="several" if several else None),
+            id="pictures",
+        ),
+        element(
+            "section",
+            element("h2", "Where the time went"),
+            element("p", id="brackets-key", class_="how"),
+            element("div", id="brackets"),
+            element("div", id="timeline-tools", class_="tools"),
+            element("p", id="timeline-key", class_="how"),
+            element("div", id="timeline"),
+            id="when",
+        ),
+    )
+
+
+def _details(told: Told, *, several: bool) -> Html:
+    """Return the tables of a run, its warnings, how it was measured, and its settings."""
+    name = f", run {told.run.head.run}" if several else ""
+    return joined(
+        element("section", element("h2", f"Results{name}"), *_results(told), class_="tables"),
+        element(
+            "section",
+            element("h2", f"How it was measured{name}"),
+            *_how_measured(told),
+            class_="tables",
+        ),
+    )
+
+
+def _results(told: Told) -> Iterator[Html]:
+    summary, printer = told.summary, PagePrinter()
+    if summary.rotated is not None:
+        rotated_lines(
+            summary.rotated, summary.head, summary.proof.not_met(), printer.table, printer.prose
+        )
+    elif summary.mix is not None:
+        print_mix(summary.mix, summary, printer)
+        print_verdicts(summary, printer)
+    else:
+        print_benchmarks(summary, printer)
+    if told.beside is not None and can_stand_beside(summary.head, told.beside.head):
+        print_beside(stand_beside(summary, told.beside), printer)
+    if summary.metrics:
+        print_metrics(summary.metrics, printer)
+    print_failed(summary.failed, printer)
+    printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
+    yield printer.take()
+    view = CopiesView(
+        head=summary.head,
+        baseline=summary.head,
+        baseline_iteration=None,
+        drop=0,
+        times=normalise(told.cells, yardsticks(told.cells)),
+        pairs=(),
+    )
+    print_copies(view, printer)
+    yield element("h3", "Copies")
+    copies = printer.take()
+    if len(view.times) <= _MOST_ROWS:
+        yield copies
+    else:
+        words = f"the statistics of {len(view.times)} brackets, and the slowest copies"
+        yield element("details", element("summary", words), copies)
+
+
+def _how_measured(told: Told) -> Iterator[Html]:
+    summary, head, printer = told.summary, told.run.head, PagePrinter()
+    verdict_lines(summary.proof, printer.prose)
+    notable = notable_text(told.readings.notable, head.run)
+    if notable is not None:
+        printer.prose(notable, "yellow")
+    memory_lines(summary.proof, printer.table, printer.prose)
+    if told.readings.cpus:
+        print_cpus(told.readings, printer)
+    yield printer.take()
+    yield element("h3", "The run")
+    yield _pairs(_run_facts(told))
+    if summary.used and any(used.command for used in summary.used):
+        yield element("h3", "Benchmarks as they were run")
+        printer.table(_used_columns(summary))
+        yield printer.take()
+    if summary.settings:
+        yield element("h3", "Settings of the machine")
+        yield element(
+            "details",
+            element("summary", f"{len(summary.settings)} settings"),
+            _pairs(summary.settings),
+        )
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
+    rows = [element("tr", element("th", k, scope="row"), element("td", v)) for k, v in pairs]
+    return element(
+        "div",
+        element("table", element("tbody", *rows), class_="pairs"),
+        class_="scroll",
+        tabindex=0,
+    )
+
+
+def _run_facts(told: Told) -> list[tuple[str, str]]:
+    """Return what is known of a run and its machine by name, in the words of the record."""
+    run, head = told.run, told.run.head
+    host, file = run.host, run.imported
+    sizes = (("packages", host.packages), ("lgroups", host.nodes), ("cores", host.cores))
+    facts: list[tuple[str, str | None]] = [
+        ("uuid", head.uuid),
+        ("started", head.started_at),
+        ("host", head.hostname),
+        ("machine", host.product),
+        ("processor", host.cpu_model),
+        *((name, None if value is None else str(value)) for name, value in sizes),
+        ("CPUs", None if host.pus is None else str(host.pus)),
+        ("memory", None if host.memory_bytes is None else gigabytes(host.memory_bytes)),
+        ("microcode", host.microcode),
+        ("suite", head.suite),
+        ("size", head.size),
+        ("tune", head.tune),
+        ("mode", head.mode),
+        ("order", head.order),
+        ("copies", str(head.copies)),
+        ("iterations", f"{head.iterations}, the first {head.discard} not counted")
+        if head.discard
+        else ("iterations", str(head.iterations)),
+        ("stagger", f"{head.stagger_ms:g} ms" if head.stagger_ms else None),
+        ("layout", head.layout),
+        ("memory policy", head.memory),
+        ("timeout", None if head.timeout_s is None else duration(head.timeout_s)),
+        ("wrapped in", head.wrap),
+        ("command line", head.command_line),
+        ("directory", head.directory),
+        ("tags", " ".join(f"{key}={value}" for key, value in head.tags)),
+        ("environment", " ".join(f"{key}={value}" for key, value in run.environment)),
+        (
+            "read from",
+            None if file is None else f"{file.name} ({file.format}, sha256 {file.sha256})",
+        ),
+        ("rater", head.rater_version),
+    ]
+    observed = run.observed
+    if observed is not None:
+        cost = f"{observed.samples} samples, {observed.share * 100:.2g} % of one CPU"
+        facts.append(("looking at copies", cost))
+    bound = sorted({cpu for placed in run.placements for cpu in placed.cpus or ()})
+    facts.append(("CPUs used", format_list(bound) if bound else None))
+    return [(name, value) for name, value in facts if value]
+
+
+def _used_columns(summary: Summary) -> list[Column]:
+    used = summary.used
+    return [
+        Column(("benchmark", ""), [one.name for one in used], right=False),
+        Column(
+            ("reference", "s"),
+            ["-" if u.reference_s is None else f"{u.reference_s:g}" for u in used],
+        ),
+        Column(("command", ""), [one.command for one in used], right=False),
+        Column(("compiler", ""), [one.compiler or "-" for one in used], right=False),
+        Column(("flags", ""), [one.flags or "-" for one in used], right=False),
+    ]

@@ -1,0 +1,115 @@
+"""What a page of several runs says of them beside each other: results, divots, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rater.analysis.compare.model import Comparison
+from rater.analysis.divots.recurring import between_runs
+from rater.analysis.scaling.curve import Scaling
+from rater.analysis.scaling.pairs import orders, smt_yields
+from rater.show.compare.table import print_comparison
+from rater.show.html.data import Told
+from rater.show.html.html import Html, PagePrinter, element
+from rater.show.html.story import machine_words, words_of
+from rater.show.scaling.table import print_scaling
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several runs beside each other."""
+
+    comparison: Comparison
+    scaling: Scaling | None  # None: all have the same number of copies
+    notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
+
+
+def common_ranges(runs: Sequence[Told]) -> dict[tuple[str, str | None], tuple[float, float]]:
+    """Return one axis in seconds for each benchmark of several runs, so that they compare."""
+    if len(runs) < 2:
+        return {}
+    found: dict[tuple[str, str | None], list[float]] = {}
+    for told in runs:
+        for panel in told.picture.panels:
+            extent = panel.extent()
+            if extent is not None and panel.median_s is not None:
+                ends = found.setdefault((panel.benchmark, panel.tune), [])
+                ends += [panel.low * panel.median_s, panel.high * panel.median_s]
+    return {key: (min(ends), max(ends)) for key, ends in found.items()}
+
+
+def compared(runs: Sequence[Told], together: Together) -> Iterator[Html]:
+    """Yield what several runs come to beside the first of them; nothing of one run.
+
+    What they differ in beside that which is compared stands first: it may be why.
+    """
+    comparison = together.comparison
+    printer = PagePrinter()
+    ran = [element("p", line) for line in (_alike(runs, words_of), _alike(runs, _where)) if line]
+    printer.some(together.notes, "yellow")
+    print_comparison(comparison, printer)
+    yield element(
+        "section",
+        element("header", element("h1", "; ".join(side.label for side in comparison.sides)), *ran),
+        element("h2", "Beside each other"),
+        element(
+            "p",
+            f"Speedup over {comparison.sides[0].label}: right of the line is faster, the bar is "
+            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 cannot tell.",
+            class_="how",
+        ),
+        element("div", id="comparison"),
+        printer.take(),
+        class_="tables",
+    )
+    if together.scaling is not None:
+        yield _scaling(together.scaling)
+    numbers = [(told.run.head.run, told.divots.findings) for told in runs if told.divots]
+    between = between_runs(numbers)
+    for one in between:
+        printer.prose(f"{one.kind}: {one.summary}")
+    if not between:
+        printer.prose("no place has divots in two of the runs")
+    yield element("section", element("h2", "What comes back"), printer.take())
+
+
+def _where(told: Told) -> list[str]:
+    host = told.run.head.hostname
+    return [*([f"on {host}"] if host else []), *machine_words(told)]
+
+
+def _alike(runs: Sequence[Told], words_of_run: Callable[[Told], Sequence[str]]) -> str:
+    """Return the words that all runs share, then those of single runs behind their numbers."""
+    words = {told.run.head.run: words_of_run(told) for told in runs}
+    first, *others = words.values()
+    shared = [word for word in first if all(word in other for other in others)]
+    own: dict[str, list[int]] = {}
+    for run, of_run in words.items():
+        left = ", ".join(word for word in of_run if word not in shared)
+        if left:
+            own.setdefault(left, []).append(run)
+    apart = [
+        f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
+        for left, of in own.items()
+    ]
+    return "; ".join(([", ".join(shared)] if shared else []) + apart)
+
+
+def _scaling(scaling: Scaling) -> Html:
+    printer = PagePrinter()
+    print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
+    return element(
+        "section",
+        element("h2", "More copies"),
+        element(
+            "p",
+            "Throughput against the number of copies: dots are medians of runs, the dashed line "
+            "is linear from the smallest number, the curve the Universal Scalability Law where it "
+            "fits. In a ring: the knee.",
+            class_="how",
+        ),
+        element("div", id="scaling", class_="scaling"),
+        element("details", element("summary", "in numbers"), printer.take()),
+        class_="tables",
+    )

@@ -1,0 +1,297 @@
+"""The top of a page: what ran, what it came to, and what is slow in words that lead to pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rater.analysis.divots.confirm import next_command
+from rater.analysis.divots.data.finding import Analysis, Finding, nothing_to_compare
+from rater.analysis.results.model import Summary
+from rater.record.status import CopyStatus
+from rater.show.console.format import clock, count, duration, gigabytes, number, percent, what_ran
+from rater.show.divots.findings import print_findings, visible_line
+from rater.show.divots.to_json import evidence_line
+from rater.show.html.data import Told
+from rater.show.html.html import Html, PagePrinter, element
+from rater.show.html.links import links_of
+from rater.show.results.run import print_head
+from rater.text.words import some
+
+_OPEN = 5  # divots whose words are there at once; the others unfold
+# What firmware and SPEC's tools write where nobody has told them better.
+_NAMELESS = ("could not determine", "system vendor system model name", "unknown")
+_KERNEL = "kernel.release"  # among the settings of the machine
+_LONG = 60  # letters
+_LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
+
+
+def story(told: Told, *, several: bool, first: bool = True) -> Html:
+    """Return what stands above the pictures of a run; `several`: there are other runs as well.
+
+    `first`: its words are explained here.
+    """
+    printer = PagePrinter()
+    print_head(told.run.head, printer)
+    _, *facts = printer.parts
+    name = element("h2" if several else "h1", _heading(told))
+    words = _glossary(told) if first else ()
+    return element(
+        "section",
+        element("header", name, *facts, *_where(told), _figures(told), *words),
+        element(
+            "div",
+            element("div", *_slow(told, several=several), class_="divots"),
+            element(
+                "div",
+                element("h3" if several else "h2", "The machine"),
+                element("div", class_="map", data_run=told.run.head.run),
+                class_="machine",
+            ),
+            class_="beside",
+        ),
+        class_="story",
+        id=f"run-{told.run.head.run}",
+    )
+
+
+def _heading(told: Told) -> str:
+    return f"run {told.run.head.run}: {', '.join(words_of(told))}"
+
+
+def words_of(told: Told) -> list[str]:
+    """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
+    head = told.run.head
+    what, more = what_ran(head.suite, head.benchmarks)
+    if head.suite is None and len(what) > _LONG:
+        what = count(len(head.benchmarks), "benchmark")
+    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
+    words = [f"{what} ({details})" if details else what, *([more] if more else [])]
+    rotated = head.mode == "steady" and head.order == "rotated"
+    words += [f"{head.mode} in rotated order" if rotated else head.mode]
+    words += [count(head.copies, "copy", "copies")]
+    return [*words, *([count(head.iterations, "iteration")] if head.iterations > 1 else [])]
+
+
+def score_lost(summary: Summary) -> float | None:
+    """Return the share of the suite's score that slow copies cost; None where that is not given.
+
+    As the suite's ratio is the geometric mean of the benchmarks' ratios, so is what is left
+    of it: 1 less the geometric mean of 1 - (score lost) over the selected iterations.
+    """
+    left = [
+        1 - it.score_lost
+        for benchmark in summary.benchmarks
+        for it in benchmark.iterations
+        if it.selected and it.score_lost is not None
+    ]
+    if not left or min(left) <= 0:
+        return None
+    return 1 - math.exp(math.fsum(map(math.log, left)) / len(left))
+
+
+def _figures(told: Told) -> Html:
+    summary, head = told.summary, told.run.head
+    figures: list[tuple[str, str]] = []
+    for score in summary.suites:
+        if score.kind == "all" and score.ratio is not None:
+            tune = f"suite ratio, {score.tune}" if score.tune else "suite ratio"
+            figures.append((number(score.ratio), tune))
+    if summary.rotated is not None and summary.rotated.score is not None:
+        figures.append((number(summary.rotated.score), f"score, {summary.rotated.unit}"))
+    if summary.mix is not None and summary.mix.selected and summary.mix.selected.ratio is not None:
+        figures.append((number(summary.mix.selected.ratio), "ratio of the window"))
+    lost = score_lost(summary)
+    if lost is not None:
+        figures.append(
+            (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
+        )
+    found = _divots(told)
+    if found or (told.divots is not None and could_see(told.divots)):
+        figures.append((str(len(found)), "divot" if len(found) == 1 else "divots"))
+    else:
+        figures.append(("not known", "divots"))
+    stopped = _interrupted(summary)
+    for many, how in ((len(summary.failed) - stopped, "failed"), (stopped, "interrupted")):
+        if many:
+            figures.append((str(many), f"copy {'run' if many == 1 else 'runs'} {how}"))
+    if head.elapsed_s:
+        figures.append((_lasted(head.elapsed_s), "from first start to last finish"))
+    return element(
+        "dl",
+        *(
+            element("div", element("dt", words), element("dd", value), class_="figure")
+            for value, words in figures
+        ),
+        class_="figures",
+    )
+
+
+def _interrupted(summary: Summary) -> int:
+    """Return how many copy runs rater stopped itself, because the user did."""
+    return sum(one.status is CopyStatus.INTERRUPTED for one in summary.failed)
+
+
+def _lasted(elapsed_s: float) -> str:
+    """Return how long a run took: on a clock, below a second in words (`0.12 s`, `3.1 ms`)."""
+    if elapsed_s >= 1:
+        return clock(elapsed_s)
+    return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else duration(elapsed_s)
+
+
+def _where(told: Told) -> Iterator[Html]:
+    """Say on what machine it ran, as far as that is known."""
+    parts = machine_words(told)
+    if parts:
+        yield element("p", ", ".join(parts))
+
+
+def machine_words(told: Told) -> list[str]:
+    """Return what is known of the machine in words: its name, its processor, its parts."""
+    host = told.run.host
+    settings = dict(told.run.settings)
+    parts = [
+        f"{product}"
+        for product in (host.product, host.cpu_model)
+        if product and product.lower() not in _NAMELESS
+    ]
+    sizes = (
+        (host.packages, "package"),
+        (host.nodes, "lgroup"),
+        (host.cores, "core"),
+        (host.pus, "CPU"),
+    )
+    parts += [count(number, word) for number, word in sizes if number]
+    parts += [] if host.memory_bytes is None else [f"{gigabytes(host.memory_bytes)} of memory"]
+    parts += [f"Linux {settings[_KERNEL]}"] if _KERNEL in settings else []
+    return parts
+
+
+def _glossary(told: Told) -> Iterator[Html]:
+    """Explain the words of the top to someone who reads a page of rater for the first time."""
+    words = [
+        "An lgroup is a NUMA node: CPUs with memory of their own.",
+        "A divot is what is slower (or faster) than the rest, and not explained by where the "
+        "copies were placed: a part of the machine, a copy, or an iteration.",
+    ]
+    findings = _divots(told)
+    lost = score_lost(told.summary)
+    if lost is not None:
+        words.append(
+            "Score lost: how much lower the score is than if each copy had been as fast as the "
+            "median copy of its benchmark."
+        )
+        if any((one.score_lost or 0) > lost for one in findings):
+            words.append(
+                "A divot's cost stands beside a run without it, not beside the median copy: what "
+                "slows most copies, or the median too, can cost more than the score lost."
+            )
+    if any(one.score_lost is not None for one in findings):
+        words.append(
+            "“Of the score”, or of a benchmark's rate (copies an hour): what would be won "
+            "without the divot."
+        )
+    yield element("p", " ".join(words), class_="how words")
+
+
+def _divots(told: Told) -> list[Finding]:
+    findings = told.divots.findings if told.divots else ()
+    return [one for one in findings if not one.explained]
+
+
+def could_see(analysis: Analysis) -> bool:
+    """Tell whether a search without a find says anything: whether no huge effect was needed."""
+    return bool(analysis.visible) and min(analysis.visible.values()) <= _LARGE
+
+
+def _without(summary: Summary) -> str:
+    """Name the benchmarks that have no part in the score lost: copies of them failed."""
+    names = [
+        benchmark.benchmark
+        for benchmark in summary.benchmarks
+        if not any(it.selected and it.score_lost is not None for it in benchmark.iterations)
+    ]
+    return f" ({some(names, 3)} left out: no valid result)" if names else ""
+
+
+def _slow(told: Told, *, several: bool) -> Iterator[Html]:
+    heading = "h3" if several else "h2"
+    head, analysis = told.run.head, told.divots
+    # One list however: the numbers are those of `rater divots`, which commands name.
+    fast = any(one.fast for one in _divots(told))
+    yield element(heading, "What stands out, slow or fast" if fast else "What is slow")
+    if analysis is None:
+        yield element(
+            "p", f"The search for divots failed; rater divots {head.run} makes it once more."
+        )
+        return
+    found = _divots(told)
+    printer = PagePrinter()
+    if not found:
+        if could_see(analysis) or analysis.findings:
+            print_findings(head, replace(analysis, failed=0), printer)
+            printer.some(_left_out(told, analysis))
+        else:
+            printer.prose(_unseen(told, analysis))
+        yield printer.take()
+        return
+    items = [_divot(place, one, told) for place, one in enumerate(found, 1)]
+    yield element("ol", *items[:_OPEN])
+    if len(items) > _OPEN:
+        yield element(
+            "details",
+            element("summary", f"{len(items) - _OPEN} smaller ones"),
+            element("ol", *items[_OPEN:], start=_OPEN + 1),
+        )
+    explained = [one for one in analysis.findings if one.explained]
+    if explained:
+        yield element(
+            "details",
+            element("summary", f"{len(explained)} explained by the layout, no divots"),
+            element("ul", *(element("li", evidence_line(one)) for one in explained)),
+        )
+    printer.some(_left_out(told, analysis))
+    printer.prose(visible_line(analysis.visible), "dim")
+    yield printer.take()
+
+
+def _left_out(told: Told, analysis: Analysis) -> list[str]:
+    """Say how many copy runs the search could not use; of those that rater stopped, that it did."""
+    if not analysis.failed:
+        return []
+    stopped = _interrupted(told.summary)
+    is_, was = ("is", "was") if analysis.failed == 1 else ("are", "were")
+    ways = ["failed"] if not stopped or stopped < len(told.summary.failed) else []
+    ways += [f"{was} interrupted"] if stopped else []
+    return [f"{count(analysis.failed, 'copy run')} that {' or '.join(ways)} {is_} left out."]
+
+
+def _unseen(told: Told, analysis: Analysis) -> str:
+    """Say why nothing was found though something may be slow."""
+    if analysis.visible:
+        why = visible_line(analysis.visible)
+    elif nothing_to_compare(told.run.head):
+        why = "Too few copies and iterations to see any."
+    elif analysis.failed:
+        why = "Too few copies ended well to see any."
+    else:
+        why = "So few copies would show only large ones, and none stands out."
+    return f"Nothing is known of divots. {why}"
+
+
+def _divot(place: int, one: Finding, told: Told) -> Html:
+    head = told.run.head
+    # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
+    line = evidence_line(one)
+    lead, rest = (one.place, line[len(one.place) :]) if line.startswith(one.place) else ("", line)
+    command = next_command(place, one, head)
+    return element(
+        "li",
+        element("b", lead) if lead else "",
+        rest,
+        " ",
+        links_of(one, told),
+        element("code", command, class_="next") if command else "",
+        class_="dim" if one.cost < 0.002 and not one.fast else None,
+    )

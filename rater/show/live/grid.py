@@ -1,0 +1,208 @@
+"""The copies as signs, one each, in rows by lgroup; counts where there is no room for signs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.segment import Segment
+from rich.style import Style
+
+from rater.record.run import PlacedCopy
+from rater.show.live.progress import DONE, FAILED, RUNNING, STOPPED, WAITING
+
+_SLOW = STOPPED + 1  # drawn over RUNNING
+UNICODE_SIGNS = "·►✓✗■!"  # by state, then a running copy that stands out
+ASCII_SIGNS = ".>+x#!"
+NAMES = ("waiting", "running", "done", "failed", "stopped", "slow")
+_STYLES = {
+    WAITING: Style(dim=True),
+    RUNNING: Style(color="cyan"),
+    DONE: Style(color="green"),
+    FAILED: Style(color="red", bold=True),
+    STOPPED: Style(color="magenta"),
+    _SLOW: Style(color="yellow", bold=True),
+}
+_LABEL = Style(bold=True)
+_GAP = 2  # between cells side by side
+_LEAST_SIGNS = 8  # in a row of a cell
+_BAR = 12  # signs that stand for all copies of an lgroup
+_RUNS = re.compile(rb"(.)\1*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The copies of one lgroup."""
+
+    label: str
+    copies: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the groups lie in the space there is."""
+
+    kind: Literal["signs", "counts"]
+    columns: int  # cells side by side
+    cell: int  # characters of a cell
+    per_row: int  # signs in a row of a cell
+    shown: int  # groups for which there is room; a line says how many more there are
+
+
+def groups_of(copies: int, placements: Sequence[PlacedCopy]) -> tuple[Group, ...]:
+    """Return the copies by home node, ascending; those without one last."""
+    nodes = {placement.copy: placement.node for placement in placements}
+    found: dict[int | None, list[int]] = {}
+    for copy in range(copies):
+        found.setdefault(nodes.get(copy), []).append(copy)
+    ordered = sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0))
+    return tuple(
+        Group("not bound" if node is None else f"lgroup {node}", tuple(members))
+        for node, members in ordered
+    )
+
+
+def fit(groups: Sequence[Group], width: int, height: int) -> Layout:
+    """Choose the layout that says most in `width` x `height` characters."""
+    label = max((len(group.label) for group in groups), default=0)
+    most = max((len(group.copies) for group in groups), default=0)
+    columns = 1
+    while True:
+        cell = (width - _GAP * (columns - 1)) // columns
+        room = cell - label - 1
+        if room < min(_LEAST_SIGNS, most) or room < 1 or columns > max(1, len(groups)):
+            break
+        # Rows of a multiple of eight can be counted by eye.
+        per_row = room if most <= room or room < _LEAST_SIGNS else room // 8 * 8
+        if _sign_rows(groups, columns, per_row) <= height:
+            return Layout("signs", columns, cell, per_row, len(groups))
+        columns += 1
+    digits = len(str(most))
+    cell = label + 1 + _BAR + 1 + 2 * digits + 4 + 3 + digits
+    columns = max(1, (width + _GAP) // (cell + _GAP))
+    shown = len(groups)
+    if -(-shown // columns) > height:
+        shown = max(0, height - 1) * columns
+    return Layout("counts", columns, cell, _BAR, shown)
+
+
+def _sign_rows(groups: Sequence[Group], columns: int, per_row: int) -> int:
+    rows = [-(-len(group.copies) // per_row) for group in groups]
+    return sum(max(rows[i : i + columns]) for i in range(0, len(rows), columns))
+
+
+class Grid:
+    """The lines of the grid, made again only for groups that changed."""
+
+    def __init__(self, groups: Sequence[Group], *, ascii_only: bool) -> None:
+        self.groups = tuple(groups)
+        self.signs = ASCII_SIGNS if ascii_only else UNICODE_SIGNS
+        self._group_of = {copy: g for g, group in enumerate(groups) for copy in group.copies}
+        self._label = max((len(group.label) for group in groups), default=0)
+        self._space: tuple[int, int] | None = None
+        self._layout = Layout("signs", 1, 80, 70, 0)
+        self._cells: list[list[list[Segment]]] = []
+        self._lines: list[list[Segment]] = []
+
+    def lines(
+        self, states: bytearray, slow: set[int], touched: set[int], width: int, height: int
+    ) -> list[list[Segment]]:
+        """Return the lines for these states; `touched` copies differ from the last call's.
+
+        `slow` are the running copies that stand out. The list is the grid's
+        own: look, do not change.
+        """
+        if self._space != (width, height):
+            self._space = (width, height)
+            self._layout = fit(self.groups, width, height)
+            self._cells = [[] for _ in self.groups]
+            dirty = set(range(len(self.groups)))
+        elif touched:
+            dirty = {self._group_of[copy] for copy in touched}
+        else:
+            return self._lines
+        drawn = bytearray(states)
+        for copy in slow:
+            if drawn[copy] == RUNNING:
+                drawn[copy] = _SLOW
+        make = self._sign_cell if self._layout.kind == "signs" else self._count_cell
+        for number in dirty:
+            if number < self._layout.shown:
+                group = self.groups[number]
+                self._cells[number] = make(group, bytes([drawn[copy] for copy in group.copies]))
+        self._lines = self._joined()
+        return self._lines
+
+    def legend(self, counts: Sequence[int], slow: int) -> list[Segment]:
+        """Return the counts by state as a line that also says what the signs mean."""
+        shown = [*counts, slow]
+        shown[RUNNING] -= slow
+        segments = []
+        for state, how_many in enumerate(shown):
+            if state <= FAILED or how_many:
+                text = f"{self.signs[state]} {how_many} {NAMES[state]}"
+                quiet = state == FAILED and not how_many
+                segments.append(Segment(text, _STYLES[WAITING if quiet else state]))
+                segments.append(Segment("   "))
+        return segments[:-1]
+
+    def _runs(self, states: bytes) -> list[Segment]:
+        return [
+            Segment(self.signs[run[0][0]] * len(run[0]), _STYLES[run[0][0]])
+            for run in _RUNS.finditer(states)
+        ]
+
+    def _sign_cell(self, group: Group, states: bytes) -> list[list[Segment]]:
+        rows = []
+        for start in range(0, len(states), self._layout.per_row):
+            label = group.label if start == 0 else ""
+            row = states[start : start + self._layout.per_row]
+            line = [Segment(f"{label:<{self._label}} ", _LABEL), *self._runs(row)]
+            rows.append(self._padded(line, self._label + 1 + len(row)))
+        return rows
+
+    def _count_cell(self, group: Group, states: bytes) -> list[list[Segment]]:
+        total = len(states)
+        # A share too small for a sign still gets one: a failed copy must not vanish in a bar.
+        shares = [(state, states.count(state)) for state in (DONE, FAILED, STOPPED)]
+        shares += [(state, states.count(state)) for state in (_SLOW, RUNNING, WAITING)]
+        lengths = {s: max(1, round(n * _BAR / total)) for s, n in shares if n}
+        while sum(lengths.values()) != _BAR:
+            longest = max(lengths, key=lambda s: lengths[s])
+            lengths[longest] += 1 if sum(lengths.values()) < _BAR else -1
+        bar = b"".join(bytes([state]) * length for state, length in lengths.items())
+        ended = states.count(DONE) + states.count(FAILED)
+        failed = states.count(FAILED)
+        tail = f" {ended:>{len(str(total))}} of {total}"
+        line = [Segment(f"{group.label:<{self._label}} ", _LABEL), *self._runs(bar), Segment(tail)]
+        used = self._label + 1 + _BAR + len(tail)
+        if failed:
+            text = f" {self.signs[FAILED]} {failed}"
+            line.append(Segment(text, _STYLES[FAILED]))
+            used += len(text)
+        return [self._padded(line, used)]
+
+    def _padded(self, line: list[Segment], used: int) -> list[Segment]:
+        if self._layout.columns > 1 and used < self._layout.cell:
+            line.append(Segment(" " * (self._layout.cell - used)))
+        return line
+
+    def _joined(self) -> list[list[Segment]]:
+        columns, shown = self._layout.columns, self._layout.shown
+        lines: list[list[Segment]] = []
+        for first in range(0, shown, columns):
+            band = self._cells[first : min(first + columns, shown)]
+            for row in range(max(len(cell) for cell in band)):
+                line: list[Segment] = []
+                for place, cell in enumerate(band):
+                    if place:
+                        line.append(Segment(" " * _GAP))
+                    blank = [Segment(" " * self._layout.cell)]
+                    line += cell[row] if row < len(cell) else blank
+                lines.append(line)
+        if shown < len(self.groups):
+            rest = len(self.groups) - shown
+            lines.append([Segment(f"and {rest} more lgroups", _STYLES[WAITING])])
+        return lines

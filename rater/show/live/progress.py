@@ -1,0 +1,366 @@
+"""What the events of a run have said so far: who runs, who stands out, what is left; pure.
+
+Fed by every event, so each costs little; what a person reads is worked out
+when it is drawn.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rater.analysis.results.copy_outcome import in_words
+from rater.record.events import (
+    CopyEnded,
+    CopyStarted,
+    Event,
+    Noted,
+    OutputChecked,
+    PhaseEnded,
+    PhaseStarted,
+    Resting,
+    RunEnded,
+)
+from rater.record.run import Run
+from rater.record.status import CopyStatus, Validity
+from rater.show.live.window import WindowCount, WindowState
+
+WAITING, RUNNING, DONE, FAILED, STOPPED = range(5)
+# A running copy stands out when it is this much over the median of the finished ones, a finished
+# one when it is that much over: less is what copies of one program differ by on any machine.
+_RUNNING_OVER = 0.20
+_FINISHED_OVER = 0.05
+_SLOWEST_KEPT = 3
+_TIMES_KEPT = 4096  # of steady mode's runs, which have no end: the latest ones make the median
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseAhead:
+    """A phase of this call, in the order in which they come, for the time left."""
+
+    benchmark: str | None  # None: several (rotated order)
+    expected_s: float | None  # None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Standout:
+    """A copy that takes longer than its peers."""
+
+    copy: int
+    benchmark: str
+    elapsed_s: float  # so far, when it still runs
+    over: float  # 0.41: 41 % over the median of the finished ones
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """A phase that is over."""
+
+    number: int  # counts from 1, as they came
+    benchmark: str | None
+    iteration: int | None
+    counted: bool
+    complete: bool
+    bracket_s: float
+    median_s: float | None  # of the copies that ended well; None in rotated order too
+    slowest: tuple[int, float] | None  # copy, seconds; of the same copies
+    failed: int  # runs of a benchmark; in rotated order one copy can have several
+    steady: bool = False
+    window_s: float | None = None  # steady mode: the window, None where it never closed
+    completions: float = 0.0  # in it; runs across an edge by their share inside
+    all_failed: bool = False  # steady mode: every copy, before the window closed
+
+
+@dataclass(slots=True)
+class _Times:
+    """Times of the copies of one benchmark that ended well in this phase."""
+
+    elapsed_ns: array[int] = field(default_factory=lambda: array("q"))
+    slowest: list[tuple[int, int]] = field(default_factory=list)  # (ns, copy), longest first
+    median_of: int = 0  # how many times `median_ns` is over
+    median_ns: float = 0.0
+
+    def add(self, elapsed_ns: int, copy: int) -> None:
+        self.elapsed_ns.append(elapsed_ns)
+        if len(self.elapsed_ns) > 2 * _TIMES_KEPT:
+            del self.elapsed_ns[:_TIMES_KEPT]
+            self.median_of = 0
+        if len(self.slowest) < _SLOWEST_KEPT or elapsed_ns > self.slowest[-1][0]:
+            self.slowest.append((elapsed_ns, copy))
+            self.slowest.sort(reverse=True)
+            del self.slowest[_SLOWEST_KEPT:]
+
+    def median(self) -> float:
+        if self.median_of != len(self.elapsed_ns):
+            self.median_ns = statistics.median(self.elapsed_ns)
+            self.median_of = len(self.elapsed_ns)
+        return self.median_ns
+
+
+class Progress:
+    """State of a run as its events tell it; times on the monotonic clock, in nanoseconds."""
+
+    def __init__(
+        self,
+        run: Run,
+        phases: Sequence[PhaseAhead] = (),
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.run = run
+        self.rotated = run.order == "rotated"
+        self.steady = run.window_s is not None
+        rounds = len(run.benchmarks) if self.rotated and run.increment else 1
+        # Of a phase; None: steady mode, where a copy goes on until the window has closed.
+        self.steps_per_copy = None if self.steady else rounds
+        if self.steps_per_copy is not None and self.rotated:
+            self.steps_per_copy *= run.iterations
+        self.states = bytearray(run.copies)
+        self.counts = [run.copies, 0, 0, 0, 0]
+        self.touched: set[int] = set()  # copies whose state changed; whoever draws clears it
+        self.changed = True  # anything at all changed since whoever draws cleared it
+        self.phase: PhaseStarted | None = None
+        self.phase_number = 0  # of this call, from 1: a resumed run begins with a later phase
+        self.stage = "setting up"
+        self.steps_done = 0
+        self._window: WindowCount | None = None  # steady mode, from the phase's first release
+        self.last_phase: PhaseResult | None = None
+        self.failures = 0  # runs of a benchmark, of the whole run
+        self._failures_before = 0  # the same, before this phase
+        self.last_failure: str | None = None
+        self.last_note: str | None = None
+        self.waits_for = ""  # between two phases, in words
+        self._phases = phases
+        self._clock = clock
+        self._origin_ns: int | None = None  # clock at the run's first release
+        self._phase_start_ns: int | None = None
+        self._start_ns = [0] * run.copies
+        self._benchmark = [""] * run.copies
+        self._times: dict[str, _Times] = {}
+        self._measured_s: dict[str, float] = {}  # bracket of the last iteration by benchmark
+        self._scale = [0.0, 0.0]  # measured and expected seconds of the phases that are over
+
+    # -- events -------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """Take in one event, in the order of the run."""
+        self.changed = True
+        if isinstance(event, CopyEnded):
+            self._copy_ended(event)
+        elif isinstance(event, CopyStarted):
+            self._copy_started(event)
+        elif isinstance(event, OutputChecked):
+            if event.validity is Validity.INVALID:
+                self._failed(event.copy, event.benchmark, CopyStatus.WRONG_OUTPUT, event)
+        elif isinstance(event, PhaseStarted):
+            self._phase_started(event)
+        elif isinstance(event, PhaseEnded):
+            self._phase_ended(event)
+        elif isinstance(event, Noted):
+            self.last_note = event.text
+        elif isinstance(event, Resting):
+            self.stage, self.waits_for = "resting", event.text
+        elif isinstance(event, RunEnded):
+            self.stage = "over"
+
+    def _set(self, copy: int, state: int) -> None:
+        self.counts[self.states[copy]] -= 1
+        self.counts[state] += 1
+        self.states[copy] = state
+        self.touched.add(copy)
+
+    def _phase_started(self, event: PhaseStarted) -> None:
+        copies = self.run.copies
+        self.phase = event
+        self.phase_number += 1
+        self.stage = "at the gate"
+        self.states = bytearray(copies)
+        self.counts = [copies, 0, 0, 0, 0]
+        self.touched.update(range(copies))
+        self.steps_done = 0
+        self._window = None
+        self._failures_before = self.failures
+        self._phase_start_ns = None
+        self._times.clear()
+
+    def _copy_started(self, event: CopyStarted) -> None:
+        copy = event.copy
+        if self._phase_start_ns is None:
+            self._phase_start_ns = event.start_ns
+            self.stage = "running"
+            if self._origin_ns is None:
+                self._origin_ns = self._clock() - event.start_ns
+            if self.phase is not None and self.phase.window_ns is not None:
+                self._window = WindowCount(event.start_ns, self.phase.window_ns)
+        if self._window is not None and not self._window.started(copy, event.start_ns):
+            return  # it keeps up the load until the others have ended; its time is not taken
+        self._start_ns[copy] = event.start_ns
+        self._benchmark[copy] = event.benchmark
+        if self.states[copy] == WAITING:
+            self._set(copy, RUNNING)
+
+    def _copy_ended(self, event: CopyEnded) -> None:
+        copy = event.copy
+        self.steps_done += 1
+        last = event.step + 1 == self.steps_per_copy
+        if self._window is not None:
+            if self._window.opens(event.finish_ns):
+                self._times.clear()
+            good = event.status is CopyStatus.OK
+            last = self._window.ended(copy, event.start_ns, event.finish_ns, good)
+        if event.status is CopyStatus.OK:
+            times = self._times.get(event.benchmark)
+            if times is None:
+                times = self._times[event.benchmark] = _Times()
+            times.add(event.finish_ns - event.start_ns, copy)
+            if last and self.states[copy] == RUNNING:
+                self._set(copy, DONE)
+        elif event.status is CopyStatus.INTERRUPTED:
+            self._set(copy, STOPPED)
+        else:
+            self._failed(copy, event.benchmark, event.status, event)
+
+    def _failed(
+        self, copy: int, benchmark: str, status: CopyStatus, event: CopyEnded | OutputChecked
+    ) -> None:
+        self.failures += 1
+        if isinstance(event, CopyEnded):
+            words = in_words(status, event.exit_code, event.signal)
+        else:
+            words = in_words(status, None, None, event.detail)
+        self.last_failure = f"copy {copy} of {benchmark}: {words}"
+        self._set(copy, FAILED)
+
+    def _phase_ended(self, event: PhaseEnded) -> None:
+        bracket_s = (event.finish_ns - event.start_ns) / 1e9
+        times = None if event.benchmark is None else self._times.get(event.benchmark)
+        self.stage = "checking outputs"
+        window_s = None
+        if event.window_start_ns is not None and event.window_finish_ns is not None:
+            window_s = (event.window_finish_ns - event.window_start_ns) / 1e9
+        self.last_phase = PhaseResult(
+            number=self.phase_number,
+            benchmark=event.benchmark,
+            iteration=event.iteration,
+            counted=event.counted,
+            complete=event.complete,
+            bracket_s=bracket_s,
+            median_s=times.median() / 1e9 if times else None,
+            slowest=(times.slowest[0][1], times.slowest[0][0] / 1e9) if times else None,
+            failed=self.failures - self._failures_before,
+            steady=self.steady,
+            window_s=window_s,
+            completions=self._window.completions if self._window else 0.0,
+            all_failed=(
+                self._window is not None
+                and self.counts[FAILED] == self.run.copies
+                and event.finish_ns < self._window.end_ns
+            ),
+        )
+        expected_s = self._planned_s(self.phase_number)
+        if event.complete and not self.counts[FAILED]:
+            if event.benchmark is not None:
+                self._measured_s[event.benchmark] = bracket_s
+            if expected_s:
+                self._scale[0] += bracket_s
+                self._scale[1] += expected_s
+
+    # -- what a person reads --------------------------------------------------------------------
+
+    def phase_elapsed_s(self, now_ns: int) -> float | None:
+        """Return the time since the phase's first release, None before it."""
+        if self._phase_start_ns is None or self._origin_ns is None:
+            return None
+        return (now_ns - self._origin_ns - self._phase_start_ns) / 1e9
+
+    def window_state(self, now_ns: int) -> WindowState | None:
+        """Return where a phase of steady mode stands, None in others and before its start."""
+        elapsed_s = self.phase_elapsed_s(now_ns)
+        return self._window.state(elapsed_s) if self._window and elapsed_s is not None else None
+
+    def standouts(self, now_ns: int) -> list[Standout]:
+        """Return the copies that stand out, each once, furthest over its median first.
+
+        A benchmark has a median worth the name once half of the copies that run
+        it side by side have finished.
+        """
+        found: dict[int, Standout] = {}
+        ring = len(self.run.benchmarks) if self.rotated else 1
+        needed = max(1, self.run.copies // max(1, ring) // 2)
+        limits: dict[str, float] = {}
+        for name, times in self._times.items():
+            if len(times.elapsed_ns) < needed or times.median() <= 0:
+                continue
+            median = limits[name] = times.median()
+            for elapsed, copy in times.slowest:
+                over = elapsed / median - 1
+                if over > _FINISHED_OVER and (copy not in found or over > found[copy].over):
+                    found[copy] = Standout(copy, name, elapsed / 1e9, over, running=False)
+        if limits and self.counts[RUNNING] and self._origin_ns is not None:
+            run_ns = now_ns - self._origin_ns
+            for copy, state in enumerate(self.states):
+                median = limits.get(self._benchmark[copy], 0.0) if state == RUNNING else 0.0
+                elapsed = run_ns - self._start_ns[copy]
+                if median and elapsed > median * (1 + _RUNNING_OVER):
+                    found[copy] = Standout(
+                        copy, self._benchmark[copy], elapsed / 1e9, elapsed / median - 1, True
+                    )
+        return sorted(found.values(), key=lambda one: (-one.over, one.copy))
+
+    def time_left_s(self, now_ns: int) -> tuple[float, bool] | None:
+        """Return the expected seconds to the end and whether that is a lower bound.
+
+        None when something ahead is not known. What a benchmark took in an
+        earlier iteration counts before what the plan expected; the rest of the
+        plan is scaled by how the phases so far compared with it.
+        """
+        if self.phase is None or self.stage == "over":
+            return None
+        ahead_s = 0.0
+        for number in range(self.phase_number + 1, self.phase.total_phases + 1):
+            expected_s = self._expected_s(number)
+            if expected_s is None:
+                return None
+            ahead_s += expected_s
+        if self.stage in ("checking outputs", "resting"):
+            return ahead_s, False
+        elapsed_s = max(0.0, self.phase_elapsed_s(now_ns) or 0.0)
+        expected_s = self._expected_s(self.phase_number)
+        if expected_s is None and (self.steps_per_copy or 0) > 1:
+            share = self.steps_done / (self.run.copies * (self.steps_per_copy or 1))
+            # By the steps that are done, once they are enough to tell.
+            expected_s = elapsed_s / share if share >= 0.1 else None
+        if expected_s is None:
+            return None
+        return ahead_s + max(0.0, expected_s - elapsed_s), elapsed_s > expected_s
+
+    def _planned_s(self, number: int) -> float | None:
+        """Return what the plan expects of a phase (counted from 1 as they come)."""
+        if self.steady:
+            return self._window_s()
+        if self.phase is not None and self.phase_number == number and self.phase.expected_s:
+            return self.phase.expected_s
+        return self._phases[number - 1].expected_s if number <= len(self._phases) else None
+
+    def _window_s(self) -> float:
+        """Return when a phase of steady mode is over: when its window is, and one run more."""
+        run_s = max((times.median() / 1e9 for times in self._times.values()), default=0.0)
+        return (self.run.warmup_s or 0.0) + (self.run.window_s or 0.0) + run_s
+
+    def _expected_s(self, number: int) -> float | None:
+        if self.steady:
+            return self._window_s()
+        name = self._phases[number - 1].benchmark if number <= len(self._phases) else None
+        if self.phase is not None and self.phase_number == number:
+            name = self.phase.benchmark
+        elif name is None and len(self.run.benchmarks) == 1 and not self.rotated:
+            name = self.run.benchmarks[0].name
+        if name is not None and name in self._measured_s:
+            return self._measured_s[name]
+        planned_s = self._planned_s(number)
+        if planned_s is None or not self._scale[1]:
+            return planned_s
+        return planned_s * self._scale[0] / self._scale[1]

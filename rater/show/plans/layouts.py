@@ -1,0 +1,133 @@
+"""Layouts as text and as values for JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.plan.placement.layout import WRITTEN, Layout, Parts
+from rater.show.console.format import plain
+from rater.show.plans.suite import Page
+from rater.text import cpuset
+
+_LEAST = 20  # characters that a sentence gets, however narrow the terminal
+_WRITTEN = (
+    ("list:0,8,1,9", "these CPUs in this order; ranges 0-7, steps 0-62:2"),
+    (
+        "expr:E:M0:8:1:2",
+        "likwid's notation: E:N:8, S0:0-3@S1:0-3, M:scatter:8; N machine, S package, D die, "
+        "C cache, M lgroup",
+    ),
+    (
+        "./mine.toml",
+        "a layout of your own: order, bind, smt, kind, reserve, nodes, cpus, [exclude], [counts]; "
+        "begin with: rater layouts show fill > mine.toml",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A line of the list of layouts: one that reads, or why it does not."""
+
+    name: str
+    path: Path
+    layout: Layout | None
+    trouble: str | None
+
+
+def layouts_text(layouts: Sequence[Listed], page: Page) -> str:
+    """Return what there is and what may be written instead, sentences wrapped below each other."""
+    told = [(one.name, _sentences(one)) for one in layouts]
+    written = [(plain(text), [said]) for text, said in _WRITTEN]
+    margin = max(len(name) for name, _ in (*told, *written)) + 2
+    lines = [
+        *_listed(told, margin, page),
+        "",
+        *_listed(written, margin, page),
+        "",
+        "more: rater layouts show LAYOUT",
+        "on a machine: rater plan --layout LAYOUT --copies N",
+    ]
+    return "\n".join(plain(line, ascii_only=page.ascii_only) for line in lines)
+
+
+def layouts_json(layouts: Sequence[Listed]) -> list[dict[str, object]]:
+    """Return the list of layouts for JSON."""
+    return [
+        layout_json(one.layout, one.path)
+        if one.layout
+        else {"name": one.name, "path": str(one.path), "error": one.trouble}
+        for one in layouts
+    ]
+
+
+def layout_json(layout: Layout, path: Path | None) -> dict[str, object]:
+    """Return one layout for JSON; null for what it does not say."""
+    counts = layout.counts
+    return {
+        "name": layout.name,
+        "path": str(path) if path else None,
+        "description": layout.description,
+        "equals": layout.equals or None,
+        "order": f"{layout.order}:{layout.text}" if layout.order in WRITTEN else layout.order,
+        "bind": layout.bind,
+        "smt": layout.smt,
+        "kind": layout.kind or None,
+        "reserve": layout.reserve,
+        "only": _parts_json(layout.only),
+        "exclude": _parts_json(layout.exclude),
+        "counts": None
+        if counts is None
+        else {
+            "lgroups": {str(node): copies for node, copies in counts.by_node},
+            "rest": counts.rest,
+        },
+        "error": None,
+    }
+
+
+def file_text(text: str, path: Path, page: Page) -> str:
+    """Return the file of a layout as it is, control characters aside, below its own path.
+
+    It is TOML again: a person can go on from it.
+    """
+    lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
+    return "\n".join(plain(line, ascii_only=page.ascii_only) for line in lines)
+
+
+def written_text(layout: Layout) -> str:
+    """Return a `list:` or `expr:` as the file of a layout that says the same."""
+    order = json.dumps(f"{layout.order}:{layout.text}")
+    return f'description = "{layout.description}"\norder = {order}\nbind = "{layout.bind}"'
+
+
+def _listed(rows: Sequence[tuple[str, Sequence[str]]], margin: int, page: Page) -> list[str]:
+    lines = []
+    for name, sentences in rows:
+        told = [
+            line
+            for sentence in sentences
+            for line in textwrap.wrap(
+                plain(sentence), max(_LEAST, page.width - margin), break_on_hyphens=False
+            )
+        ] or [""]
+        lines.append((name.ljust(margin) + told[0]).rstrip())
+        lines += [" " * margin + line for line in told[1:]]
+    return lines
+
+
+def _sentences(one: Listed) -> list[str]:
+    if one.layout is None:
+        return [f"broken: see rater layouts show {one.name}"]
+    return [one.layout.description, *([f"= {one.layout.equals}"] if one.layout.equals else [])]
+
+
+def _parts_json(parts: Parts) -> dict[str, object] | None:
+    if not parts:
+        return None
+    numbers = {"cpus": parts.cpus, "nodes": parts.nodes, "cores": parts.cores}
+    return {name: cpuset.format_list(found) for name, found in numbers.items() if found}

@@ -1,0 +1,263 @@
+"""Where copies are, as tables and for JSON: copy by copy, and lgroup by lgroup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rater.plan.placement.place import Placement
+from rater.plan.placement.summary import LgroupShare, nodes_of_memory
+from rater.plan.topology.model import Topology
+from rater.show.console.format import decimals, number
+from rater.show.console.table import Column, table_lines
+from rater.text.cpuset import format_list
+
+_MOST_COPIES = 64  # shown one by one; so many runs of more
+_MOST_LGROUPS = 64
+_PERIODS = (1, 2, 4, 8)  # threads of a core
+
+
+def copies_document(
+    topology: Topology, placements: Sequence[Placement], stagger_ns: int
+) -> list[dict[str, Any]]:
+    """Return every copy for JSON, in ascending order."""
+    alike = {(p.policy, p.memory_nodes, id(p.cpus)): p for p in placements}
+    nodes = {key: nodes_of_memory(p, topology) for key, p in alike.items()}
+    return [
+        {
+            "copy": p.copy,
+            "cpus": None if p.cpus is None else list(p.cpus),
+            "core": p.core,
+            "llc": p.llc,
+            "node": p.node,
+            "package": p.package,
+            "memory": {
+                "policy": str(p.policy),
+                "nodes": list(nodes[p.policy, p.memory_nodes, id(p.cpus)]),
+            },
+            "start_ms": p.copy * stagger_ns / 1e6,
+        }
+        for p in placements
+    ]
+
+
+def lgroups_document(shares: Iterable[LgroupShare]) -> list[dict[str, Any]]:
+    """Return every lgroup's part of a plan for JSON."""
+    return [
+        {
+            "node": share.node,
+            "packages": list(share.packages),
+            "copies": list(share.copies),
+            "cpus": list(share.cpus),
+            "pus": share.pus,
+            "cores_used": share.cores_used,
+            "cores": share.cores,
+            "memory_bytes": share.memory_bytes,
+            "memory_allowed": share.allowed,
+            "need_bytes": share.need_bytes,
+        }
+        for share in shares
+    ]
+
+
+def place_lines(
+    shares: Sequence[LgroupShare],
+    topology: Topology,
+    placements: Sequence[Placement],
+    width: int,
+) -> list[str]:
+    """Return where copies that are bound are, and each lgroup's part.
+
+    Few copies have a line each. More have one for those whose CPUs follow each other;
+    where that is one line for each lgroup at most, they stand in the lgroup's own.
+    """
+    lgroups = lgroup_lines(shares, width)
+    if len(placements) <= _MOST_COPIES:
+        return [*_copy_lines(topology, placements, width), "", *lgroups]
+    runs = [run for share in shares for run in _runs(share, placements)]
+    if len(runs) <= sum(bool(share.copies) for share in shares) <= _MOST_LGROUPS:
+        whole = lgroup_lines(shares, width, (topology, placements))
+        if not any("~" in line for line in whole):
+            return whole
+    if len(runs) <= _MOST_COPIES:
+        found = _run_lines(runs, topology, width)
+        if not any("~" in line for line in found):
+            return [*found, "", *lgroups]
+    return [
+        *lgroup_lines(shares, width, (topology, placements)),
+        f"{len(placements)} copies are not shown one by one (--json has all)",
+    ]
+
+
+def _runs(share: LgroupShare, placements: Sequence[Placement]) -> list[Sequence[Placement]]:
+    """Cut the copies of an lgroup into runs in which numbers and CPUs rise in equal steps.
+
+    Siblings may stand side by side: every second, fourth, ... copy can make a run.
+    """
+    own = [placements[copy] for copy in share.copies]
+    found: list[Sequence[Placement]] = []
+    for period in _PERIODS:
+        runs = [run for first in range(period) for run in _rising(own[first::period])]
+        found = runs if len(runs) < len(found) or not found else found
+        if len(found) < 2:
+            break
+    return found
+
+
+def _rising(placements: Sequence[Placement]) -> Iterator[Sequence[Placement]]:
+    run: list[Placement] = []
+    for placement in placements:
+        if run:
+            last = run[-1]
+            step = _step(last, placement)
+            if step is None or (len(run) > 1 and step != _step(run[-2], last)):
+                yield run
+                run = []
+        run.append(placement)
+    if run:
+        yield run
+
+
+def _step(one: Placement, other: Placement) -> tuple[int, int] | None:
+    """Return by how much copy and CPU differ; None where CPUs are neither the same nor rising.
+
+    None as well where memory comes from other lgroups; local memory is that of the CPUs.
+    """
+    if (one.policy, one.memory_nodes) != (other.policy, other.memory_nodes):
+        return None
+    if one.cpus is other.cpus or one.cpus == other.cpus:
+        return other.copy - one.copy, 0
+    if one.cpus is None or other.cpus is None or len(one.cpus) > 1 or len(other.cpus) > 1:
+        return None
+    rise = other.cpus[0] - one.cpus[0]
+    return (other.copy - one.copy, rise) if rise > 0 else None
+
+
+def _run_lines(runs: Sequence[Sequence[Placement]], topology: Topology, width: int) -> list[str]:
+    """Return a line for each run of copies, by the number of its first."""
+    shown = sorted(runs, key=lambda run: run[0].copy)
+    cpus = [sorted({cpu for p in run for cpu in p.cpus or ()}) for run in shown]
+    columns = [
+        Column(("copies", ""), [brief([p.copy for p in run]) for run in shown]),
+        Column(("CPUs", ""), [brief(numbers) for numbers in cpus], right=False, flexible=True),
+        Column(
+            ("for each", ""),
+            ["all of them" if len(run[0].cpus or ()) > 1 else "-" for run in shown],
+            right=False,
+        ),
+        Column(("lgroup", ""), [_or_dash(run[0].node) for run in shown]),
+        Column(("package", ""), [_or_dash(run[0].package) for run in shown], optional=1),
+        Column(("memory", ""), [_memory(run[0], topology) for run in shown], right=False),
+    ]
+    return table_lines(_known(columns), width, ascii_only=True)
+
+
+def _copy_lines(topology: Topology, placements: Sequence[Placement], width: int) -> list[str]:
+    """Return a line for each copy, below a heading."""
+    columns = [
+        Column(("copy", ""), [str(p.copy) for p in placements]),
+        Column(
+            ("CPUs", ""),
+            [format_list(p.cpus or ()) for p in placements],
+            right=False,
+            flexible=True,
+        ),
+        Column(("core", ""), [_or_dash(p.core) for p in placements]),
+        Column(("LLC", ""), [_or_dash(p.llc) for p in placements]),
+        Column(("lgroup", ""), [_or_dash(p.node) for p in placements]),
+        Column(("package", ""), [_or_dash(p.package) for p in placements]),
+        Column(
+            ("memory", ""),
+            [_memory(p, topology) for p in placements],
+            right=False,
+            flexible=True,
+        ),
+    ]
+    return table_lines(_known(columns), width, ascii_only=True)
+
+
+def lgroup_lines(
+    shares: Sequence[LgroupShare],
+    width: int,
+    whole: tuple[Topology, Sequence[Placement]] | None = None,
+) -> list[str]:
+    """Return a line for each lgroup; with the machine and all placements also which copies."""
+    shown = shares[:_MOST_LGROUPS]
+    columns = [
+        Column(("lgroup", ""), ["none" if s.node is None else str(s.node) for s in shown]),
+        Column(("package", ""), [format_list(s.packages) or "-" for s in shown], optional=3),
+        Column(("copies", ""), [str(len(s.copies)) for s in shown]),
+        Column(("cores", "used"), [_of(s.cores_used, s.cores) for s in shown]),
+        Column(("PUs", "used"), [_of(len(s.cpus), s.pus) for s in shown]),
+        Column(
+            ("memory", "GB"),
+            _gigabytes([s.memory_bytes if s.allowed else None for s in shown]),
+            optional=2,
+        ),
+        Column(("copies", "need GB"), _gigabytes([s.need_bytes for s in shown]), optional=1),
+    ]
+    if whole is not None:
+        policies = [_policies(s, *whole) for s in shown]
+        columns += [
+            Column(("memory", "from"), policies, right=False, flexible=True),
+            Column(("copy", ""), [brief(s.copies) for s in shown], right=False, flexible=True),
+            Column(("CPUs", ""), [brief(s.cpus) for s in shown], right=False, flexible=True),
+        ]
+    lines = table_lines(_known(columns), width, ascii_only=True)
+    if len(shares) > _MOST_LGROUPS:
+        lines.append(f"and {len(shares) - _MOST_LGROUPS} more lgroups (--json has all)")
+    forbidden = [s.node for s in shares if not s.allowed and s.node is not None]
+    if forbidden:
+        one = len(forbidden) == 1
+        lines.append(
+            f"lgroup{'' if one else 's'} {format_list(forbidden)}: memory not allowed (a cpuset), "
+            f"for {'its' if one else 'their'} CPUs all memory is remote"
+        )
+    return lines
+
+
+def brief(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as a list of ranges, or `0-124:4` where they lie equally far apart.
+
+    >>> brief((0, 4, 8, 12))
+    '0-12:4'
+    """
+    steps = {later - earlier for earlier, later in pairwise(numbers)}
+    if len(numbers) > 2 and len(steps) == 1 and steps != {1}:
+        return f"{numbers[0]}-{numbers[-1]}:{steps.pop()}"
+    return format_list(numbers) or "-"
+
+
+def _policies(share: LgroupShare, topology: Topology, placements: Sequence[Placement]) -> str:
+    """Return where the copies of an lgroup have their memory from."""
+    if not share.copies:
+        return "-"
+    alike = {
+        (p.policy, p.memory_nodes, id(p.cpus)): p for p in (placements[c] for c in share.copies)
+    }
+    return ", ".join(dict.fromkeys(_memory(p, topology) for p in alike.values()))
+
+
+def _memory(placement: Placement, topology: Topology) -> str:
+    nodes = nodes_of_memory(placement, topology)
+    return f"{placement.policy} {format_list(nodes)}" if nodes else str(placement.policy)
+
+
+def _known(columns: Iterable[Column]) -> list[Column]:
+    """Leave out columns in which nothing is known."""
+    return [column for column in columns if any(cell != "-" for cell in column.cells)]
+
+
+def _of(used: int, there: int) -> str:
+    return f"{used}/{there}" if there else "-"
+
+
+def _gigabytes(sizes: Sequence[int | None]) -> list[str]:
+    values = [None if size is None else size / 1e9 for size in sizes]
+    places = min(2, decimals(values, significant=2))
+    return [number(value, places) if value is not None else "-" for value in values]
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

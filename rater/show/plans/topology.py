@@ -1,0 +1,368 @@
+"""A machine as text: lgroups, memory now, threads, caches, CPU kinds, distances."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from rater.plan.topology.model import PU, Node
+from rater.show.console.format import aligned, count, decimals, number, plain, wrapped
+from rater.show.console.table import Column, table_lines
+from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
+from rater.text.cpuset import format_list
+
+_MOST_ROWS = 128  # lgroups shown; --json has all
+_MOST_IN_MATRIX = 16  # lgroups; more are summarised by distance
+_MOST_ALIKE = 6  # sizes of one cache, patterns of siblings
+_LEAST_CPUS = 16  # characters for a list of CPUs, however narrow the page
+_LABEL = 11  # characters before the text of a line
+
+
+def topo_lines(view: TopoView, width: int, *, ascii_only: bool = False) -> list[str]:
+    """Return the machine for people, in lines of at most `width` characters."""
+    lines = [*_head(view, width), ""]
+    lines += _lgroup_table(view, width)
+    if view.now:
+        lines += ["", *_memory_table(view, width, ascii_only=ascii_only)]
+    sections = [
+        *_labelled("threads", _threads(view), width),
+        *_labelled("caches", _caches(view), width),
+        *_labelled("CPU kinds", _kinds(view), width),
+        *_labelled("groups", _groups(view), width),
+        *_labelled("distances", _distances(view, width - _LABEL), width),
+        *_labelled("no memory", _homeless(view), width),
+        *_labelled("not usable", _kept_out(view), width),
+    ]
+    lines += ["", *sections] if sections else []
+    return [plain(line, ascii_only=ascii_only).rstrip() for line in lines]
+
+
+def _head(view: TopoView, width: int) -> Iterator[str]:
+    topology, details = view.topology, view.topology.details
+    names = [details.product or "", " + ".join(details.cpu_models)]
+    said = ", ".join(name for name in names if name) or details.architecture
+    yield from wrapped(topology.source + (f": {said}" if said else ""), width)
+    pus = topology.machine_pus
+    packages = len(packages_of(pus))
+    bare = sum(not view.pus_of.get(node.os) for node in topology.nodes)
+    lgroups = count(len(topology.nodes), "lgroup") + (f" ({bare} without CPUs)" if bare else "")
+    parts = [
+        count(packages, "package") if packages else "",
+        lgroups,
+        count(len(view.llc_sizes), "LLC") if view.llc_sizes else "",
+        count(len(view.cores), "core") if details.has_cores else "",
+        count(len(pus), "PU"),
+        f"of which {len(topology.pus)} may be used" if len(topology.pus) < len(pus) else "",
+    ]
+    unknown = [
+        name
+        for name, known in (
+            ("packages", packages),
+            ("caches", view.llc_sizes),
+            ("cores", details.has_cores),
+            ("distances", topology.distances or len(topology.nodes) < 2),
+        )
+        if not known
+    ]
+    told = ", ".join(part for part in parts if part)
+    if unknown:
+        told += f"; not described: {', '.join(unknown)}"
+    yield from wrapped(told, width)
+
+
+def _lgroup_table(view: TopoView, width: int) -> list[str]:
+    shown = view.nodes[:_MOST_ROWS]
+    rows = [(str(node.os), view.pus_of.get(node.os, ()), _note(view, node)) for node in shown]
+    memory = [view.memory_bytes(node) or None for node in shown]
+    if None in view.pus_of:
+        rows.append(("none", view.pus_of[None], "(no memory of their own)"))
+        memory.append(None)
+    columns = [
+        Column(("lgroup", ""), [name for name, _, _ in rows]),
+        Column(
+            ("package", ""),
+            [format_list(packages_of(pus)) or "-" for _, pus, _ in rows],
+            optional=2,
+        ),
+        Column(("cores", ""), [_cores(view, pus) for _, pus, _ in rows]),
+        Column(("PUs", ""), [_some_of(view, pus) for _, pus, _ in rows]),
+        Column(("LLC", ""), [_llc(view, pus) for _, pus, _ in rows], right=False, optional=1),
+        Column(("memory", "GB"), _gigabytes(memory), optional=3),
+    ]
+    columns = [column for column in columns if any(cell not in ("-", "") for cell in column.cells)]
+    lines = table_lines(columns, width - _LEAST_CPUS - 2, ascii_only=False)
+    taken = max(map(len, lines)) + 2
+    room = max(_LEAST_CPUS, width - taken)
+    head, body = lines[: -len(rows)], lines[-len(rows) :]
+    found = [f"{head[0]:<{taken}}CPUs", *head[1:]]
+    for begin, (_, pus, note) in zip(body, rows, strict=True):
+        cpus = format_list(pu.os for pu in pus)
+        texts = [*_broken(cpus, room)] if cpus else []
+        if texts and note and len(texts[-1]) + len(note) + 2 <= room:
+            texts[-1] += f"  {note}"
+        elif note:
+            texts += wrapped(note, room, indent="")
+        found += [
+            f"{start:<{taken}}{text}"
+            for start, text in zip([begin, *[""] * len(texts)], texts or [""], strict=False)
+        ]
+    if len(view.nodes) > _MOST_ROWS:
+        found.append(f"and {len(view.nodes) - _MOST_ROWS} more (--json has all)")
+    return found
+
+
+def _note(view: TopoView, node: Node) -> str:
+    """Say what is special about a node: memory without CPUs, memory of another kind."""
+    parts = [node.subtype] if node.subtype and node.subtype != "DRAM" else []
+    if not view.pus_of.get(node.os):
+        near = [n.os for n in view.nodes if n.default and set(n.cpus) & set(node.cpus)]
+        parts.append(f"no CPUs; near lgroup {format_list(near)}" if near else "no CPUs")
+    if not node.allowed:
+        parts.append("memory not allowed")
+    return f"({', '.join(parts)})" if parts else ""
+
+
+def _memory_table(view: TopoView, width: int, *, ascii_only: bool) -> list[str]:
+    now = list(view.now.values())[:_MOST_ROWS]
+    blocks = [memory.free_huge_order_bytes for memory in now]
+    columns = [
+        Column(("lgroup", ""), [str(memory.node) for memory in now]),
+        Column(("installed", "GB"), _gigabytes([m.total_bytes for m in now])),
+        Column(("free", "GB"), _gigabytes([m.free_bytes for m in now])),
+        Column(("in huge", "blocks GB"), _gigabytes(blocks)),
+        Column(("page", "cache GB"), _gigabytes([m.page_cache_bytes for m in now])),
+        Column(("dirty", "GB"), _gigabytes([m.dirty_bytes for m in now]), optional=1),
+    ]
+    sizes = sorted({pool.size_bytes for memory in now for pool in memory.huge_pages})
+    unused = []
+    for size in sizes:
+        pools = [next((p for p in m.huge_pages if p.size_bytes == size), None) for m in now]
+        if any(pool is not None and pool.total for pool in pools):
+            cells = ["-" if pool is None else f"{pool.free}/{pool.total}" for pool in pools]
+            columns.append(Column((f"{_binary(size)} pages", "free/all"), cells))
+        else:
+            unused.append(_binary(size))
+    lines = ["memory now", *table_lines(columns, width, ascii_only=ascii_only)]
+    if unused:
+        lines.append(f"no huge pages of {' or '.join(unused)} are set aside (hugetlb)")
+    return lines
+
+
+def _threads(view: TopoView) -> Iterator[str]:
+    if not view.topology.details.has_cores:
+        return  # each PU was taken for a core of its own
+    patterns = siblings(view)
+    by_threads: dict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
+    for offsets, cores in patterns.most_common():
+        by_threads[len(offsets)].append((offsets, cores))
+    for threads in sorted(by_threads, reverse=True):
+        found = by_threads[threads]
+        cores = sum(n for _, n in found)
+        who = "every core" if len(by_threads) == 1 else count(cores, "core")
+        has = "has" if who == "every core" or cores == 1 else "have"
+        if threads == 1:
+            yield f"{who} {has} 1 (no SMT)"
+        elif len(found) <= _MOST_ALIKE:
+            how = " or ".join(_pattern(offsets) for offsets, _ in found)
+            yield f"{who} {has} {threads}: CPUs {how}"
+        else:
+            yield f"{who} {has} {threads}, numbered without a rule (--json has them)"
+
+
+def _pattern(offsets: Sequence[int]) -> str:
+    names = ["n", *(f"n+{offset}" for offset in offsets[1:])]
+    if offsets == tuple(range(len(offsets))) and len(offsets) > 2:
+        return f"n to {names[-1]}"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _caches(view: TopoView) -> Iterator[str]:
+    kinds: dict[tuple[int, str], Counter[tuple[int, int]]] = defaultdict(Counter)
+    for cache in view.topology.details.caches:
+        kinds[cache.level, cache.type][cache.size_bytes, cache.count] += 1
+    rows = []
+    for level, type_ in sorted(kinds, reverse=True):
+        found = kinds[level, type_].most_common()
+        name = f"L{level}{'d' if type_ == 'data' else ''}"
+        for (size, pus), n in found[:_MOST_ALIKE]:
+            each = "one for each PU" if pus == 1 else f"one for {pus} PUs"
+            rows.append((name, _binary(size) if size else "?", f"x {n}", each))
+        if len(found) > _MOST_ALIKE:
+            rows.append((name, "...", "", f"{len(found) - _MOST_ALIKE} more of other kinds"))
+    if rows:
+        yield from aligned(rows, (False, True, False, False))
+
+
+def _kinds(view: TopoView) -> Iterator[str]:
+    kinds = view.topology.details.kinds
+    if len(kinds) < 2:
+        return
+    ranked = len({kind_rank(view, kind) for kind in kinds}) > 1
+    order = sorted(kinds, key=lambda kind: (kind_rank(view, kind) or 0) if ranked else 0)
+    yield "by speed, the slowest 0:" if ranked else "which is the fastest is not known:"
+    for kind in order:
+        members = set(kind.cpus)
+        cores = {pu.core for pu in view.topology.machine_pus if pu.os in members}
+        rank = str(kind_rank(view, kind)) if ranked else "-"
+        told = [count(len(cores), "core"), *_speed(dict(kind.infos))]
+        yield f"{rank}  {_named(kind.cpus)}: {', '.join(told)}"
+
+
+def _speed(infos: dict[str, str]) -> Iterator[str]:
+    if "CoreType" in infos:
+        yield infos["CoreType"]
+    for name, words in (("FrequencyBaseMHz", "base"), ("FrequencyMaxMHz", "max")):
+        if name in infos:
+            yield f"{infos[name]} MHz {words}"
+    if "LinuxCapacity" in infos:
+        yield f"capacity {infos['LinuxCapacity']} of 1024"
+
+
+def _groups(view: TopoView) -> Iterator[str]:
+    found: Counter[str] = Counter()
+    sizes: dict[str, set[int]] = defaultdict(set)
+    for group in view.topology.details.groups:
+        everything = group.count == len(view.topology.machine_pus)
+        if group.subtype is None and (group.of_memory or everything):
+            continue
+        name = group.subtype or group.type
+        if name == "Group":  # nested ones of different sizes are different things
+            name = f"Group {group.count}"
+        found[name] += 1
+        sizes[name].add(group.count)
+    told = []
+    for name, n in found.items():
+        told.append(f"{count(n, name.split()[0].lower())} of {_range(list(sizes[name]))} PUs")
+    if told:
+        yield "; ".join(told)
+
+
+def _distances(view: TopoView, width: int) -> Iterator[str]:
+    topology = view.topology
+    matrix, nodes = topology.distances, topology.distance_nodes
+    if matrix is None or len(nodes) < 2:
+        return
+    places = range(len(nodes))
+    own = {matrix[i][i] for i in places}
+    others = {matrix[i][j] for i in places for j in places if i != j}
+    if len(own) == 1 and len(others) == 1:
+        yield f"{own.pop():g} to itself, {others.pop():g} to every other lgroup"
+        return
+    order = sorted(places, key=lambda i: nodes[i])
+    cells = [["to", *(str(nodes[i]) for i in order)]]
+    cells += [[f"from {nodes[i]}", *(f"{matrix[i][j]:g}" for j in order)] for i in order]
+    wide = max(len(cell) for row in cells for cell in row[1:]) + 2
+    first = max(len(row[0]) for row in cells)
+    if len(nodes) <= _MOST_IN_MATRIX and first + wide * len(nodes) <= width:
+        for row in cells:
+            yield f"{row[0]:>{first}}" + "".join(f"{cell:>{wide}}" for cell in row[1:])
+        return
+    yield from _levels(matrix)
+
+
+def _levels(matrix: Sequence[Sequence[float]]) -> Iterator[str]:
+    """Say how many lgroups lie at which distance from any one."""
+    rows = [Counter(value for j, value in enumerate(row) if j != i) for i, row in enumerate(matrix)]
+    own = sorted({row[i] for i, row in enumerate(matrix)})
+    yield f"{_range(own)} to itself; to the other {len(matrix) - 1} lgroups, from any one:"
+    values = sorted({value for row in rows for value in row})
+    told = [f"{_range([row[value] for row in rows])} at {value:g}" for value in values]
+    if len(told) > 4 * _MOST_ALIKE:
+        told = [*told[: 4 * _MOST_ALIKE], f"and {len(told) - 4 * _MOST_ALIKE} more distances"]
+    yield ", ".join(told)
+    if any(matrix[i][j] != matrix[j][i] for i in range(len(matrix)) for j in range(i)):
+        yield "not the same in both directions"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g}-{high:g}"
+
+
+def _homeless(view: TopoView) -> Iterator[str]:
+    nowhere = view.pus_of.get(None, ())
+    lost = [pu for pu in view.topology.machine_pus if pu.node is None and pu not in nowhere]
+    if lost:
+        yield f"{_named(pu.os for pu in lost)}: the memory of their lgroup is not allowed"
+
+
+def _kept_out(view: TopoView) -> Iterator[str]:
+    for cpus, why in view.kept_out():
+        yield f"{_named(cpus)}: {why}"
+
+
+def _named(cpus: Iterable[int]) -> str:
+    numbers = set(cpus)
+    return f"{'CPU' if len(numbers) == 1 else 'CPUs'} {format_list(numbers)}"
+
+
+def _labelled(label: str, texts: Iterable[str], width: int) -> Iterator[str]:
+    """Return the lines of a section, its name before the first."""
+    room = max(_LEAST_CPUS, width - _LABEL)
+    name = label
+    for text in texts:
+        # Lists of CPUs are words of their own: they may break behind a comma.
+        lines = [text] if len(text) <= room else _folded(text, room)
+        for line in lines:
+            yield f"{name:<{_LABEL}}{line}"
+            name = ""
+
+
+def _folded(text: str, room: int) -> list[str]:
+    lines: list[str] = []
+    for line in wrapped(text, room):
+        lines += _broken(line, room) if len(line) > room else [line]
+    return lines
+
+
+def _broken(text: str, room: int) -> list[str]:
+    """Break a list such as `0-3,8` behind commas into lines of at most `room` characters."""
+    lines = [""]
+    for piece in text.split(","):
+        longer = f"{lines[-1]},{piece}" if lines[-1] else piece
+        if len(longer) <= room - 1 or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines[-1] += ","
+            lines.append(piece)
+    return lines
+
+
+def _cores(view: TopoView, pus: Sequence[PU]) -> str:
+    return str(len({pu.core for pu in pus})) if view.topology.details.has_cores else "-"
+
+
+def _some_of(view: TopoView, pus: Sequence[PU]) -> str:
+    usable = sum(pu.os in view.topology.by_cpu for pu in pus)
+    return str(len(pus)) if usable == len(pus) else f"{usable} of {len(pus)}"
+
+
+def _llc(view: TopoView, pus: Sequence[PU]) -> str:
+    """Return `2 x 32 MiB`; `shared 39 MiB` for a cache that serves other lgroups as well."""
+    inside = {pu.os for pu in pus}
+    llcs = {pu.llc for pu in pus if pu.llc is not None}
+    if not llcs:
+        return "-"
+    sizes = Counter(view.llc_sizes[llc] for llc in llcs)
+    others = (pu for pu in view.topology.machine_pus if pu.llc in llcs and pu.os not in inside)
+    size = _binary(max(sizes)) if max(sizes) else ""
+    if len(llcs) == 1 and any(others):
+        return f"shared {size}".rstrip()
+    if len(llcs) == len(sizes) > 1 and all(sizes):
+        return " and ".join(_binary(one) for one in sorted(sizes))
+    if len(sizes) > 1 and min(sizes):
+        size = f"{_binary(min(sizes))} to {size}"
+    return f"{len(llcs)} x {size}" if size else str(len(llcs))
+
+
+def _gigabytes(values: Sequence[int | None]) -> list[str]:
+    places = min(2, decimals([value / 1e9 for value in values if value]))
+    return ["-" if value is None else number(value / 1e9, places) for value in values]
+
+
+def _binary(size_bytes: int) -> str:
+    """Return a size of caches and pages: `48 KiB`, `35.75 MiB`."""
+    for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >> bits:
+            return f"{round(size_bytes / (1 << bits), 2):g} {unit}"
+    return f"{size_bytes} B"

@@ -1,0 +1,112 @@
+"""Every copy run of a run, with the times of its workloads where it had several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rater.record.events import WorkloadTime
+from rater.record.status import CopyStatus, Validity
+from rater.record.stored import StoredCopy, StoredRun
+from rater.show.console.format import number
+from rater.show.console.printer import Printer
+from rater.show.console.table import Column, seconds_columns
+
+_CHECKED = {
+    Validity.VALID: "valid",
+    Validity.INVALID: "wrong",
+    Validity.NOT_CHECKED: "not validated",
+    Validity.UNCHECKED: "not looked at",
+}
+
+
+def print_copy_runs(run: StoredRun, printer: Printer) -> None:
+    """Print a line for every copy run; torn attempts left out."""
+    copies = run.without_torn().copies
+    if not copies:
+        return
+    starts = [None if it.start_ns is None else it.start_ns / 1e9 for it in copies]
+    [times] = seconds_columns([it.elapsed_s for it in copies])
+    printer.line()
+    printer.table(
+        [
+            Column(("benchmark", ""), [it.benchmark for it in copies], False, True),
+            Column(("iter", ""), [str(it.iteration) for it in copies]),
+            Column(("copy", ""), [str(it.copy) for it in copies]),
+            Column(("CPU", ""), [_or_dash(it.cpu) for it in copies]),
+            Column(("lgroup", ""), [_or_dash(it.node) for it in copies], optional=90),
+            Column(("start", "s"), [number(it, 3) for it in starts], optional=99),
+            Column(("time", "s"), times),
+            *_workload_columns(copies),
+            Column(("ended", ""), [_ended(it) for it in copies], False),
+            Column(("output", ""), [_output(it) for it in copies], False, optional=98),
+        ],
+        ["" if it.status is CopyStatus.OK else "red" for it in copies],
+    )
+    if any(len(it.workloads) > 1 for it in copies):
+        printer.prose("w1, w2, ...: the copy's workloads, one after the other; !: it failed")
+
+
+def copy_runs_document(run: StoredRun) -> list[dict[str, Any]]:
+    """Return the same as JSON values; seconds are floats."""
+    return [_copy(copy) for copy in run.without_torn().copies]
+
+
+def _copy(copy: StoredCopy) -> dict[str, Any]:
+    return {
+        "benchmark": copy.benchmark,
+        "iteration": copy.iteration,
+        "copy": copy.copy,
+        "step": copy.step,
+        "cpu": copy.cpu,
+        "node": copy.node,
+        "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
+        "elapsed_s": copy.elapsed_s,
+        "status": copy.status.value,
+        "validity": copy.validity.value,
+        "validity_detail": copy.validity_detail,
+        "workloads": [
+            {
+                "workload": it.workload,
+                "start_s": None if it.start_ns is None else it.start_ns / 1e9,
+                "elapsed_s": it.elapsed_ns / 1e9,
+                "exit_code": it.exit_code,
+                "signal": it.signal,
+                "pid": it.pid,
+            }
+            for it in copy.workloads
+        ],
+    }
+
+
+def _workload_columns(copies: tuple[StoredCopy, ...]) -> list[Column]:
+    most = max(len(it.workloads) for it in copies)
+    if most < 2:
+        return []
+    columns = []
+    for place in range(most):
+        cells = [it.workloads[place] if place < len(it.workloads) else None for it in copies]
+        [times] = seconds_columns([None if it is None else it.elapsed_ns / 1e9 for it in cells])
+        marked = [
+            f"{time}!" if _failed(it) else time for time, it in zip(times, cells, strict=True)
+        ]
+        columns.append(Column((f"w{place + 1}", "s"), marked, optional=1 + place))
+    return columns
+
+
+def _failed(it: WorkloadTime | None) -> bool:
+    return it is not None and (it.signal is not None or bool(it.exit_code))
+
+
+def _ended(copy: StoredCopy) -> str:
+    if copy.status is not CopyStatus.FAILED:
+        return copy.status.value
+    return f"signal {copy.signal}" if copy.signal is not None else f"exit code {copy.exit_code}"
+
+
+def _output(copy: StoredCopy) -> str:
+    bad = copy.status not in (CopyStatus.OK, CopyStatus.WRONG_OUTPUT)
+    return "-" if bad and copy.validity is Validity.UNCHECKED else _CHECKED[copy.validity]
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,169 @@
+"""Where copies ran and their memory lay: verdicts in sentences, memory as a table, all as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rater.analysis.placement.proof import CopyProof, RunProof
+from rater.analysis.placement.verdict import Verdict
+from rater.show.console.format import count, decimals, duration, number, percent
+from rater.show.console.table import Column
+from rater.text.cpuset import format_list
+
+_MOST_COPIES = 10  # named one by one
+
+
+def verdict_lines(
+    proof: RunProof, prose: Callable[[str, str], None], *, every: bool = False
+) -> None:
+    """Say which copies met their plan; `prose` takes a sentence and its style.
+
+    Nothing is said of a run without placed copies. What was not met comes first,
+    copy by copy (all of them with `every`); what is not known is put together by
+    its reason.
+    """
+    if every and not proof.copies:
+        prose("placement was not looked at (--proof off, or a run of another tool)", "")
+    if not any(one.planned for one in proof.copies):
+        return
+    broken, unknown = proof.of(Verdict.NOT_MET), proof.not_known()
+    doubtful = sum(len(group) for group in unknown.values())
+    met = len(proof.copies) - len(broken) - doubtful
+    if met == len(proof.copies):
+        prose(f"placement as planned: {_runs(proof.copies)}", "")
+        return
+    parts = [f"met {met}"]
+    parts += [f"not met {len(broken)}"] if broken else []
+    parts += [f"not known {doubtful}"] if doubtful else []
+    text = f"placement of {_runs(proof.copies)}: {', '.join(parts)}"
+    if any(one.counted for one in broken):
+        text += "; the results above include what was not met"
+    prose(text, "bold red" if broken else "")
+    named = broken if every else broken[:_MOST_COPIES]
+    for one in named:
+        prose(f"not met: {_name(one)}: {'; '.join(one.reasons)}", "red")
+    if len(broken) > len(named):
+        prose(f"and {len(broken) - len(named)} more not met; --proof names them all", "red")
+    for reasons, group in unknown.items():
+        numbers = format_list({one.copy for one in group})
+        prose(f"not known: {_runs(group)} ({numbers}): {'; '.join(reasons)}", "yellow")
+
+
+def memory_lines(
+    proof: RunProof,
+    table: Callable[[Sequence[Column]], None],
+    prose: Callable[[str, str], None],
+) -> None:
+    """Hand the memory per benchmark to `table`, and what looking cost to `prose`.
+
+    Nothing where no copy was looked at.
+    """
+    rows = [benchmark for benchmark in proof.benchmarks if benchmark.sampled]
+    if rows:
+        averages = [_mb(row.rss_average_bytes) for row in rows]
+        highest = [_mb(row.rss_max_bytes) for row in rows]
+        places = decimals(averages + highest)
+        sizes = sorted({size for row in rows for size, _ in row.page_shares})
+        shares = [dict(row.page_shares) for row in rows]
+        table(
+            [
+                Column(("benchmark", ""), [row.benchmark for row in rows], False, True),
+                Column(("seen", "copies"), [f"{row.sampled}/{row.copies}" for row in rows]),
+                Column(("resident", "MB"), [number(value, places) for value in averages]),
+                Column(("most", "MB"), [number(value, places) for value in highest]),
+                *(
+                    Column(
+                        (_page(size), "pages %"),
+                        [percent(share.get(size, 0.0) if share else None, 0) for share in shares],
+                        optional=2,
+                    )
+                    for size in sizes
+                ),
+                Column(("local", "%"), [percent(row.local_share) for row in rows]),
+                Column(("least", "%"), [percent(row.least_local_share) for row in rows]),
+                Column(("moves", "/copy"), [number(row.migrations) for row in rows], optional=1),
+            ]
+        )
+        prose(
+            "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
+            "least: of one copy; moves: to another CPU",
+            "",
+        )
+    swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
+    if swapped:
+        prose(f"swapped out: up to {number(swapped / 1e6)} MB of a copy", "yellow")
+    if proof.observed is not None:
+        seen = proof.observed
+        every = f", each copy every {duration(seen.interval_s)}" if seen.interval_s else ""
+        prose(
+            f"{count(seen.samples, 'look')} at copies while they ran{every}: "
+            f"{percent(seen.share, 2)} % of one CPU, {duration(seen.longest_read_s)} at most",
+            "",
+        )
+        for text in seen.unknown:
+            prose(text, "yellow")
+
+
+def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
+    """Return the JSON document: per benchmark and per copy run, sizes in bytes.
+
+    Copy runs are all of them with `every`, else those whose plan was not met.
+    """
+    broken = proof.of(Verdict.NOT_MET)
+    unknown = proof.not_known()
+    return {
+        "looked_at": bool(proof.copies),
+        "met": len(proof.of(Verdict.MET)),
+        "not_met": len(broken),
+        "not_known": sum(len(group) for group in unknown.values()),
+        "not_known_because": [
+            {"reasons": list(reasons), "copies": sorted({one.copy for one in group})}
+            for reasons, group in unknown.items()
+        ],
+        "observed": None if proof.observed is None else asdict(proof.observed),
+        "benchmarks": [
+            asdict(benchmark) | {"page_shares": _keyed(benchmark.page_shares)}
+            for benchmark in proof.benchmarks
+        ],
+        "copies_listed": "all" if every else "not met",
+        "copies": [copy_document(one) for one in (proof.copies if every else broken)],
+    }
+
+
+def copy_document(proof: CopyProof) -> dict[str, Any]:
+    """Return one copy's part of the document."""
+    seen = asdict(proof.seen) | {
+        "node_bytes": _keyed(proof.seen.node_bytes),
+        "page_bytes": _keyed(proof.seen.page_bytes),
+    }
+    return asdict(proof) | {"verdict": proof.verdict.value, "seen": seen}
+
+
+def _keyed(pairs: tuple[tuple[int, float], ...] | None) -> dict[str, float] | None:
+    return None if pairs is None else {str(key): value for key, value in pairs}
+
+
+def _runs(proofs: Sequence[CopyProof]) -> str:
+    """Return `8 copies`, or `24 copy runs` where copies ran several times."""
+    several = len({one.copy for one in proofs}) < len(proofs)
+    return count(len(proofs), "copy run") if several else count(len(proofs), "copy", "copies")
+
+
+def _name(proof: CopyProof) -> str:
+    where = [] if proof.cpu is None else [f"CPU {proof.cpu}"]
+    where += [] if proof.node is None else [f"lgroup {proof.node}"]
+    placed = f" ({', '.join(where)})" if where else ""
+    return f"copy {proof.copy} of {proof.benchmark}, iteration {proof.iteration}{placed}"
+
+
+def _page(size: int) -> str:
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if size >= unit:
+            return f"{size / unit:g} {name}"
+    return f"{size} B"
+
+
+def _mb(size: float | None) -> float | None:
+    return None if size is None else size / 1e6

@@ -1,0 +1,341 @@
+"""Results as tables on a terminal or in a file: one run, or the list of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from rater.analysis.compare.barrier import can_stand_beside, stand_beside
+from rater.analysis.counters.cpu_use import Notable
+from rater.analysis.divots.data.finding import Analysis
+from rater.analysis.placement.proof import RunProof
+from rater.analysis.results.copy_outcome import FailedCopy
+from rater.analysis.results.model import BenchmarkScore, SuiteScore, Summary
+from rater.record.status import RunStatus
+from rater.record.stored import RunHead
+from rater.show.console.format import clock, count, decimals, number, percent, what_ran
+from rater.show.console.printer import Printer
+from rater.show.console.rows import NotMet, Rows, iteration_marks, names, not_met_columns
+from rater.show.console.table import Column, place_text, seconds_columns
+from rater.show.divots.findings import print_findings
+from rater.show.results.barrier import print_beside
+from rater.show.results.cpu_use import notable_text
+from rater.show.results.metrics import print_metrics
+from rater.show.results.placement import memory_lines, verdict_lines
+from rater.show.results.rotated import rotated_lines
+from rater.show.results.steady import print_mix, print_verdicts, print_windows
+from rater.text.cpuset import format_list
+
+_STATUS_STYLE = {
+    RunStatus.FAILED: "bold red",
+    RunStatus.INTERRUPTED: "bold yellow",
+    RunStatus.KILLED: "bold yellow",
+}
+
+_MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
+
+
+def print_summary(
+    summary: Summary,
+    console: Console,
+    *,
+    after_run: bool = True,
+    beside: Summary | None = None,
+    proof: bool = False,
+    notable: Sequence[Notable] = (),
+    divots: Analysis | None = None,
+) -> None:
+    """Print what a run says; `after_run`: with the commands that come next.
+
+    `beside` is what to compare a steady run with: one of the same order with a
+    barrier (`analysis.beside.comparable` finds it); another run is not looked at.
+    `proof`: with the memory of every benchmark, and every copy not placed as planned;
+    `notable`: what the machine's readings say of it; `divots`: what was found slow.
+    """
+    printer = Printer(console)
+    head = summary.head
+    print_head(head, printer)
+    printer.line()
+    if summary.rotated is not None:
+        rotated_lines(summary.rotated, head, summary.proof.not_met(), printer.table, printer.prose)
+    elif summary.mix is not None:
+        print_mix(summary.mix, summary, printer)
+        print_verdicts(summary, printer)
+    else:
+        print_benchmarks(summary, printer)
+    _print_proof(summary.proof, printer, every=proof)
+    beside_copies = notable_text(notable, head.run)
+    if beside_copies is not None:
+        printer.prose(beside_copies, "yellow")
+    if summary.metrics:
+        printer.line()
+        print_metrics(summary.metrics, printer)
+    if beside is not None and can_stand_beside(head, beside.head):
+        print_beside(stand_beside(summary, beside), printer)
+    elif summary.steady and head.status is RunStatus.COMPLETE:
+        printer.line()
+        printer.prose(
+            f"no complete {head.order} run of the same copies is stored to compare with; with one, "
+            f"`rater show {head.run}` shows both"
+        )
+    print_failed(summary.failed, printer)
+    if summary.remarks:
+        printer.line()
+        printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
+    if divots is not None:
+        printer.line()
+        print_findings(head, divots, printer)
+    if after_run:
+        printer.line()
+        printer.line(f"This was run {head.run}. What comes next:")
+        if head.status is RunStatus.INTERRUPTED and head.request is not None:
+            printer.line(f"  rater run --resume {head.run}")
+        printer.line(f"  rater show {head.run}")
+        printer.line(f"  rater export {head.run} --format csv")
+        printer.line("  rater list")
+
+
+def print_list(heads: Sequence[RunHead], console: Console) -> None:
+    """Print one line per run."""
+    printer = Printer(console)
+    if not heads:
+        printer.line("no runs yet: rater run makes one")
+        return
+    columns = [
+        Column(("run", ""), [str(head.run) for head in heads]),
+        Column(("started (UTC)", ""), [_started(head) for head in heads], False, optional=2),
+        Column(("status", ""), [_status(head) for head in heads], right=False),
+        Column(("mode", ""), [head.mode for head in heads], right=False),
+        Column(("copies", ""), [str(head.copies) for head in heads]),
+        Column(("what", ""), [_what(head) for head in heads], right=False, flexible=True),
+        Column(
+            ("time", ""),
+            ["-" if head.elapsed_s is None else clock(head.elapsed_s) for head in heads],
+            optional=1,
+        ),
+    ]
+    tags = [" ".join(f"{key}={value}" for key, value in head.tags) for head in heads]
+    if any(tags):
+        columns.append(Column(("tags", ""), tags, right=False, flexible=True, optional=3))
+    printer.table(columns, [_STATUS_STYLE.get(head.status, "") for head in heads])
+
+
+def _started(head: RunHead) -> str:
+    return "-" if head.started_at is None else head.started_at[:16].replace("T", " ")
+
+
+def _status(head: RunHead) -> str:
+    return head.status.value
+
+
+def _details(head: RunHead) -> str:
+    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
+    return f" ({details})" if details else ""
+
+
+def _what(head: RunHead) -> str:
+    """Return `mini/lu (test, base)` or `3 of mini (test, base)`, which can be cut at its end."""
+    what, several = what_ran(head.suite, head.benchmarks)
+    return f"{len(head.benchmarks)} of {what}{_details(head)}" if several else what + _details(head)
+
+
+def print_head(head: RunHead, printer: Printer) -> None:
+    """Print what ran, when and where, and how it ended if that was not well."""
+    what, several = what_ran(head.suite, head.benchmarks)
+    words = [what + _details(head), *([several] if several else [])]
+    rotated = head.mode == "steady" and head.order == "rotated"
+    mode = f"{head.mode} in rotated order" if rotated else head.mode
+    words += [mode, count(head.copies, "copy", "copies")]
+    if head.window_s is not None:
+        words.append(f"warm-up {head.warmup_s or 0:g} s, window {head.window_s:g} s")
+    if head.stagger_ms:
+        words.append(f"{head.stagger_ms:g} ms between starts")
+    if head.iterations > 1:
+        words.append(f"{head.iterations} iterations")
+    if head.discard:
+        words.append(f"the first {head.discard} not counted")
+    printer.prose(f"run {head.run}: {', '.join(words)}", "bold")
+    facts = [] if head.started_at is None else [f"{_started(head)} UTC"]
+    facts += [f"on {head.hostname}"] if head.hostname else []
+    facts += [f"layout {head.layout}"] if head.layout else []
+    facts += [f"memory {head.memory}"] if head.memory else []
+    facts += ["imported"] if head.source == "import" else []
+    facts += [f"resumed {count(head.resumed, 'time')}"] if head.resumed else []
+    if facts:
+        printer.prose(", ".join(facts))
+    if head.status is RunStatus.RUNNING:
+        printer.prose("not finished: it still runs", "bold yellow")
+    elif head.status is not RunStatus.COMPLETE:
+        reason = f": {head.reason}" if head.reason else ""
+        printer.prose(f"{head.status.value}{reason}", _STATUS_STYLE.get(head.status, ""))
+
+
+def print_benchmarks(summary: Summary, printer: Printer) -> None:
+    """Print the results of copies that waited for each other, and what the suite comes to."""
+    rows = [(b, it) for b in summary.benchmarks for it in b.iterations]
+    if rows and summary.steady:
+        print_windows(rows, summary.proof.not_met(), printer)
+    elif rows:
+        styles = ["red" if it.reason else "" if it.counted else "dim" for _, it in rows]
+        printer.table(_columns(rows, summary.proof.not_met()), styles)
+    if summary.staggered and rows:
+        printer.line()
+        _print_stagger(rows, printer)
+    if any(it.selected and len(b.iterations) > 1 for b, it in rows):
+        discarded = ", ( ) not counted" if any(not it.counted for _, it in rows) else ""
+        printer.prose(f"* the iteration that stands for the benchmark{discarded}")
+    if any(it.bracket_from_slowest for _, it in rows):
+        printer.prose("start times are not known: the slowest copy stands for the bracket")
+    _print_missing(summary.benchmarks, printer)
+    if summary.steady:
+        print_verdicts(summary, printer)
+    if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
+        printer.line()
+        for tune in dict.fromkeys(score.tune for score in summary.suites):
+            several = len({score.tune for score in summary.suites}) > 1
+            scores = {score.kind: score for score in summary.suites if score.tune == tune}
+            _print_suite(summary, scores, f"{tune} " if several and tune else "", printer)
+
+
+def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> None:
+    """Say which benchmarks lack what; failed copies are only pointed at, their list comes last."""
+    failed = [b for b in benchmarks if any(it.counted and it.failed for it in b.iterations)]
+    if failed:
+        names = ", ".join(_called(benchmark, benchmarks) for benchmark in failed)
+        printer.prose(f"no result where a copy failed: {names} (see below)", "red")
+    reasons = [
+        f"{_called(b, benchmarks)}: {b.reason}" for b in benchmarks if b.reason and b not in failed
+    ]
+    printer.some(reasons, "yellow")
+
+
+def _called(benchmark: BenchmarkScore, among: Sequence[BenchmarkScore]) -> str:
+    """Return the name, with the tune where there are several."""
+    several = len({one.tune for one in among}) > 1 and benchmark.tune
+    return f"{benchmark.benchmark} {benchmark.tune}" if several else benchmark.benchmark
+
+
+def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
+    brackets, medians, longest = seconds_columns(
+        [it.bracket_s for _, it in rows],
+        [it.median_copy_s for _, it in rows],
+        [it.slowest.elapsed_s if it.slowest else None for _, it in rows],
+    )
+    if any(it.ratio is not None or b.reference_s for b, it in rows):
+        ratios, heading = [it.ratio for _, it in rows], ("ratio", "")
+    else:
+        ratios, heading = [it.per_hour for _, it in rows], ("copies", "/hour")
+    ratio_places = decimals(ratios)
+    return [
+        Column(("benchmark", ""), names(rows), right=False, flexible=True),
+        Column(("iter", ""), iteration_marks(rows)),
+        Column(("bracket", "s"), brackets),
+        Column(heading, [number(ratio, ratio_places) for ratio in ratios]),
+        Column(("median", "copy s"), medians, optional=1),
+        Column(("slowest", "copy s"), longest),
+        Column(("copy/CPU", "/lgroup"), [place_text(it.slowest) for _, it in rows]),
+        Column(("score", "lost %"), [percent(it.score_lost) for _, it in rows]),
+        *not_met_columns(rows, not_met),
+    ]
+
+
+def _print_stagger(rows: Rows, printer: Printer) -> None:
+    brackets, overlaps = seconds_columns(
+        [it.bracket_s for _, it in rows], [it.overlap_s for _, it in rows]
+    )
+    overlaps = [
+        "none" if it.overlap_s is not None and it.overlap_s <= 0 else text
+        for (_, it), text in zip(rows, overlaps, strict=True)
+    ]
+    printer.table(
+        [
+            Column(("benchmark", ""), names(rows), right=False, flexible=True),
+            Column(("iter", ""), iteration_marks(rows)),
+            Column(("first start to", "last finish s"), brackets),
+            Column(("last start to", "first finish s"), overlaps),
+        ]
+    )
+    if "none" in overlaps:
+        printer.prose("none: the copies never all ran at once")
+
+
+def _print_suite(
+    summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
+) -> None:
+    whole = scores["all"]
+    values = [score.ratio for score in scores.values()]
+    places = decimals(values)
+    parts = [
+        f"{kind} {number(scores[kind].ratio, places)}"
+        for kind in ("int", "fp")
+        if scores[kind].over
+    ]
+    if whole.ratio is not None:
+        kinds = f" ({', '.join(parts)})" if parts else ""
+        over = _over(summary, whole)
+        printer.prose(
+            f"{label}suite ratio {number(whole.ratio, places)}{kinds}, "
+            f"the geometric mean over {over}",
+            "bold",
+        )
+        return
+    printer.prose(f"no {label}suite ratio: {whole.reason}", "bold")
+    for kind in ("int", "fp"):
+        if scores[kind].ratio is not None:
+            over = count(len(scores[kind].over), "benchmark")
+            printer.prose(
+                f"{label}{kind} ratio {number(scores[kind].ratio, places)}, "
+                f"the geometric mean over {over}"
+            )
+
+
+def _over(summary: Summary, whole: SuiteScore) -> str:
+    """Return `13 benchmarks (left out: ffmpeg)`, or which, where only some were asked for."""
+    text = count(len(whole.over), "benchmark")
+    if summary.selected:
+        text += f" of the suite: {', '.join(whole.over)}"
+    if summary.left_out:
+        text += f" (left out: {', '.join(name for name, _ in summary.left_out)})"
+    return text
+
+
+def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
+    if not proof.copies and not every:
+        return
+    printer.line()
+    verdict_lines(proof, printer.prose, every=every)
+    if every or len(proof.benchmarks) <= _MEMORY_SHOWN:
+        memory_lines(proof, printer.table, printer.prose)
+    elif any(benchmark.sampled for benchmark in proof.benchmarks):
+        printer.prose("memory by benchmark: rater show --proof")
+
+
+def print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
+    """Print what happened to copies that did not end well, those alike in one line."""
+    alike: dict[tuple[str, str | None, int, str], list[FailedCopy]] = {}
+    for one in failed:
+        alike.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)
+    if alike:
+        several = len({one.tune for one in failed}) > 1
+        printer.line()
+        printer.some([_failed_text(group, several) for group in alike.values()], "red")
+
+
+def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:
+    """Say what happened to copies alike; `several`: there are tunes to tell apart."""
+    first = group[0]
+    tune = f" {first.tune}" if several and first.tune else ""
+    where = f"{first.benchmark}{tune}, iteration {first.iteration}, "
+    copies = {one.copy for one in group}
+    if len(group) > 1:
+        where += f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {first.copy}"
+        where += f", {len(group)} runs" if len(group) > len(copies) else ""
+    else:
+        where += f"copy {first.copy}"
+        where += "" if first.cpu is None else f", CPU {first.cpu}"
+        where += "" if first.node is None else f", lgroup {first.node}"
+        where += f", after {number(first.elapsed_s)} s"
+    kept = next((one for one in group if one.run_dir), None)
+    files = f"; files of copy {kept.copy}: {kept.run_dir}" if kept else ""
+    return f"{where}: {first.what}{files}"

@@ -1,0 +1,298 @@
+"""Windows of steady mode as a table, a verdict on each, and what would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rater.analysis.results.model import Summary
+from rater.analysis.results.steadiness import Steadiness, Verdict
+from rater.analysis.results.steady import CopyRate, SteadyMix, SteadyPhase
+from rater.analysis.results.window_use import ENOUGH
+from rater.show.console.format import count, decimals, duration, number, percent
+from rater.show.console.printer import Printer
+from rater.show.console.rows import NotMet, Rows, iteration_marks, names, not_met_columns
+from rater.show.console.table import Column, seconds_columns
+
+_WORTH_NAMING = 0.02  # an lgroup that much slower than all copies
+_LGROUPS_SHOWN = 16
+
+
+def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
+    """Print the table of a steady run in homogeneous order."""
+    windows = [it.steady for _, it in rows]
+    rates = [window.benchmarks[0] if window else None for window in windows]
+    (medians,) = seconds_columns([rate.median_run_s if rate else None for rate in rates])
+    by_ratio = any(it.ratio is not None or b.reference_s for b, it in rows)
+    results = [it.ratio if by_ratio else it.per_hour for _, it in rows]
+    several = any(len(benchmark.iterations) > 1 for benchmark, _ in rows)
+    columns = [
+        Column(("benchmark", ""), names(rows), right=False, flexible=True),
+        *([Column(("iter", ""), iteration_marks(rows))] if several else []),
+        Column(
+            ("ratio", "") if by_ratio else ("copies", "/hour"),
+            [number(result, decimals(results)) for result in results],
+        ),
+        Column(("runs in", "window"), [number(r.completions if r else None, 1) for r in rates]),
+        Column(("whole", "runs"), [str(r.whole) if r else "-" for r in rates], optional=2),
+        Column(("median", "run s"), medians),
+        Column(
+            ("copies", "CV %"),
+            [percent(w.rates.cv if w and w.rates else None) for w in windows],
+            optional=1,
+        ),
+        Column(("slowest", "copy %"), [_behind(window) for window in windows]),
+        Column(("copy/CPU", "/lgroup"), [_place(w.slowest if w else None) for w in windows]),
+        Column(("2nd", "half %"), [_difference(w.halves if w else None) for w in windows]),
+        *not_met_columns(rows, not_met),
+    ]
+    printer.table(columns, ["red" if it.reason else "" if it.counted else "dim" for _, it in rows])
+    printer.prose(
+        "runs that cross an edge of the window count by their share inside; slowest copy: against "
+        "the median copy; 2nd half: against the first"
+    )
+
+
+def print_mix(mix: SteadyMix, summary: Summary, printer: Printer) -> None:
+    """Print the table of a steady run in rotated order and what its copies did."""
+    phase = mix.selected or (mix.phases[-1] if mix.phases else None)
+    if phase is None:
+        printer.prose(f"no result: {mix.reason}", "bold yellow")
+        return
+    (medians,) = seconds_columns([rate.median_run_s for rate in phase.benchmarks])
+    ratios = [rate.ratio for rate in phase.benchmarks]
+    hours = [rate.per_hour for rate in phase.benchmarks]
+    with_ratio = phase.ratio is not None
+    shown_ratio = Column(
+        ("ratio", "in mix"), [number(ratio, decimals(ratios)) for ratio in ratios], optional=1
+    )
+    printer.table(
+        [
+            Column(
+                ("benchmark", ""),
+                [rate.benchmark for rate in phase.benchmarks],
+                right=False,
+                flexible=True,
+            ),
+            Column(
+                ("runs in", "window"), [number(rate.completions, 1) for rate in phase.benchmarks]
+            ),
+            Column(("whole", "runs"), [str(rate.whole) for rate in phase.benchmarks]),
+            Column(("copies", "/hour"), [number(hour, decimals(hours)) for hour in hours]),
+            Column(("median", "run s"), medians),
+            *([shown_ratio] if with_ratio else []),
+        ]
+    )
+    if len(mix.phases) > 1:
+        which = f"iteration {phase.iteration} of {len(mix.phases)}"
+        printer.prose(f"{which}, which stands for the run" if mix.selected else which)
+    printer.prose("runs that cross an edge of the window count by their share inside")
+    if mix.reason:
+        printer.prose(mix.reason, "yellow")
+    printer.line()
+    if phase.reason is None and mix.selected is not None:
+        per_hour = f"{number(phase.per_hour)} copies/hour in all"
+        text = f"mix ratio {number(phase.ratio)}: reference seconds of work per second, {per_hour}"
+        printer.prose(text if with_ratio else per_hour, "bold")
+    if phase.rates is not None and phase.slowest is not None and len(phase.copies) > 1:
+        printer.prose(
+            f"copies' rates: CV {percent(phase.rates.cv)} %, the slowest is copy "
+            f"{_named(phase.slowest)}: {_behind(phase)} % against the median copy"
+        )
+
+
+def print_verdicts(summary: Summary, printer: Printer) -> None:
+    """Print what can be said of each counted window: one line where all were steady."""
+    windows = _windows(summary)
+    if len(windows) == 1:
+        _, halves, _ = windows[0]
+        style = "" if halves.verdict is Verdict.STEADY else "yellow"
+        printer.prose(f"the window: {_verdict(halves)}", style)
+    elif windows:
+        steady = [halves for _, halves, _ in windows if halves.verdict is Verdict.STEADY]
+        worst = max((abs(halves.difference or 0.0) for halves in steady), default=0.0)
+        alike = f": halves within {percent(worst)} %" if steady else ""
+        all_of_them = len(steady) == len(windows)
+        which = f"all {len(windows)}" if all_of_them else f"{len(steady)} of {len(windows)}"
+        printer.prose(f"{which} windows were steady{alike}")
+        printer.some(_doubts(windows), "yellow")
+    _print_occupied(windows, printer, of_suite=summary.head.suite is not None)
+    _print_hints(windows, printer)
+    _print_lgroups(windows, printer)
+
+
+type _Windows = Sequence[tuple[str, Steadiness, SteadyPhase]]
+
+
+def _windows(summary: Summary) -> _Windows:
+    """Return the counted windows that have a result, with what to call them."""
+    if summary.mix is not None:
+        named = [(f"iteration {phase.iteration}", phase) for phase in summary.mix.phases]
+    else:
+        named = [
+            (_name(b.benchmark, it.iteration, len(b.iterations)), it.steady)
+            for b in summary.benchmarks
+            for it in b.iterations
+            if it.steady is not None
+        ]
+    return [
+        (name, phase.halves, phase)
+        for name, phase in named
+        if phase.counted and phase.reason is None and phase.halves is not None
+    ]
+
+
+def _name(benchmark: str, iteration: int, iterations: int) -> str:
+    return f"{benchmark}, iteration {iteration}" if iterations > 1 else benchmark
+
+
+def _doubts(windows: _Windows) -> list[str]:
+    """Return a line for each window that was not steady; those with too few runs share one."""
+    doubts = []
+    few = []
+    for name, halves, _ in windows:
+        if halves.difference is None:
+            few.append(name)
+        elif halves.verdict is not Verdict.STEADY:
+            doubts.append(f"{name}: {_verdict(halves)}")
+    if few:
+        doubts.append(
+            f"{Verdict.UNKNOWN} whether {'; '.join(few)} ran steadily: some copy has fewer than 2 "
+            "whole runs in a half of the window"
+        )
+    return doubts
+
+
+def _verdict(halves: Steadiness) -> str:
+    """Return `drifting: the second half was 2.3 % slower (95 % interval -2.9 to -1.7 %)`."""
+    words = halves.verdict.value
+    if halves.difference is None:
+        copy = "" if halves.fewest_copy is None else f" of copy {halves.fewest_copy}"
+        return f"{words} whether it was steady: fewer than 2 whole runs{copy} in a half of it"
+    change = f"the second half was {percent(abs(halves.difference))} % "
+    change += "slower" if halves.difference < 0 else "faster"
+    if percent(abs(halves.difference)) == percent(0.0):
+        change = "the halves do not differ"
+    if halves.verdict is Verdict.UNKNOWN:
+        words += " whether it was steady"
+    if halves.interval is None:
+        return f"{words}: {change}, and {count(halves.fewest, 'run')} in a half are too few to tell"
+    low, high = halves.interval
+    return f"{words}: {change} (95 % interval {_signed(low)} to {_signed(high)})"
+
+
+def _print_occupied(windows: _Windows, printer: Printer, *, of_suite: bool) -> None:
+    """Say how much of the window the copies ran; of several windows, where it was the least."""
+    known = [(w.occupied, name, w, h) for name, h, w in windows if w.occupied is not None]
+    if not known:
+        return
+    share, name, window, halves = min(known, key=lambda one: one[0])
+    if len(known) > 1:
+        text = f"copies ran at least {percent(share)} % of each window (least: {name}"
+        end = ")"
+    else:
+        text, end = f"copies ran {percent(share)} % of the window", ""
+    if window.gap_s is not None:
+        text += f"; {duration(window.gap_s)} (median) between two runs of a copy"
+    text += end
+    if share >= ENOUGH:
+        printer.prose(text)
+        return
+    drift = ", and its halves can differ by that too" if halves.verdict is Verdict.DRIFTING else ""
+    printer.prose(
+        f"{text}: the rate is lower by rater's own start of the next run and by set-ups{drift}: "
+        f"take longer runs{' (a larger --size)' if of_suite else ''}",
+        "yellow",
+    )
+
+
+def _print_hints(windows: _Windows, printer: Printer) -> None:
+    """Say how long warm-up and window must be, once each, by the benchmark that needs most."""
+    several = len(windows) > 1
+    short = [
+        (window.needed_warmup_s, name)
+        for name, _, window in windows
+        if window.needed_warmup_s is not None
+    ]
+    if short:
+        needed_s, name = max(short)
+        printer.prose(
+            f"warm-up shorter than one run{f' ({name})' if several else ''}: the copies still run "
+            f"in step, raise --warmup to {needed_s:g}",
+            "yellow",
+        )
+    wanted = [(h.needed_s, name, h.verdict) for name, h, _ in windows if h.needed_s is not None]
+    if wanted:
+        needed_s, name, verdict = max(wanted)
+        which = f" ({name} needs it most)" if several else ""
+        unknown = verdict is Verdict.UNKNOWN
+        why = "should be long enough to tell" if unknown else "holds ten runs of the slowest copy"
+        printer.prose(f"--window {needed_s:g} {why}{which}", "yellow")
+
+
+def _print_lgroups(windows: _Windows, printer: Printer) -> None:
+    """Print the lgroups of one window as a table, of several only those that stand out."""
+    with_lgroups = [window for _, _, window in windows if len(window.lgroups) > 1]
+    if len(windows) == 1 and with_lgroups and len(with_lgroups[0].lgroups) <= _LGROUPS_SHOWN:
+        _print_lgroup_table(with_lgroups[0], printer)
+        return
+    slower: dict[int | None, list[float]] = {}
+    for window in with_lgroups:
+        for group in window.lgroups:
+            if group.slowdown is not None and group.slowdown > 1 + _WORTH_NAMING:
+                slower.setdefault(group.node, []).append(1 - 1 / group.slowdown)
+    texts = []
+    for node, shares in sorted(slower.items(), key=lambda item: -max(item[1])):
+        low, high = percent(min(shares)), percent(max(shares))
+        much = low if low == high else f"{low} to {high}"
+        where = f" in {len(shares)} of {len(windows)} windows" if len(windows) > 1 else ""
+        texts.append(
+            f"copies of lgroup {_dash(node)}: their rates are {much} % below the mean of all{where}"
+        )
+    printer.some(texts)
+
+
+def _print_lgroup_table(window: SteadyPhase, printer: Printer) -> None:
+    groups = window.lgroups
+    unit = "/hour" if window.unit == "copies/hour" else window.unit
+    rates, each = [group.rate for group in groups], [group.per_copy for group in groups]
+    printer.line()
+    printer.table(
+        [
+            Column(("lgroup", ""), [_dash(group.node) for group in groups]),
+            Column(("copies", ""), [str(group.copies) for group in groups]),
+            Column((unit, "together"), [number(rate, decimals(rates)) for rate in rates]),
+            Column((unit, "a copy"), [number(rate, decimals(each)) for rate in each]),
+            Column(("slowdown", ""), [number(group.slowdown, 3) for group in groups]),
+        ]
+    )
+
+
+def _dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _signed(share: float) -> str:
+    """Return `+0.3`, per cent; what is rounded to nothing has no sign of less."""
+    return f"{round(share * 100, 1) + 0.0:+.1f}"
+
+
+def _behind(window: SteadyPhase | None) -> str:
+    """Return how the slowest copy's rate lies against the median copy's: `-12.3`."""
+    if window is None or window.slowest is None or not window.rates or not window.rates.median:
+        return "-"
+    behind = round((window.slowest.rate / window.rates.median - 1) * 100, 1)
+    return f"{behind + 0.0:.1f}"
+
+
+def _difference(halves: Steadiness | None) -> str:
+    return "-" if halves is None or halves.difference is None else _signed(halves.difference)
+
+
+def _place(copy: CopyRate | None) -> str:
+    return "/".join(_dash(part) for part in (copy.copy, copy.cpu, copy.node)) if copy else "-"
+
+
+def _named(copy: CopyRate) -> str:
+    where = "" if copy.cpu is None else f" (CPU {copy.cpu}"
+    where += "" if copy.cpu is None or copy.node is None else f", lgroup {copy.node}"
+    return f"{copy.copy}{where + ')' if where else ''}"

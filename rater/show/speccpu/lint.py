@@ -1,0 +1,131 @@
+"""What was found in a bind list: a line each for people and editors, or JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rater.show.console.format import count
+from rater.show.console.printer import Printer
+from rater.speccpu.lint.check import KINDS, Lint
+from rater.speccpu.lint.fix import Corrected
+from rater.speccpu.lint.source import Source
+from rater.text.cpuset import format_list
+
+_MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
+
+
+def print_lint(
+    found: Lint, source: Source, topology: str | None, printer: Printer, *, hint: str = ""
+) -> None:
+    """Print findings, notes and what was left out; `hint`: what to say of this machine."""
+    shown: Counter[str] = Counter()
+    of_kind = Counter(one.kind for one in found.findings)
+    for one in found.findings:
+        shown[one.kind] += 1
+        if shown[one.kind] > _MOST_OF_A_KIND and of_kind[one.kind] > _MOST_OF_A_KIND + 1:
+            continue
+        of = f" ({', '.join(one.scopes)})" if one.scopes else ""
+        printer.line(f"{source.where(one.line)}: {one.text}{of} [{one.kind}]")
+    for kind, number in of_kind.items():
+        if number > _MOST_OF_A_KIND + 1:
+            lines = [source.where(one.line) for one in found.findings if one.kind == kind]
+            more = number - _MOST_OF_A_KIND
+            printer.line(f"{lines[-1]}: and {more} more up to here [{kind}] (--json has all)")
+    printer.prose(_summary(found, source, topology), "bold" if found.findings else "")
+    for note in found.notes:
+        printer.prose(f"  note: {note}")
+    for left in found.unchecked:
+        printer.prose(f"  not checked: {left}", "yellow")
+    if hint:
+        printer.prose(f"  {hint}")
+
+
+def _summary(found: Lint, source: Source, topology: str | None) -> str:
+    what = [_held(scope_copies) for scope_copies in _sizes(found)]
+    on = f" on {topology}" if topology else ""
+    ignored = f" ({found.ignored} ignored)" if found.ignored else ""
+    number = len(found.findings)
+    said = count(number, "finding") if number else "nothing found"
+    name = f"the configuration inside {source.name}" if source.packed else source.name
+    return f"{name}: {said}{ignored}; {'; '.join(what)}{on}"
+
+
+def _sizes(found: Lint) -> list[tuple[str, int | None, int, tuple[int, ...]]]:
+    return [
+        (
+            scope.label if len(found.scopes) > 1 else "",
+            scope.copies,
+            len(scope.seats) if scope.form != "copy" else 0,
+            tuple(sorted({cpu for seat in scope.seats for cpu in seat.cpus})),
+        )
+        for scope in found.scopes
+    ]
+
+
+def _held(size: tuple[str, int | None, int, tuple[int, ...]]) -> str:
+    label, copies, binds, cpus = size
+    parts = [count(binds, "bind")] if binds else []
+    if copies is not None:
+        parts.append(count(copies, "copy", "copies"))
+    if cpus:
+        parts.append(f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_list(cpus)}")
+    return (f"{label}: " if label else "") + (", ".join(parts) or "no CPUs named")
+
+
+def lint_document(
+    found: Lint, source: Source, topology: str | None, fixes: Sequence[Corrected] | None
+) -> dict[str, Any]:
+    """Return all of it as JSON values; `fixes` is None where they were not asked for."""
+    document: dict[str, Any] = {
+        "file": source.name,
+        "packed": source.packed,
+        "topology": topology,
+        "findings": [
+            {
+                "where": source.where(one.line),
+                "line": source.own(one.line)[1],
+                "kind": one.kind,
+                "meaning": KINDS[one.kind],
+                "text": one.text,
+                "copies": list(one.copies),
+                "cpus": list(one.cpus),
+                "sections": list(one.scopes),
+            }
+            for one in found.findings
+        ],
+        "ignored": found.ignored,
+        "lists": [
+            {
+                "sections": scope.label,
+                "copies": scope.copies,
+                "binds": [
+                    {
+                        "copy": seat.copy,
+                        "name": seat.name,
+                        "where": source.where(seat.line),
+                        "cpus": list(seat.cpus),
+                        "memory": seat.binding.policy,
+                        "memory_nodes": list(seat.binding.mem_nodes),
+                    }
+                    for seat in scope.seats
+                ],
+            }
+            for scope in found.scopes
+        ],
+        "notes": list(found.notes),
+        "not_checked": list(found.unchecked),
+    }
+    if fixes is not None:
+        document["fix"] = [
+            {
+                "sections": one.label,
+                "section": one.section,
+                "copies": one.copies,
+                "remarks": list(one.remarks),
+                "lines": list(one.lines),
+            }
+            for one in fixes
+        ]
+    return document

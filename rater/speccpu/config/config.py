@@ -1,0 +1,288 @@
+"""Configuration files of SPEC CPU: `submit`, `bind`, `bindN` and `copies` with their lines.
+
+What is read (SPEC's config.html of CPU2006 and CPU2017): sections
+`benchmark[,...]=tune[,...]=label[,...]=machine[,...]:`, `name = value` with lines continued
+by `\\` and `name<<EOT` blocks, and the preprocessor's `%define`, `%undef`, `%if`, `%ifdef`,
+`%ifndef`, `%elif`, `%else`, `%endif`, `%{name}`. Conditions that are beyond comparing
+and `defined()` are named and taken as false.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rater.speccpu import keys
+from rater.speccpu.config.macros import Preprocessor
+from rater.speccpu.problem import Problem
+
+_SECTION = re.compile(
+    r"((?:[\w.,+\-]+)(?:=[\w.,+\-]*){0,3}):$",
+)
+_SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*(?:\+?=|<<)\s*(.*)$", re.DOTALL)
+_HEREDOC = re.compile(r"([A-Za-z_][\w.]*)\s*(?:=\s*)?<<\s*(\w+)\s*$")
+_COMMENT = re.compile(r"\s#")
+_PLACES = re.compile(r"\s*(?:submit|bind)\d{0,9}\s*(?:\+?=|<<)", re.ASCII | re.IGNORECASE)
+_NUMBERED = re.compile(r"(submit|bind)(\d{1,9})$", re.ASCII)
+_WANTED = re.compile(r"(?:submit|bind)(?:\d{1,9})?$|copies$", re.ASCII)
+_SETS = {
+    "int": ("int", None),
+    "fp": ("fp", None),
+    "intrate": ("int", "_r"),
+    "fprate": ("fp", "_r"),
+    "intspeed": ("int", "_s"),
+    "fpspeed": ("fp", "_s"),
+    "specrate": (None, "_r"),
+    "specspeed": (None, "_s"),
+}
+_MOST_SETTINGS = 100_000
+_MOST_SECTIONS = 2000
+_LONGEST = 20_000  # characters of a value
+
+
+type _Rank = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """With what label and on what machine it ran; None: not known, any section may be meant."""
+
+    label: str | None = None
+    machine: str | None = None
+
+
+ANY = Ran()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where settings hold: names as written, `default` where nothing was."""
+
+    benchmarks: tuple[str, ...] = ("default",)
+    tunes: tuple[str, ...] = ("default",)
+    labels: tuple[str, ...] = ("default",)
+    machines: tuple[str, ...] = ("default",)
+
+    def rank(self, benchmark: str, tune: str, of: Ran = ANY) -> _Rank | None:
+        """Return how closely this section means a benchmark and tune, None: not at all.
+
+        SPEC's order: the benchmark, its set, then tune, label, machine.
+        """
+        rank = (
+            max((_meant(name, benchmark) for name in self.benchmarks), default=-1),
+            1 if tune in self.tunes else 0 if "default" in self.tunes else -1,
+            _named(of.label, self.labels),
+            _named(of.machine, self.machines),
+        )
+        return None if min(rank) < 0 else rank
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line `name = value` of a configuration, macros replaced."""
+
+    line: int  # from 1
+    section: Section
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """The value of `$BIND` for one copy."""
+
+    line: int
+    position: int  # of the copy
+    text: str
+
+
+@dataclass(slots=True)
+class SpecConfig:
+    """The settings that say where copies go, and what could not be read."""
+
+    settings: list[Setting] = field(default_factory=list)  # submit, bind, copies; in file order
+    problems: list[Problem] = field(default_factory=list)
+    # Conditions with submit or bind lines in their branches that are not understood, or that
+    # a macro from outside decides.
+    doubts: list[Problem] = field(default_factory=list)
+    lines: int = 0
+    # What holds, by how the sections mean a benchmark and tune: it is alike for most of them.
+    _held: dict[tuple[_Rank | None, ...], dict[str, Setting]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def holding(self, benchmark: str, tune: str, of: Ran = ANY) -> Mapping[str, Setting]:
+        """Return by name the settings that hold: of the closest section, the last of equals."""
+        sections = dict.fromkeys(one.section for one in self.settings)
+        ranks = {section: section.rank(benchmark, tune, of) for section in sections}
+        key = tuple(ranks.values())
+        if key not in self._held:
+            best: dict[str, tuple[_Rank, Setting]] = {}
+            for one in self.settings:
+                rank = ranks[one.section]
+                if rank is not None and (one.name not in best or rank >= best[one.name][0]):
+                    best[one.name] = (rank, one)
+            self._held[key] = {name: one for name, (_, one) in best.items()}
+        return self._held[key]
+
+    def setting(self, name: str, benchmark: str, tune: str) -> Setting | None:
+        """Return the setting of that name that holds for a benchmark and tune."""
+        return self.holding(benchmark, tune).get(name)
+
+    def submit(self, benchmark: str, tune: str, of: Ran = ANY) -> tuple[str, int] | None:
+        """Return the submit command and its first line; `submit0`, `submit1`, ... are joined."""
+        held = self.holding(benchmark, tune, of)
+        parts = numbered(held, "submit")
+        if "submit" in held:
+            parts.insert(0, held["submit"])
+        if not parts:
+            return None
+        return "\n".join(part.value for part in parts), parts[0].line
+
+    def binds(
+        self, benchmark: str = "default", tune: str = "default", of: Ran = ANY
+    ) -> tuple[Bind, ...]:
+        """Return the values of `$BIND` by copy: `bindN`, else the list of `bind`.
+
+        Where both are given the closer section's are taken.
+
+        More copies than values go round again: copy n has value n modulo their number.
+        """
+        held = self.holding(benchmark, tune, of)
+        lines, listed = numbered(held, "bind"), held.get("bind")
+
+        def rank(one: Setting) -> _Rank:
+            return one.section.rank(benchmark, tune, of) or ()
+
+        by_list = listed is not None and all(rank(listed) > rank(one) for one in lines)
+        if lines and not by_list:
+            return tuple(Bind(one.line, place, one.value) for place, one in enumerate(lines))
+        if listed is None:
+            return ()
+        return tuple(
+            Bind(listed.line, place, text.strip())
+            for place, text in enumerate(split_list(listed.value))
+        )
+
+    def copies(self, benchmark: str = "default", tune: str = "default") -> tuple[int, int] | None:
+        """Return the number of copies that the configuration asks for, and its line."""
+        found = self.setting("copies", benchmark, tune)
+        if found is None or not re.fullmatch(r"\d{1,6}", found.value.strip(), re.ASCII):
+            return None
+        return int(found.value), found.line
+
+
+def read_config(text: str) -> SpecConfig:
+    """Read a configuration's text; what cannot be read is in `problems`, with its line."""
+    config = SpecConfig()
+    preprocessor = Preprocessor(config.problems)
+    section = Section()
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    config.lines = len(lines)
+    sections: dict[Section, Section] = {}
+    for number, line in _logical(lines, config.problems):
+        doubts = preprocessor.doubts
+        if doubts and _PLACES.match(line):
+            config.doubts += [one for one in doubts if one not in config.doubts]
+        if not preprocessor.keeps(number, line):
+            continue
+        said = preprocessor.replaced(line).strip()
+        if not said or said.startswith("#"):
+            continue
+        comment = _COMMENT.search(said)
+        bare = said[: comment.start()] if comment else said
+        marker = _SECTION.match(bare.replace(" ", "").rstrip())
+        if marker and not said.startswith(("submit", "bind")):
+            section = _section(marker[1])
+            section = sections.setdefault(section, section)
+            if len(sections) > _MOST_SECTIONS:
+                config.problems.append(Problem(number, "too many sections: read up to here"))
+                break
+            continue
+        found = _SETTING.match(said)
+        if found and _WANTED.match(found[1].lower()) and len(config.settings) < _MOST_SETTINGS:
+            value = found[2].strip()[:_LONGEST]
+            config.settings.append(Setting(number, section, found[1].lower(), value))
+    preprocessor.finish(len(lines))
+    return config
+
+
+def numbered(settings: Mapping[str, Setting], name: str) -> list[Setting]:
+    """Return the settings `name0`, `name1`, ... (of `submit` or `bind`), by their numbers."""
+    found = [(_NUMBERED.match(one.name), one) for one in settings.values()]
+    lines = [(int(match[2]), one) for match, one in found if match and match[1] == name]
+    return [one for _, one in sorted(lines, key=lambda line: line[0])]
+
+
+def split_list(text: str) -> list[str]:
+    """Return the values of a `bind = a, b, c` list; quotes keep commas together."""
+    values = [""]
+    inside = ""  # the quote that is open
+    for sign in text:
+        if sign == "," and not inside:
+            values.append("")
+            continue
+        if sign in "\"'":
+            inside = sign if not inside else "" if inside == sign else inside
+        values[-1] += sign
+    return [part.strip().strip("\"'") for part in values if part.strip()]
+
+
+def _logical(lines: list[str], problems: list[Problem]) -> Iterable[tuple[int, str]]:
+    """Yield lines with the ones that continue them; `name <<EOT` brings its block along."""
+    ends: dict[str, list[int]] = {}
+    if any("<<" in line for line in lines):
+        for at, line in enumerate(lines):
+            ends.setdefault(line.strip(), []).append(at)
+    place = 0
+    while place < len(lines):
+        number, line = place + 1, lines[place]
+        place += 1
+        heredoc = _HEREDOC.match(line.strip())
+        if heredoc:
+            known = ends.get(heredoc[2], [])
+            later = bisect_left(known, place)
+            end = known[later] if later < len(known) else None
+            if end is None:
+                problems.append(Problem(number, f"<<{heredoc[2]} has no end"))
+            else:
+                yield number, f"{heredoc[1]} = " + "\n".join(lines[place:end])
+                place = end + 1
+                continue
+        parts = [line]
+        while parts[-1].endswith("\\") and not line.lstrip().startswith("#") and place < len(lines):
+            parts[-1] = parts[-1][:-1]
+            parts.append(lines[place])
+            place += 1
+        yield number, "".join(parts)
+
+
+def _section(text: str) -> Section:
+    parts = [tuple(name for name in part.split(",") if name) for part in text.split("=")]
+    parts += [("default",)] * (4 - len(parts))
+    return Section(*(part or ("default",) for part in parts))
+
+
+def _meant(name: str, benchmark: str) -> int:
+    """Return how closely a section's name means a benchmark: 2 itself, 1 its set, 0 all, -1."""
+    if name == benchmark or (name.isdigit() and benchmark.startswith(f"{name}.")):
+        return 2
+    if name == "default":
+        return 0
+    if name in _SETS:
+        kind, ending = _SETS[name]
+        suite = keys.suite_of(benchmark)
+        fits = kind is None or keys.category(benchmark, suite) == kind
+        return 1 if fits and (ending is None or benchmark.endswith(ending)) else -1
+    return -1
+
+
+def _named(one: str | None, names: tuple[str, ...]) -> int:
+    """Return 1 where a section names it, 0 where it names none, -1 where another."""
+    if one is not None and one != "default" and one in names:
+        return 1
+    if "default" in names:
+        return 0
+    return 1 if one is None else -1

@@ -1,0 +1,258 @@
+"""What a bind list gets wrong on a machine: absent CPUs and nodes, far memory, idle CPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placed, place
+from rater.plan.topology.model import PU, Topology
+from rater.speccpu.lint.finding import Finding, cpus_text, nodes_text
+from rater.speccpu.lint.scope import Scope, Seat
+from rater.speccpu.lint.source import Source
+from rater.text.words import count
+
+# Every copy as far from the others as can be: with fewer copies than CPUs, too, each has a
+# core of its own, and nodes differ by one copy at most.
+_SPREAD = Layout("scatter", "", Order.SCATTER, Bind.PU)
+
+
+def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterator[Finding]:
+    """Find what only the machine can tell."""
+    machine = {pu.os for pu in topology.machine_pus}
+    for seat in scope.seats:
+        yield from _absent(seat, topology, machine)
+        yield from _far(seat, scope, topology)
+    usable = len(topology.pus)
+    if scope.running > usable and any(seat.cpus for seat in scope.seats):
+        yield Finding(
+            scope.copies_line or scope.seats[-1].line,
+            "many-copies",
+            f"{scope.running} copies on {count(usable, 'CPU')} that may be used "
+            f"({topology.source}): copies share CPUs; run {usable}",
+        )
+    # A copy too many shares a core and leaves none idle; what is missing is told above.
+    sharing = list(_siblings(scope, topology, source))
+    yield from sharing
+    if not sharing:
+        yield from _idle(scope, topology)
+
+
+def spread(topology: Topology, copies: int, width: int) -> Placed:
+    """Return rater's placement of copies on `width` CPUs each."""
+    return place(topology, _SPREAD, copies, MemoryPolicy.LOCAL, width)
+
+
+def width_of(scope: Scope) -> int:
+    """Return the CPUs of a copy: more than 1 where each copy has several of its own."""
+    masks = Counter(seat.cpus for seat in scope.used if seat.cpus and not seat.wide)
+    if not masks or max(masks.values()) > 1:
+        return 1
+    return Counter(len(mask) for mask in masks).most_common(1)[0][0]
+
+
+def wanted_copies(scope: Scope, topology: Topology) -> int:
+    """Return how many copies a list must have to leave nothing idle and share no core early.
+
+    The CPUs are those of as many threads a core as the copies need.
+    """
+    width = width_of(scope)
+    if width > 1:
+        return spread(topology, 1, width).most
+    return len(_tier(scope, topology))
+
+
+def _tier(scope: Scope, topology: Topology) -> tuple[PU, ...]:
+    """Return the PUs that the copies fill: all first threads, with second ones if need be."""
+    number = max(len(scope.seats), scope.running)
+    ranks = Counter(pu.rank for pu in topology.pus)
+    room = 0
+    for rank in sorted(ranks):
+        room += ranks[rank]
+        if room >= number:
+            return tuple(pu for pu in topology.pus if pu.rank <= rank)
+    return topology.pus
+
+
+def _absent(seat: Seat, topology: Topology, machine: set[int]) -> Iterator[Finding]:
+    bound = set(seat.cpus if seat.binding.cpus else ())
+    missing = sorted(bound - machine)
+    if missing:
+        offline = set(missing) & set(topology.details.offline)
+        why = "offline" if offline == set(missing) else f"not there: {_machine(topology)}"
+        verb = "is" if len(missing) == 1 else "are"
+        yield Finding(
+            seat.line,
+            "cpu-missing",
+            f"{seat.name} binds {cpus_text(missing)}, which {verb} {why}",
+            (seat.copy,),
+            tuple(missing),
+        )
+    forbidden = sorted((bound & machine) - topology.by_cpu.keys())
+    if forbidden:
+        yield Finding(
+            seat.line,
+            "cpu-missing",
+            f"{seat.name} binds {cpus_text(forbidden)}, which may not be used (a cpuset or a "
+            f"mask leaves {cpus_text(topology.by_cpu)})",
+            (seat.copy,),
+            tuple(forbidden),
+        )
+    nodes = {*seat.binding.mem_nodes, *seat.binding.cpu_nodes}
+    absent = sorted(nodes - topology.by_node.keys())
+    if absent:
+        there = nodes_text(topology.by_node) if topology.by_node else "no node"
+        yield Finding(
+            seat.line,
+            "node-missing",
+            f"{seat.name} names {nodes_text(absent)}: the machine has {there} with memory",
+            (seat.copy,),
+        )
+    shut = sorted(
+        number
+        for number in seat.binding.mem_nodes
+        if number in topology.by_node and not topology.by_node[number].allowed
+    )
+    if shut:
+        yield Finding(
+            seat.line,
+            "node-missing",
+            f"{seat.name} binds memory to {nodes_text(shut)}, whose memory may not be used",
+            (seat.copy,),
+        )
+
+
+def _far(seat: Seat, scope: Scope, topology: Topology) -> Iterator[Finding]:
+    """Find memory bound to nodes that do not hold the CPUs."""
+    binding = seat.binding
+    if binding.policy not in ("bind", "preferred") or not binding.mem_nodes:
+        return
+    memory = [topology.by_node[n] for n in binding.mem_nodes if n in topology.by_node]
+    near = {cpu for node in memory for cpu in node.cpus}
+    # A CPU without a node has no memory of its own, and any other will do.
+    far = [
+        cpu
+        for cpu in seat.cpus
+        if cpu in topology.by_cpu and topology.by_cpu[cpu].node is not None and cpu not in near
+    ]
+    if not far or not memory:
+        return
+    homes = sorted({home for cpu in far if (home := topology.by_cpu[cpu].node) is not None})
+    distances = [d for home in homes for n in memory if (d := topology.distance(home, n.os))]
+    distance = f" (distance {max(distances):g})" if distances else ""
+    taken = {cpu for one in scope.seats for cpu in one.cpus}
+    free = sorted(cpu for cpu in near if cpu not in taken and cpu in topology.by_cpu)
+    option = f"{'-m' if binding.policy == 'bind' else '-p'} {','.join(map(str, homes))}"
+    where = nodes_text(node.os for node in memory)
+    out = (
+        f"bind {cpus_text(free)} of {where}, still free, or use {option}"
+        if free
+        else f"use {option}"
+    )
+    yield Finding(
+        seat.line,
+        "far-memory",
+        f"{seat.name} binds memory to {nodes_text(binding.mem_nodes)}, but {cpus_text(far)} "
+        f"{'is' if len(far) == 1 else 'are'} of {nodes_text(homes)}{distance}; {out}",
+        (seat.copy,),
+        tuple(far),
+    )
+
+
+def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Finding]:
+    """Find copies on one core while another one has none."""
+    seats = [seat for seat in scope.used if len(seat.cpus) == 1 and seat.cpus[0] in topology.by_cpu]
+    if len(seats) < len(scope.used) or not seats:
+        return
+    first: dict[int, Seat] = {}
+    sharing: list[tuple[Seat, Seat]] = []
+    for seat in seats:
+        core = topology.by_cpu[seat.cpus[0]].core
+        other = first.setdefault(core, seat)
+        if other is not seat and other.cpus != seat.cpus:
+            sharing.append((seat, other))
+    free = [core for core in topology.cores if core[0].core not in first]
+    if not sharing or not free:
+        return
+    seat, other = sharing[0]
+    more = f" ({count(len(sharing), 'copy', 'copies')} in all do)" if len(sharing) > 1 else ""
+    yield Finding(
+        seat.line,
+        "siblings",
+        f"{seat.name} (CPU {seat.cpus[0]}) shares the core of {other.name} (CPU {other.cpus[0]}, "
+        f"{source.number(other.line)}){more}, while {count(len(free), 'core')} "
+        f"{'has' if len(free) == 1 else 'have'} no copy: {cpus_text(core[0].os for core in free)}"
+        " first",
+        tuple(one.copy for one, _ in sharing),
+        tuple(one.cpus[0] for one, _ in sharing),
+    )
+
+
+def _idle(scope: Scope, topology: Topology) -> Iterator[Finding]:
+    seats = scope.seats
+    if not seats or scope.deliberate or any(not seat.cpus or seat.wide for seat in seats):
+        return
+    if scope.form == "copy" and scope.copies is None:
+        return
+    used = {cpu for seat in seats for cpu in seat.cpus}
+    doubled = scope.goes_round or sum(len(seat.cpus) for seat in seats) > len(used)
+    if scope.asked and not doubled:
+        return  # so many copies are wanted
+    width = width_of(scope)
+    if width > 1:
+        idle = set(topology.by_cpu) - used
+        if scope.running >= wanted_copies(scope, topology) or len(idle) < width:
+            return
+    else:
+        idle = {pu.os for pu in _tier(scope, topology)} - used
+    if not idle:
+        return
+    nodes = Counter(topology.by_cpu[cpu].node for cpu in idle)
+    at = ", ".join(
+        f"{number} on " + ("no node" if node is None else f"node {node}")
+        for node, number in sorted(nodes.items(), key=lambda one: (one[0] is None, one[0]))
+    )
+    if doubled:
+        them = "it" if len(idle) == 1 else "them"
+        out = f"bind {them} where copies share CPUs"
+    else:
+        out = (
+            f"a list for all has {wanted_copies(scope, topology)} copies (if {scope.running} are "
+            f"meant: --copies {scope.running})"
+        )
+    yield Finding(
+        scope.copies_line or seats[-1].line,
+        "idle",
+        f"{cpus_text(idle)} {'has' if len(idle) == 1 else 'have'} no copy ({at}); {out}",
+        cpus=tuple(sorted(idle)),
+    )
+
+
+def prefix_note(scope: Scope, topology: Topology) -> Iterator[str]:
+    """Say for which numbers of copies a list that fills the machine shares cores early."""
+    seats = scope.seats
+    if scope.copies is not None or scope.form == "copy":
+        return
+    if any(len(seat.cpus) != 1 or seat.cpus[0] not in topology.by_cpu for seat in seats):
+        return
+    reached = {topology.by_cpu[seat.cpus[0]].core for seat in seats}
+    used: set[int] = set()
+    early: list[int] = []
+    for place_, seat in enumerate(seats):
+        core = topology.by_cpu[seat.cpus[0]].core
+        # Of a prefix that ends here: it has shared, and a core that is reached later is free.
+        used.add(core)
+        if len(used) < place_ + 1 and len(used) < len(reached):
+            early.append(place_ + 1)
+    if early:
+        of = f" ({scope.label})" if scope.label else ""
+        yield (
+            f"with {early[0]} to {early[-1]} copies of this list{of} some share a core while other "
+            "cores have none (--fix --copies N prints a list for N)"
+        )
+
+
+def _machine(topology: Topology) -> str:
+    return f"{topology.source} has {cpus_text(pu.os for pu in topology.machine_pus)}"

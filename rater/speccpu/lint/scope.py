@@ -1,0 +1,289 @@
+"""The parts of a configuration that bind copies differently, and what each copy is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rater.plan.topology.model import Topology
+from rater.speccpu import keys
+from rater.speccpu.config.binding import Binding, binding_of
+from rater.speccpu.config.config import Section, Setting, SpecConfig, numbered, split_list
+from rater.speccpu.config.shell import expanded
+from rater.speccpu.lint.source import Ran
+
+BIND = re.compile(r"\$\{?BIND\b")
+BY_COPY = re.compile(r"\$\{?SPEC(?:COPY|USER)NUM\b\}?")
+_SUBMIT = re.compile(r"submit(?:\d{1,9})?$", re.ASCII)
+_RELATIVE_CPUS = re.compile(r"(?:--physcpubind(?:=|\s+)|-C\s*=?)\+\d")
+_RELATIVE_NODES = re.compile(r"(?:--(?:membind|preferred)(?:=|\s+)|-[mp]\s*=?)\+\d")
+# Any benchmark of a set that has no section of its own stands for the set.
+_EXAMPLES = {
+    "int": ("400.x", "401.x", "403.x"),
+    "fp": ("410.x", "416.x", "433.x"),
+    "intrate": ("500.x_r", "502.x_r", "505.x_r"),
+    "fprate": ("503.x_r", "507.x_r", "508.x_r"),
+}
+_WIDER = {"specrate": ("intrate", "fprate")}
+_SPEED = ("intspeed", "fpspeed", "specspeed")
+_MOST_NAMED = 3
+MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share CPUs anyhow
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What one copy is told; CPUs are OS numbers."""
+
+    line: int
+    copy: int
+    name: str  # "bind3", "entry 3 of bind", "copy 3"
+    text: str  # of its `$BIND`, "" without
+    binding: Binding
+    cpus: tuple[int, ...] = ()  # of its CPUs and of the nodes it is bound to
+    wide: bool = False  # bound to nodes, not to CPUs
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Benchmarks and tunes for which the same lines hold."""
+
+    label: str
+    submit: str
+    submit_line: int  # 0: none
+    submits: tuple[Setting, ...]  # its lines
+    section: Section  # where its list stands
+    form: str  # "bindN", "bind", or "copy": worked out from the number of the copy
+    uses_bind: bool
+    binds: tuple[Setting, ...]  # the lines of its list
+    values: int  # of `$BIND` in them
+    beside: Setting | None  # a `bind = ...` list that holds beside bindN lines
+    copies: int | None
+    copies_line: int  # 0: not of a line
+    asked: bool  # the copies are those of --copies
+    deliberate: bool  # its own number of copies beside a list made for all benchmarks
+    seats: tuple[Seat, ...]
+
+    @property
+    def used(self) -> tuple[Seat, ...]:
+        """The seats that a copy takes."""
+        return self.seats if self.copies is None else self.seats[: self.copies]
+
+    @property
+    def goes_round(self) -> bool:
+        """Whether there are more copies than binds, and copies share CPUs by that."""
+        if not self.uses_bind or not 0 < self.values < self.running:
+            return False
+        beyond = self.seats[self.values : self.values + 1]
+        return not beyond or beyond[0].cpus == self.seats[0].cpus
+
+    @property
+    def running(self) -> int:
+        """The copies that run, as far as is known or the list shows."""
+        return self.copies if self.copies is not None else len(self.seats)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What holds for a benchmark and tune."""
+
+    settings: Mapping[str, Setting]
+    copies: int | None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.copies, *sorted(f"{one.name} {one.line}" for one in self.settings.values()))
+
+
+def scopes_of(
+    config: SpecConfig,
+    ran: Sequence[Ran],
+    topology: Topology | None,
+    copies: int | None = None,
+    wanted: str | None = None,
+) -> list[Scope]:
+    """Return the scopes that have a submit command or binds; `copies`: for all, as asked.
+
+    `wanted`: one section, `429.mcf` or `intrate=peak`.
+    """
+    groups: dict[tuple[object, ...], tuple[_Held, list[tuple[str, str, str]]]] = {}
+    for shown, benchmark, tune, of_run in _candidates(config, ran, wanted):
+        held = _Held(config.holding(benchmark, tune), of_run)
+        groups.setdefault(held.key, (held, []))[1].append((shown, benchmark, tune))
+    found = []
+    for held, members in groups.values():
+        scope = _scope(config, held, members[0], topology, copies)
+        if scope is not None:
+            found.append(replace(scope, label=_label(members)))
+    return found if len(found) != 1 or wanted is not None else [replace(found[0], label="")]
+
+
+def _candidates(
+    config: SpecConfig, ran: Sequence[Ran], wanted: str | None
+) -> Iterable[tuple[str, str, str, int | None]]:
+    """Yield what to call it, a benchmark, a tune, and its copies where a result tells."""
+    sections = list(dict.fromkeys(one.section for one in config.settings))
+    tunes = {tune for section in sections for tune in section.tunes} - {"default"}
+    tunes |= {"base", "peak"}
+    if wanted is not None:
+        name, _, tune = wanted.strip().rstrip(":").partition("=")
+        tunes = {tune.partition("=")[0]} if tune and tune != "default" else tunes
+        names = [name or "default"]
+    elif ran:
+        for one in ran:
+            yield one.benchmark, one.benchmark, one.tune, one.copies
+        return
+    else:
+        names = ["default", *(name for section in sections for name in section.benchmarks)]
+    taken = {name for section in sections for name in section.benchmarks}
+    # A benchmark's own section is nearer than that of its set; names stand in the file's order.
+    for name in dict.fromkeys(part for one in names for part in _WIDER.get(one, (one,))):
+        number = keys.number_of(f"{name}.") or 0
+        if wanted is None and (name in _SPEED or 600 <= number < 700):
+            continue
+        for tune in sorted(tunes):
+            yield name, _example(name, taken), tune, None
+
+
+def _example(name: str, taken: set[str]) -> str:
+    """Return a benchmark that a section's name means."""
+    if name in _EXAMPLES:
+        free = [one for one in _EXAMPLES[name] if one[:3] not in taken]
+        return free[0] if free else _EXAMPLES[name][0]
+    if name.isdigit():
+        suite = keys.suite_of(f"{name}.")
+        return f"{name}.x" if suite in ("cpu2000", "cpu2006") else f"{name}.x_r"
+    return name
+
+
+def _label(members: Sequence[tuple[str, str, str]]) -> str:
+    tunes: dict[str, list[str]] = {}
+    for shown, _, tune in members:
+        tunes.setdefault(shown, []).append(tune)
+    if "default" in tunes:
+        tunes = {"default": tunes["default"]}
+    everywhere = {tune for _, _, tune in members}
+    names = [
+        name if {"base", "peak"} <= set(of) else " ".join((name, *of)) for name, of in tunes.items()
+    ]
+    if len(names) > _MOST_NAMED:
+        one = "" if len(everywhere) > 1 else f" {everywhere.pop()}"
+        return f"{len(names)} benchmarks{one}"
+    return ", ".join(names)
+
+
+def _scope(
+    config: SpecConfig,
+    held: _Held,
+    member: tuple[str, str, str],
+    topology: Topology | None,
+    asked: int | None,
+) -> Scope | None:
+    _, benchmark, tune = member
+    submit = config.submit(benchmark, tune)
+    listed, form = _list_of(held.settings)
+    if submit is None and not listed:
+        return None
+    command, line = submit or ("", 0)
+    uses_bind = bool(BIND.search(command))
+    copies, copies_line = held.copies, 0
+    said = config.copies(benchmark, tune)
+    setting = held.settings.get("copies")
+    if copies is None and said is not None:
+        copies, copies_line = said
+    by_benchmark = (
+        asked is None
+        and setting is not None
+        and copies_line > 0
+        and bool(listed)
+        and _is_special(setting.section)
+        and not _is_special(listed[0][0].section)
+    )
+    if asked is not None:
+        copies, copies_line = asked, 0
+    seats: list[Seat] = []
+    if uses_bind:
+        by_copy = bool(BY_COPY.search(command)) or any(BY_COPY.search(t) for _, _, t in listed)
+        wanted = len(listed)
+        if by_copy and listed:
+            wanted = max(wanted, min(copies or 0, MOST_SEATS))
+        for copy in range(wanted):
+            own, name, text = listed[copy % len(listed)]
+            seats.append(Seat(own.line, copy, name, text, binding_of(command, text, copy)))
+    elif command:
+        # Without a number of copies the first one alone shows how they are bound.
+        seats = [
+            Seat(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
+            for copy in range(1 if copies is None else min(copies, MOST_SEATS))
+        ]
+    first = listed[0][0].section if listed else None
+    if first is None or not uses_bind:
+        names = [name for name in held.settings if _SUBMIT.match(name)]
+        first = held.settings[names[0]].section if names else first or Section()
+    return Scope(
+        label="",
+        submit=command,
+        submit_line=line,
+        submits=tuple(one for name, one in held.settings.items() if _SUBMIT.match(name)),
+        section=first,
+        form=form if uses_bind else "copy",
+        uses_bind=uses_bind,
+        binds=tuple(dict.fromkeys(own for own, _, _ in listed)),
+        values=len(listed),
+        beside=held.settings.get("bind") if form == "bindN" else None,
+        copies=copies,
+        copies_line=copies_line,
+        asked=asked is not None,
+        deliberate=by_benchmark,
+        seats=tuple(_resolved(seat, command, topology) for seat in seats),
+    )
+
+
+def _list_of(settings: Mapping[str, Setting]) -> tuple[list[tuple[Setting, str, str]], str]:
+    """Return line, name and text of each value of `$BIND` in the order of copies, and the form."""
+    lines = numbered(settings, "bind")
+    if lines:
+        return [(one, one.name, one.value) for one in lines], "bindN"
+    whole = settings.get("bind")
+    if whole is None:
+        return [], "bind"
+    return [
+        (whole, f"entry {place} of bind", text.strip())
+        for place, text in enumerate(split_list(whole.value), start=1)
+    ], "bind"
+
+
+def _is_special(section: Section) -> bool:
+    general = {"default", "int", "fp", *_EXAMPLES, *_WIDER}
+    return not general & set(section.benchmarks)
+
+
+def _resolved(seat: Seat, submit: str, topology: Topology | None) -> Seat:
+    """Return a seat with all its CPUs; `numactl`'s +N counts inside the CPUs that may be used."""
+    binding = seat.binding
+    cpus = binding.cpus or ()
+    if topology is None:
+        return replace(seat, cpus=cpus, wide=not cpus and bool(binding.cpu_nodes))
+    if binding.by == "numactl":
+        command = expanded(submit, seat.text or None, seat.copy)
+        if _RELATIVE_CPUS.search(command):
+            cpus = _counted(cpus, sorted(topology.by_cpu))
+        if _RELATIVE_NODES.search(command):
+            nodes = sorted(node.os for node in topology.nodes if node.allowed)
+            binding = replace(binding, mem_nodes=_counted(binding.mem_nodes, nodes))
+    if cpus or not binding.cpu_nodes:
+        return replace(seat, binding=binding, cpus=cpus)
+    of_nodes = [
+        cpu
+        for number in binding.cpu_nodes
+        if number in topology.by_node
+        for cpu in topology.by_node[number].cpus
+        if cpu in topology.by_cpu
+    ]
+    return replace(seat, binding=binding, cpus=tuple(sorted(set(of_nodes))), wide=True)
+
+
+def _counted(places: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers at places; a place behind the last stays, as no machine's own number."""
+    beyond = (numbers[-1] + 1 if numbers else 0) - len(numbers)
+    return tuple(numbers[p] if p < len(numbers) else p + beyond for p in places)

@@ -1,0 +1,341 @@
+"""A result file as a run that can be stored; pure."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rater.errors import InputError
+from rater.plan.topology.model import Topology
+from rater.record.run import BenchmarkUsed, Host
+from rater.record.status import RunStatus
+from rater.record.stored import (
+    ImportedFile,
+    Reported,
+    RunHead,
+    StoredBracket,
+    StoredCopy,
+    StoredRun,
+)
+from rater.speccpu import keys
+from rater.speccpu.results.own_keys import in_own_order, own_bracket, own_of, restored
+from rater.speccpu.results.places import Places
+from rater.speccpu.results.recompute import Recomputed, recompute, recompute_rotated
+from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
+from rater.speccpu.results.rotated import rotated_brackets, rotated_copies, rotated_place
+from rater.speccpu.results.rows import copy_row
+from rater.speccpu.results.rsf import is_rotated
+from rater.text.words import some
+
+_MOST_NOTES = 20  # problems, and disagreements, that are stored with the run
+_MOST_ERRORS = 3  # of the result as a whole
+_SETTINGS = ("metric", "suitever", "runspecver", "runcpuver", "tools", "label", "ext", "test_date")
+_LATEST_S = 4e9  # of a start: the year 2096
+
+
+@dataclass(frozen=True, slots=True)
+class SpecImport:
+    """A result file, what it comes to, and the run to store."""
+
+    file: SpecFile
+    recomputed: Recomputed
+    stored: StoredRun  # without its copies: `copies` makes them anew, one at a time
+    places: Places
+    remarks: tuple[str, ...]  # what is to be known of it, problems and disagreements apart
+    brackets: tuple[tuple[StoredBracket, tuple[SpecIteration, ...]], ...]
+    copy_runs: int
+
+    def copies(self) -> Iterator[StoredCopy]:
+        """Yield the copy runs by phase, copy and step."""
+        if self.stored.head.order == "rotated":
+            for bracket, members in self.brackets:
+                yield from rotated_copies(bracket.phase, members, self.places)
+            return
+        for bracket, (one,) in self.brackets:
+            for copy in sorted(one.times_s):
+                yield copy_row(
+                    bracket.phase,
+                    one,
+                    copy,
+                    self.places,
+                    iteration=one.iteration,
+                    step=0,
+                    seconds=one.times_s[copy],
+                )
+
+
+def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
+    """Return the run of a result file; `topology` is the machine it was made on, if known.
+
+    Raises `InputError` when the file has no bracket.
+    """
+    scored = [
+        one for one in file.iterations if keys.number_of(one.benchmark) not in keys.NOT_SCORED
+    ]
+    left_out = sorted(
+        {one.benchmark for one in file.iterations} - {one.benchmark for one in scored}
+    )
+    if not scored:
+        raise InputError(f"{file.name}: no benchmark that counts; nothing to import")
+    file.iterations = scored
+    rotated = all(is_rotated(one) for one in scored)
+    recomputed = recompute_rotated(file) if rotated else recompute(file)
+    places = Places(file, topology)
+    brackets = rotated_brackets(scored) if rotated else _brackets(in_own_order(scored))
+    for one in scored:  # before anything is said about places
+        for copy in one.times_s:
+            places.of(one, rotated_place(one)[1] if rotated else copy)
+    references = _references(file)
+    threads = {one.benchmark: min(65535, one.threads) for one in scored if one.threads}
+    remarks = tuple(_remarks(file, places, left_out))
+    stored = StoredRun(
+        head=_head(file, scored, rotated),
+        host=_host(file),
+        settings=tuple((f"spec.{key}", file.facts[key]) for key in _SETTINGS if key in file.facts),
+        environment=(),
+        benchmarks=tuple(
+            BenchmarkUsed(
+                name=name,
+                category=keys.category(name, file.suite, file.metric),
+                command="",
+                reference_s=references.get(name),
+                binary_sha256=None,
+                compiler=file.facts.get("sw_compiler") or file.facts.get("sw_compiler000"),
+                flags=None,
+                threads=threads.get(name, 1),
+            )
+            for name in dict.fromkeys(one.benchmark for one in scored)
+        ),
+        placements=(),
+        pus=places.pus(),
+        brackets=tuple(bracket for bracket, _ in brackets),
+        copies=(),
+        warnings=(),
+        notes=(*remarks, *_findings(file, recomputed)),
+        imported=ImportedFile(
+            name=file.name,
+            sha256=file.sha256,
+            format=file.format,
+            suite=file.suite,
+            metric=file.metric,
+            base_mean=file.means["base"].value if "base" in file.means else None,
+            peak_mean=file.means["peak"].value if "peak" in file.means else None,
+            problems=file.problems.count,
+            disagreements=len(recomputed.disagreements),
+        ),
+    )
+    runs = sum(1 if rotated else len(one.times_s) for one in scored)
+    stored = restored(stored, scored, with_machine=topology is None)
+    return SpecImport(file, recomputed, stored, places, remarks, tuple(brackets), runs)
+
+
+def identity(sha256: str) -> str:
+    """Return the uuid of the run of a file with this content, whatever the file is called."""
+    return str(uuid.UUID(sha256[:32], version=5))
+
+
+def _head(file: SpecFile, scored: Sequence[SpecIteration], rotated: bool) -> RunHead:
+    tunes = sorted({one.tune for one in scored})
+    status, reason = _how_it_ended(scored)
+    started = file.started_s if file.started_s and file.started_s < _LATEST_S else None
+    copies = max((_copies_of(one) for one in scored), default=1)
+    numbers = {rotated_place(one)[0] if rotated else one.iteration for one in scored}
+    moment = None if started is None else datetime.fromtimestamp(int(started), UTC)
+    return RunHead(
+        run=0,
+        uuid=identity(file.sha256),
+        source="import",
+        status=status,
+        reason=reason,
+        started_at=None if moment is None else moment.isoformat().replace("+00:00", "Z"),
+        elapsed_s=None,
+        hostname=file.hostname,
+        mode="rotated" if rotated else "homogeneous",
+        order="rotated" if rotated else "homogeneous",
+        copies=copies,
+        iterations=len(numbers),
+        discard=0,
+        stagger_ms=0.0,
+        increment=1,
+        suite=file.suite,
+        size=file.size,
+        tune=tunes[0] if len(tunes) == 1 else None,
+        layout=None,
+        memory=None,
+        timeout_s=None,
+        wrap=None,
+        command_line=None,
+        rater_version=None,
+        benchmarks=tuple(dict.fromkeys(one.benchmark for one in scored)),
+        tags=(),
+    )
+
+
+def _copies_of(one: SpecIteration) -> int:
+    return max(1, one.copies or 0, len(one.times_s), max(one.times_s, default=0) + 1)
+
+
+def _how_it_ended(scored: Sequence[SpecIteration]) -> tuple[RunStatus, str | None]:
+    bad: dict[str, int] = {}
+    for one in scored:
+        if not one.good and (one.failures or one.valid is not None):
+            code = one.valid if one.valid not in (None, "S") else "a copy failed"
+            bad[code or ""] = bad.get(code or "", 0) + 1
+    if bad:
+        codes = ", ".join(f"{code} {count}" for code, count in sorted(bad.items()))
+        return (
+            RunStatus.FAILED,
+            f"{sum(bad.values())} of {len(scored)} brackets are not valid: {codes}",
+        )
+    open_ones = sum(one.valid is None for one in scored)
+    if open_ones:
+        return (
+            RunStatus.INTERRUPTED,
+            f"of {open_ones} of {len(scored)} brackets the file does not say how they ended",
+        )
+    return RunStatus.COMPLETE, None
+
+
+def _host(file: SpecFile) -> Host:
+    def told(*names: str) -> str | None:
+        return next((file.facts[name] for name in names if file.facts.get(name)), None)
+
+    product = " ".join(filter(None, (told("hw_vendor"), told("hw_model")))) or None
+    model = told("hw_cpu_name", "hw_cpu")
+    return Host(
+        fingerprint=f"import:{file.hostname or product or ''}",
+        hostname=file.hostname,
+        machine_id_hash=None,
+        cpu_model=model,
+        microcode=None,
+        vendor=None,
+        memory_bytes=None,
+        pus=None,
+        cores=None,
+        nodes=None,
+        packages=None,
+        product=product,
+    )
+
+
+def _references(file: SpecFile) -> dict[str, float]:
+    """Return the reference times, and name those that differ inside the file."""
+    references: dict[str, float] = {}
+    for one in file.iterations:
+        if (
+            one.reference_s
+            and references.setdefault(one.benchmark, one.reference_s) != one.reference_s
+        ):
+            file.problems.add(
+                one.line,
+                f"{one.name}: reference time {one.reference_s:g} s, "
+                f"elsewhere {references[one.benchmark]:g} s",
+            )
+    return references
+
+
+def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterator[str]:
+    if file.estimate:
+        yield "the file is an estimate that rater exported, no result of SPEC's tools"
+    yield from file.notes
+    if left_out:
+        yield f"left out, as they count in no result: {', '.join(left_out)}"
+    yield from (f"the file says: {text}" for text in file.errors[:_MOST_ERRORS])
+    if len(file.errors) > _MOST_ERRORS:
+        yield f"and {len(file.errors) - _MOST_ERRORS} more errors that the file names"
+    copied = sorted(
+        {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
+    )
+    if copied:
+        yield f"the peak of {some(copied)} is its base again (basepeak): measured once, not twice"
+    if any(one.reference_derived for one in file.iterations):
+        yield "a log has no reference times: they are worked out from its ratios"
+    if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
+        yield "ratios are copies x reference / bracket; CPU2000's own are 1.16 times as high"
+    yield from _missing(file)
+    yield from places.notes()
+
+
+def _findings(file: SpecFile, recomputed: Recomputed) -> Iterator[str]:
+    found = recomputed.disagreements
+    yield from (f"the file disagrees with its own numbers: {one}" for one in found[:_MOST_NOTES])
+    if len(found) > _MOST_NOTES:
+        yield f"and {len(found) - _MOST_NOTES} more values that disagree"
+    yield from (f"not read: {problem}" for problem in file.problems.kept[:_MOST_NOTES])
+    if file.problems.count > _MOST_NOTES:
+        yield f"and {file.problems.count - _MOST_NOTES} more problems in the file"
+
+
+def _missing(file: SpecFile) -> Iterator[str]:
+    """Say of which brackets the times of copies are missing."""
+    short = [
+        one
+        for one in file.iterations
+        if one.copies and len(one.times_s) < one.copies and one.good and not is_rotated(one)
+    ]
+    if not short:
+        return
+    first = short[0]
+    some = f"{first.name}: {len(first.times_s)} of {first.copies} copies"
+    more = f", and {len(short) - 1} more brackets" if len(short) > 1 else ""
+    yield f"times of copies are missing in the file: {some}{more}"
+
+
+# -- homogeneous ----------------------------------------------------------------------------------
+
+
+def _brackets(
+    scored: Sequence[SpecIteration],
+) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
+    """Return a bracket for each iteration, in the order in which they ran.
+
+    Starts tell the order; without them it is SPEC's rule: base before peak, an iteration
+    of all benchmarks before the next.
+    """
+    # What never ran has no start, and comes last.
+    starts = [one.start_s for one in scored if one.times_s or one.reported_s is not None]
+    known = [start for start in starts if start is not None]
+    first_s = min(known, default=None) if len(known) == len(starts) else None
+    ordered = sorted(scored, key=lambda one: (one.tune, one.iteration, one.line))
+    if all(own_of(one) for one in scored):  # rater's own export tells the order
+        ordered = list(scored)
+    elif first_s is not None:
+        ordered.sort(key=lambda one: math.inf if one.start_s is None else one.start_s)
+    found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
+    for phase, one in enumerate(ordered):
+        start_ns = finish_ns = None
+        if first_s is not None and one.start_s is not None and one.reported_s is not None:
+            start_ns = round((one.start_s - first_s) * 1e9)
+            finish_ns = start_ns + round(one.reported_s * 1e9)
+            if one.start_s - first_s > LONGEST_S:
+                start_ns = finish_ns = None
+        found.append(
+            (
+                StoredBracket(
+                    phase=phase,
+                    benchmark=one.benchmark,
+                    iteration=one.iteration,
+                    tune=one.tune,
+                    counted=True,
+                    start_ns=start_ns,
+                    finish_ns=finish_ns,
+                    last_start_ns=None,
+                    first_finish_ns=None,
+                    complete=not one.copies or len(one.times_s) >= one.copies,
+                    reported=Reported(
+                        copies=one.copies,
+                        reported_s=one.reported_s,
+                        reference_s=one.reference_s,
+                        ratio=one.ratio.value if one.ratio else None,
+                        selected=one.selected,
+                        valid=one.valid,
+                        errors="\n".join(one.errors) or None,
+                    ),
+                ),
+                (one,),
+            )
+        )
+    return [(own_bracket(bracket, them[0]), them) for bracket, them in found]

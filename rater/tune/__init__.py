@@ -1,1 +1,0 @@
-"""Settings of the machine: read, set, journalled, put back exactly."""

@@ -1,0 +1,136 @@
+"""The search for a run's divots: what is stored of it, else made and stored; beside results too."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rater.analysis.divots.data.finding import Analysis, Thresholds
+    from rater.record.stored import RunHead, StoredRun
+    from rater.store.divots import DivotSearch, RunTimes
+    from rater.store.store import Store
+
+_MOST_LOADED = 20_000  # copy runs of an imported run, of which little more than times is known
+_CPU_TIME = 13  # column of `TimeRow`
+_SOME = 1000
+
+
+def analysis_of(
+    store: Store,
+    head: RunHead,
+    thresholds: Thresholds,
+    *,
+    fresh: bool,
+    run: StoredRun | None = None,
+) -> Analysis:
+    """Return what is stored of a search with these thresholds, else search and store it.
+
+    `run` is the run with its rows where the caller has them. numpy is loaded only for a
+    search.
+    """
+    from rater.analysis.divots.data.finding import VERSION, Analysis, from_json
+    from rater.record.status import RunStatus
+    from rater.store.divots import DivotSearch
+
+    kept = None if fresh else store.divots(head.run)
+    asked = (VERSION, thresholds.group, thresholds.copy)
+    if kept is not None:
+        search, texts = kept
+        if asked == (search.version, search.threshold_group, search.threshold_copy):
+            return Analysis(tuple(from_json(text) for text in texts), search.visible, search.failed)
+    copy_runs = store.copy_runs(head.run)  # before the search: what comes later is not in it
+    analysis = _found(store, head, thresholds, run, copy_runs)
+    if head.status is not RunStatus.RUNNING:
+        _keep(
+            store, head, DivotSearch(*asked, copy_runs, analysis.visible, analysis.failed), analysis
+        )
+    return analysis
+
+
+def _found(
+    store: Store, head: RunHead, thresholds: Thresholds, run: StoredRun | None, copy_runs: int
+) -> Analysis:
+    """Search, then look what else is known of the copies that were found."""
+    from rater.analysis.divots.search import analyse
+
+    times = store.times(head.run)
+    analysis = analyse(
+        times.chunks,
+        times.benchmarks,
+        thresholds,
+        core_pus=times.core_pus,
+        barrier=head.order == "homogeneous" and head.mode != "steady",
+        staggered=head.stagger_ms > 0 or head.mode == "staggered",
+    )
+    if all(one.explained for one in analysis.findings):
+        return analysis
+    told = head.source == "run" or (copy_runs <= _MOST_LOADED and _tells_more(times))
+    if not told:
+        return analysis
+    from rater.analysis.divots.evidence import with_evidence
+
+    rows = run or store.load(head.run)
+    return replace(analysis, findings=with_evidence(analysis.findings, rows))
+
+
+def _tells_more(times: RunTimes) -> bool:
+    """Tell whether an imported run has CPU times, the one thing there to compare."""
+    return any(row[_CPU_TIME] is not None for chunk in times.chunks[:1] for row in chunk[:_SOME])
+
+
+def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) -> None:
+    from rater.analysis.divots.data.finding import to_json
+    from rater.show.divots.to_json import evidence_line
+    from rater.store.divots import StoredDivot
+
+    store.keep_divots(
+        head.run,
+        search,
+        [
+            StoredDivot(
+                kind=one.kind,
+                explained=one.explained,
+                place=one.place,
+                benchmarks=one.benchmarks,
+                tune=one.tune,
+                iterations=one.iterations,
+                copies=one.copies,
+                cpus=one.cpus,
+                nodes=one.nodes,
+                package=one.package,
+                core=one.core,
+                slowdown=one.slowdown,
+                score_lost=one.score_lost,
+                evidence=evidence_line(one),
+                finding=to_json(one),
+            )
+            for one in analysis.findings
+        ],
+    )
+
+
+def analysis_beside_results(store: Store, run: StoredRun) -> Analysis | None:
+    """Return the divots of a run that is being shown; None: it has not ended, or see below.
+
+    Whatever goes wrong in the search is a line on standard error: the results are there.
+    """
+    from rater.analysis.divots.data.finding import Analysis, Thresholds, nothing_to_compare
+    from rater.record.status import RunStatus
+
+    head = run.head
+    ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED) or head.source == "import"
+    if not ended:
+        return None
+    if nothing_to_compare(head):
+        return Analysis((), {})
+    try:
+        return analysis_of(store, head, Thresholds(), fresh=False, run=run)
+    except Exception as error:  # of any kind: a search must not cost a result
+        print(
+            f"rater: run {head.run}: no divots, the search for them failed "
+            f"({type(error).__name__}: {error}); `rater divots {head.run}` tries again",
+            file=sys.stderr,
+        )
+        return None

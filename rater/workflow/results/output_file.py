@@ -1,0 +1,21 @@
+"""The file of `-o`, checked before anything is computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rater.errors import InputError
+
+_FORMATS = ("svg", "png", "pdf")
+
+
+def checked_file(name: str) -> Path:
+    """Return where to draw; raises `InputError` for a name of no known format."""
+    path = Path(name)
+    if path.suffix.lower().removeprefix(".") not in _FORMATS:
+        raise InputError(f"-o {name}: expected a name that ends in .svg, .png or .pdf")
+    if path.is_dir():
+        raise InputError(f"-o {name}: is a directory; expected a file in it")
+    if not path.parent.is_dir():
+        raise InputError(f"-o {name}: there is no directory {path.parent}")
+    return path

@@ -1,0 +1,60 @@
+"""One attempt at a run: a new one here; `rerun` and `resume` have their own."""
+
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rater.plan.schedule.phases import Phase, Plan
+    from rater.record.run import Host, MachinePU, Run
+    from rater.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What is stored of a run and its machine as it begins."""
+
+    run: Run
+    host: Host
+    settings: tuple[tuple[str, str], ...]
+    pus: tuple[MachinePU, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A run that the database has, and what is to be run of it."""
+
+    number: int
+    phases: tuple[Phase, ...]
+    elapsed_before_ns: int = 0  # the run's time at its next release
+    runs_before: int = 0  # copy runs that are done,
+    failed_before: int = 0  # and those of them that failed
+
+
+class Attempt:
+    """A new run."""
+
+    def __init__(self) -> None:
+        self.uuid = str(uuids.uuid4())
+
+    @property
+    def mark(self) -> str:
+        """What tells the processes of this attempt from all others."""
+        return self.uuid
+
+    @property
+    def folder(self) -> Path:
+        """Where its run directories go, below the folder of all runs; not there yet."""
+        return Path(self.uuid)
+
+    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
+        """Store that the run begins; `say` tells the user of something.
+
+        Raises `InputError`, with nothing stored, when it must not begin like this.
+        """
+        number = store.begin(now.run, now.host, now.settings, now.pus)
+        return Entered(number, plan.phases)

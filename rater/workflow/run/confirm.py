@@ -1,0 +1,255 @@
+"""`rater divots --confirm RUN`: run a slow place against another like it, in turn."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError, RunError
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.run.attempt import Attempt, Entered, Now
+
+if TYPE_CHECKING:
+    from rater.analysis.divots.confirm import Trial
+    from rater.analysis.divots.data.finding import Finding
+    from rater.plan.schedule.phases import Plan
+    from rater.plan.topology.model import Topology
+    from rater.record.stored import StoredRun
+    from rater.show.divots.confirm import TrialView
+    from rater.store.store import Store
+    from rater.workflow.request.request import Request
+    from rater.workflow.run.resolve import Resolved
+
+TAG = "confirm"
+DEFAULT_PAIRS = 5
+_SIDES = ("a", "b")
+
+
+class _Side(Attempt):
+    """A run of one side; remembers the number it got."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
+        """Store that it begins."""
+        entered = super().enter(store, plan, now, say)
+        self.number = entered.number
+        return entered
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    run: StoredRun
+    number: int  # of the finding, from 1
+    finding: Finding
+    findings: tuple[Finding, ...]
+
+
+def confirm(args: argparse.Namespace) -> int:
+    """Run the pairs, print the verdict; 0: confirmed, 1: not, and also where it cannot be run.
+
+    With --dry-run always 0: refused or not, it was said what would run.
+    """
+    from rater.analysis.divots.confirm import LEAST_PAIRS, trial_of
+    from rater.run.host import discover as machine
+    from rater.show.divots.confirm import TrialView
+    from rater.show.divots.to_json import evidence_line
+
+    pairs = DEFAULT_PAIRS if args.pairs is None else args.pairs
+    if pairs < LEAST_PAIRS:
+        raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
+    chosen = _choose(args)
+    topology = machine.discover()
+    refused = _refused(chosen.run, topology)
+    trial = None if refused else trial_of(chosen.finding, chosen.findings, chosen.run)
+    if isinstance(trial, str):
+        trial, refused = None, trial
+    view = TrialView(
+        run=chosen.run.head.run,
+        number=chosen.number,
+        evidence=evidence_line(chosen.finding),
+        trial=trial,
+        refused=refused,
+        pairs=pairs,
+        commands=("", ""),
+    )
+    if trial is None:
+        _show(args, view)
+        return 0 if args.dry_run else 1
+    requests = _requests(args, chosen.run, trial)
+    view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
+    if args.dry_run:
+        _show(args, view)
+        return 0
+    return _run(args, view, trial.slowdown, requests, topology)
+
+
+def _choose(args: argparse.Namespace) -> _Chosen:
+    from rater.analysis.divots.data.finding import Thresholds
+    from rater.workflow.results.divots import analysis_of
+
+    with existing_store(args) as store:
+        run = store.load(store.find(args.confirm))
+        analysis = analysis_of(store, run.head, Thresholds(), fresh=args.fresh, run=run)
+    found = [one for one in analysis.findings if not one.explained]
+    number = 1 if args.finding is None else args.finding
+    if not 1 <= number <= len(found):
+        there = f"1 to {len(found)}" if len(found) > 1 else "1" if found else "none: it has none"
+        raise InputError(
+            f"--finding {number}: of the divots of run {run.head.run} expected {there}"
+        )
+    return _Chosen(run, number, found[number - 1], analysis.findings)
+
+
+def _refused(run: StoredRun, topology: Topology) -> str | None:
+    """Return why this machine cannot run it again, None where it can."""
+    from rater.run.host.snapshot import host_facts
+
+    head = run.head
+    if head.source != "run":
+        return f"run {head.run} was imported: its times are known, not how to make them"
+    here = host_facts(topology)
+    if (here.fingerprint, here.machine_id_hash) != (run.host.fingerprint, run.host.machine_id_hash):
+        return f"run {head.run} was made on another machine ({head.hostname or 'unknown'})"
+    return None
+
+
+def _requests(args: argparse.Namespace, run: StoredRun, trial: Trial) -> tuple[Request, Request]:
+    """Return what both sides ask for; raises `InputError` for runs of a kit."""
+    from rater.show.divots.confirm import cpus_text
+    from rater.workflow.run.repeat import go_to, request_of, with_its_suites
+    from rater.workflow.run.resume import narrowed
+
+    head = run.head
+    request = request_of(head)
+    if request.of_kit:
+        raise InputError(
+            f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
+            f"copies: `rater rerun {head.run}` shows whether the divot comes back"
+        )
+    go_to(args, head)
+    request = replace(
+        narrowed(with_its_suites(request, head), trial.benchmarks),
+        copies=str(trial.copies),
+        # A barrier, one iteration: pairs are what is repeated.
+        mode=None,
+        order=None,
+        stagger_ms=None,
+        warmup_s=None,
+        window_s=None,
+        increment=1,
+        iterations=1,
+        discard=0,
+        smt=None,
+        kind=None,
+        reserve=None,
+        bind_from_file=False,
+        force=request.force or args.force,
+        share=request.share or args.share,
+    )
+    return (
+        replace(request, layout=cpus_text(trial.here)),
+        replace(request, layout=cpus_text(trial.there)),
+    )
+
+
+def _command(request: Request) -> str:
+    """Return a side as a person would type it."""
+    words = ["rater", "run", *request.suites]
+    if request.suites:
+        words += ["--size", request.size, "--tune", request.tune]
+    words += ["--copies", str(request.copies), "--layout", request.layout]
+    words += ["--mem", request.memory] if request.memory else []
+    words += ["--", *request.command] if request.command else []
+    return shlex.join(words)
+
+
+def _run(
+    args: argparse.Namespace,
+    view: TrialView,
+    slowdown_found: float,
+    requests: tuple[Request, Request],
+    topology: Topology,
+) -> int:
+    from rater.analysis.counters.cpu_use import read_back
+    from rater.analysis.divots.confirm import Answer, slowdown_of, tell, times_of
+    from rater.show.divots.confirm import trial_document
+    from rater.workflow.run.resolve import resolve
+
+    if not args.json:
+        _print(view)
+    runs: list[tuple[int, int]] = []
+    slowdowns: list[float] = []
+    foreign: tuple[list[float], list[float]] = ([], [])
+    for pair in range(1, view.pairs + 1):
+        numbers, times = [], []
+        for side, request, others in zip(_SIDES, requests, foreign, strict=True):
+            tags = ((TAG, str(view.run)), ("side", side), ("pair", str(pair)))
+            number, status = _once(args, resolve(replace(request, tags=tags), topology))
+            if status:
+                print(f"rater: run {number} did not end well: no verdict", file=sys.stderr)
+                return status
+            numbers.append(number)
+            with existing_store(args) as store:
+                run = store.load(number)
+            times.append(times_of(run))
+            others += [
+                use.foreign for use in read_back(run).cpus if use.copies and use.foreign is not None
+            ]
+        slowdown = slowdown_of(times[0], times[1])
+        if slowdown is None:  # an output was wrong in each of its benchmarks
+            raise RunError(f"runs {numbers[0]} and {numbers[1]} have no benchmark in common")
+        slowdowns.append(slowdown)
+        runs.append((numbers[0], numbers[1]))
+        if not args.quiet and not args.json:
+            print(f"  pair {pair} of {view.pairs}: {(slowdown - 1) * 100:+.1f} %", file=sys.stderr)
+    told = tell(slowdowns, slowdown_found)
+    shares = (median(foreign[0]), median(foreign[1])) if all(foreign) else None
+    done = replace(view, runs=tuple(runs), told=told, foreign=shares)
+    if args.json:
+        print_json(trial_document(done))
+    else:
+        from rich.console import Console
+
+        from rater.show.console.printer import Printer
+        from rater.show.divots.confirm import print_told
+
+        print_told(done, Printer(Console()))
+    return 0 if told.answer in (Answer.CONFIRMED, Answer.SMALLER) else 1
+
+
+def _once(args: argparse.Namespace, resolved: Resolved) -> tuple[int, int]:
+    """Return the number of a side's run, and its exit status."""
+    from rater.run.build.compile import cache_root
+    from rater.workflow.run.session import Session
+
+    side = _Side()
+    quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
+    status = Session(quiet, resolved, cache_root(), side).run()
+    return side.number, status
+
+
+def _show(args: argparse.Namespace, view: TrialView) -> None:
+    """Print what would run, for people or programs."""
+    from rater.show.divots.confirm import trial_document
+
+    if args.json:
+        print_json(trial_document(view))
+    else:
+        _print(view)
+
+
+def _print(view: TrialView) -> None:
+    from rich.console import Console
+
+    from rater.show.console.printer import Printer
+    from rater.show.divots.confirm import print_trial
+
+    print_trial(view, Printer(Console()))

@@ -1,0 +1,176 @@
+"""The head of a run, as it is stored before the first phase."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rater import __version__
+from rater.plan.placement.layout import own_layout_text
+from rater.plan.suite.find import find_suite, split_selection
+from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
+from rater.record.settings import LAYOUT_TEXT
+from rater.run.build.compile import Built, sha256_of
+from rater.run.build.fingerprint import digest_of_workload, process_settings
+from rater.run.build.inputs import ReadyInput
+from rater.run.build.script import Line, digest_of_programs, shown
+from rater.run.host.priority import urgent
+from rater.run.host.snapshot import environment_snapshot, settings_snapshot
+from rater.text.cpuset import format_list
+from rater.workflow.request.request import Request, request_to_json
+from rater.workflow.run.prepare import Ready
+from rater.workflow.run.reached_programs import tuning_settings
+from rater.workflow.run.resolve import Resolved, size_of, tune_of
+from rater.workflow.run.workload import Workload
+from rater.workflow.speccpu.kit import kit_command, kit_digest, kit_files
+
+
+def head_of(identity: str, ready: Ready) -> Run:
+    """Return the head of a run that begins now."""
+    resolved, built = ready.resolved, ready.built
+    request, plan = resolved.request, resolved.plan
+    suite = resolved.suite
+    suite_path, suite_sha256 = suite_files(request)
+    return Run(
+        uuid=identity,
+        started_at=now_utc(),
+        mode=plan.mode,
+        order=str(plan.order),
+        copies=plan.copies,
+        iterations=plan.iterations,
+        discard=plan.discard,
+        stagger_ms=plan.stagger_ns / 1e6,
+        increment=plan.increment,
+        suite=suite,
+        size=size_of(resolved),
+        tune=tune_of(resolved),
+        layout=storable(resolved.layout),
+        memory=str(resolved.memory),
+        timeout_s=request.timeout_s,
+        wrap=storable(shlex.join(request.wrap)) or None,
+        command_line=storable(shlex.join(["rater", *sys.argv[1:]])),
+        rater_version=__version__,
+        warmup_s=plan.window.warmup_ns / 1e9 if plan.window else None,
+        window_s=plan.window.length_ns / 1e9 if plan.window else None,
+        directory=directory_here(),
+        request=request_to_json(request),
+        suite_path=suite_path,
+        suite_sha256=suite_sha256,
+        tags=_storable_pairs(request.tags),
+        environment=_storable_pairs(request.environment),
+        benchmarks=tuple(
+            _used(request, workload, program, lines, inputs)
+            for workload, program, lines, inputs in zip(
+                resolved.workloads, built, ready.lines, ready.inputs, strict=True
+            )
+        ),
+        placements=placed_copies(resolved),
+        warnings=resolved.warnings,
+    )
+
+
+def _used(
+    request: Request,
+    workload: Workload,
+    program: Built,
+    lines: tuple[Line, ...],
+    inputs: tuple[ReadyInput, ...],
+) -> BenchmarkUsed:
+    benchmark, kit = workload.benchmark, workload.kit
+    return BenchmarkUsed(
+        name=benchmark.name,
+        category=benchmark.category,
+        command=storable(kit_command(kit) if kit else shown(lines)),
+        reference_s=workload.size.reference_s,
+        binary_sha256=program.sha256 if kit else digest_of_programs(program, lines),
+        compiler=program.compiler,
+        flags=program.flags,
+        inputs_sha256=kit_digest(kit, request.wrap)
+        if kit
+        else digest_of_workload(workload.size, lines, inputs, _other_commands(request, workload)),
+        threads=benchmark.threads,
+        metrics=tuple(
+            MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
+            for metric in benchmark.metrics
+        ),
+    )
+
+
+def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ...], ...]:
+    """Return what runs besides the benchmark's own commands."""
+    suite = workload.suite
+    return (request.wrap, workload.benchmark.setup, suite.setup if suite else ())
+
+
+def directory_here() -> str:
+    """Return where we are as text that leads back there, whatever bytes its name has."""
+    here = Path.cwd()
+    return str(here) if storable(str(here)) == str(here) else here.as_uri()
+
+
+def placed_copies(resolved: Resolved) -> tuple[PlacedCopy, ...]:
+    """Return where each copy will be."""
+    return tuple(
+        PlacedCopy(
+            copy=p.copy,
+            cpus=p.cpus,
+            cpu=p.cpu,
+            core=p.core,
+            llc=p.llc,
+            node=p.node,
+            package=p.package,
+            memory_policy=str(p.policy),
+            memory_nodes=p.memory_nodes,
+        )
+        for p in resolved.placements
+    )
+
+
+def suite_files(request: Request) -> tuple[str | None, str | None]:
+    """Return paths and hashes of the suites that were asked for, a line each; None for none."""
+    if request.of_kit:
+        return kit_files(request)
+    names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
+    files = [find_suite(name) for name in names]
+    paths = [storable(str(file)) for file in files]
+    return "\n".join(paths) or None, "\n".join(map(sha256_of, files)) or None
+
+
+def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
+    """Return the settings of the machine and of rater as they are kept with a run."""
+    reserved = format_list(resolved.reserved)
+    layout = own_layout_text(resolved.request.layout)
+    return (
+        *settings_snapshot(),
+        *environment_snapshot(os.environ),
+        *((("rater.reserved_cpus", reserved),) if reserved else ()),
+        *(() if layout is None else ((LAYOUT_TEXT, layout),)),
+        *tuning_settings(resolved),
+        *process_settings(),
+        ("rater.supervisor_priority", _priority()),
+    )
+
+
+def _storable_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((storable(name), storable(value)) for name, value in pairs)
+
+
+def machine_pus(resolved: Resolved) -> list[MachinePU]:
+    """Return the PUs that the run could have used."""
+    return [
+        MachinePU(cpu=pu.os, core=pu.core, llc=pu.llc, node=pu.node, package=pu.package)
+        for pu in resolved.topology.pus
+    ]
+
+
+def now_utc() -> str:
+    """Return the time of day as runs are stored with it."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _priority() -> str:
+    with urgent() as granted:
+        return "real-time" if granted else "normal"

@@ -1,0 +1,57 @@
+"""What would run, as a view for `rater plan` and `--dry-run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rater.show.plans.plan import Estimates, PlanView
+    from rater.workflow.run.resolve import Resolved
+
+
+def plan_view(
+    resolved: Resolved,
+    estimates: Estimates | None = None,
+    *,
+    warnings: tuple[str, ...] = (),
+    refusals: tuple[str, ...] = (),
+) -> PlanView:
+    """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
+    from rater.plan.placement.summary import remarks, shares
+    from rater.plan.schedule.phases import order_table
+    from rater.run.host.lgroup_memory import lgroups_now
+    from rater.run.host.memory import bound_to_memory, capacity_warnings, needs_by_node
+    from rater.show.plans.plan import PlanView
+    from rater.workflow.run.resolve import expected_total_s, most_bytes, size_of, tune_of
+
+    topology, placements = resolved.topology, resolved.placements
+    per_copy = most_bytes(resolved)
+    needs = needs_by_node(placements, {p.copy: per_copy for p in placements})
+    installed = {node.os: node.memory_bytes for node in topology.nodes}
+    if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
+        installed |= {node: memory.total_bytes for node, memory in lgroups_now().items()}
+    threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
+    return PlanView(
+        suite=resolved.suite,
+        size=size_of(resolved),
+        tune=tune_of(resolved),
+        plan=resolved.plan,
+        placements=placements,
+        layout=resolved.layout,
+        topology=topology,
+        shares=shares(topology, placements, installed, needs if per_copy else None),
+        orders=tuple(order_table(resolved.plan)),
+        expected_s=expected_total_s(resolved),
+        estimates=estimates,
+        warnings=(
+            *resolved.warnings,
+            *remarks(topology, placements, max(used for _, used in threads)),
+            *capacity_warnings(needs, installed, strict=bound_to_memory(placements)),
+            *warnings,
+        ),
+        refusals=(*resolved.refusals, *refusals),
+        reserved=resolved.reserved,
+        threads=threads,
+        cooldown_s=resolved.request.cooldown_s,
+        until_idle_s=resolved.request.until_idle_s,
+    )

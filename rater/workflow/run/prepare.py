@@ -1,0 +1,154 @@
+"""What a run needs before it can begin: programs built, inputs made, memory and disk looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.suite.model import Suite
+from rater.run.build.child_process import Limits
+from rater.run.build.compile import Built, build, find_command
+from rater.run.build.inputs import ReadyInput, SetupFiles, links_work, ready_inputs, uncached_bytes
+from rater.run.build.page_cache_spread import page_cache_spread, spread_over
+from rater.run.build.script import Line, argv_of, folders_of, lines_of
+from rater.run.build.setup import environment_of, made_files, set_up_suite, setup_argv
+from rater.run.workplace.run_dirs import Program
+from rater.workflow.run.needs import needs_of
+from rater.workflow.run.resolve import Resolved
+from rater.workflow.run.workload import Workload
+from rater.workflow.speccpu.kit import kit_built, kit_lines, kit_problems, kit_program
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A resolved run with everything it needs of this machine's disks."""
+
+    resolved: Resolved
+    work: Path  # where its run directories go; exists
+    built: tuple[Built, ...]  # by workload
+    lines: tuple[tuple[Line, ...], ...]  # by workload: what a copy runs, in order
+    inputs: tuple[tuple[ReadyInput, ...], ...]  # by workload
+    programs: dict[str, Program]  # by benchmark
+
+
+def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[..., object]) -> Ready:
+    """Set up, build and make what is missing.
+
+    `later(function, argument)` is called when the run is over. Raises `InputError`
+    for what can not be set up, built, found or does not fit.
+    """
+    request, workloads = resolved.request, resolved.workloads
+    problems = kit_problems([w.kit for w in workloads if w.kit], resolved.plan.copies)
+    if problems:
+        raise InputError("\n".join(problems))
+    if not request.force:
+        _refuse_early(resolved, cache)
+    # What is read and written here stays in the page cache, else on the lgroup where we
+    # happen to run: its copies would be the slow ones. A set-up may work anywhere, so it is
+    # spread with the programs and inputs; what it leaves in its folder is dropped besides.
+    with page_cache_spread(spread_over(resolved.topology)):
+        left = _set_up(resolved, cache)
+        built = tuple(
+            kit_built(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
+            for w in workloads
+        )
+        inputs = tuple(
+            ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
+            for w in workloads
+        )
+    lines = tuple(
+        kit_lines(w.kit) if w.kit else lines_of(w.benchmark, w.size, b)
+        for w, b in zip(workloads, built, strict=True)
+    )
+    try:
+        work.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(
+            f"{work}: cannot be made ({error.strerror}); set RATER_CACHE to a folder of yours"
+        ) from error
+    later(remove_if_empty, work)
+    linked = all(links_work(some, work) for some in inputs)
+    needs = needs_of(resolved, work, inputs, linked=linked)
+    if needs.problems and not request.force:
+        raise InputError("\n".join(needs.problems))
+    programs = {
+        w.benchmark.name: _program(resolved, w, one, i, cache)
+        for w, one, i in zip(workloads, lines, inputs, strict=True)
+    }
+    return Ready(resolved, work, built, lines, inputs, programs)
+
+
+def _refuse_early(resolved: Resolved, cache: Path) -> None:
+    """Refuse what does not fit before anything is set up, built or copied into the cache."""
+    needs = needs_of(resolved, cache / "work", ())
+    problems = list(needs.problems)
+    caching = uncached_bytes((workload.size for workload in resolved.workloads), cache)
+    there = needs.available
+    # Else it is among the problems already.
+    if needs.disk_bytes <= there.disk_bytes < needs.disk_bytes + caching:
+        problems.append(
+            f"disk: {needs.disk_bytes / 1e6:.1f} MB needed by run directories and "
+            f"{caching / 1e6:.1f} MB by inputs in the cache, {there.disk_bytes / 1e6:.1f} MB free "
+            f"in {there.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
+        )
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+def _set_up(resolved: Resolved, cache: Path) -> dict[Path, SetupFiles | None]:
+    """Run the set-ups of all suites that have one; return what they left, by suite."""
+    request = resolved.request
+    suites: dict[Path, Suite] = {w.suite.path: w.suite for w in resolved.workloads if w.suite}
+    left = {}
+    for path, suite in suites.items():
+        sizes = [w.size for w in resolved.workloads if w.suite and w.suite.path == path]
+        environment = {
+            **os.environ,
+            **dict(suite.environment),
+            **dict(request.environment),
+            "RATER_COPIES": str(resolved.plan.copies),
+        }
+        # Not held to --timeout, which is of copies: it may fetch or build for an hour.
+        limits = Limits(output_bytes=request.output_limit_bytes)
+        left[path] = set_up_suite(suite, cache, environment, made_files(sizes), limits)
+    return left
+
+
+def _program(
+    resolved: Resolved,
+    workload: Workload,
+    lines: tuple[Line, ...],
+    inputs: tuple[ReadyInput, ...],
+    cache: Path,
+) -> Program:
+    request = resolved.request
+    wrap = request.wrap
+    if wrap:
+        wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
+    if workload.kit:
+        return kit_program(request, workload.kit, resolved.placements, wrap)
+    elsewhere = bool(request.command) and not request.run_dirs
+    benchmark, size = workload.benchmark, workload.size
+    return Program(
+        name=benchmark.name,
+        argv=argv_of(lines, wrap, tells=True),
+        inputs=inputs,
+        expected=size.expected,
+        directory=str(Path.cwd()) if elsewhere else None,
+        metrics=benchmark.metrics,
+        environment=environment_of(workload.suite, benchmark, size, cache),
+        threads=benchmark.threads,
+        setup=setup_argv(benchmark),
+        setup_limits=Limits(request.timeout_s, request.output_limit_bytes),
+        folders=folders_of(lines),
+    )
+
+
+def remove_if_empty(work: Path) -> None:
+    """Remove a folder of run directories, unless something was kept in it."""
+    with suppress(OSError):  # what failed copies left is kept
+        work.rmdir()

@@ -1,0 +1,346 @@
+"""Resolve a `Request` against a machine and the suites: everything a run needs, nothing started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError
+from rater.plan.placement.capacity import copies_counted, cpus_written, offered, one_a_lgroup
+from rater.plan.placement.counts import Full
+from rater.plan.placement.layout import load_layout
+from rater.plan.placement.layout_options import called, override
+from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
+from rater.plan.placement.place import Placement, default_memory, place, resolve_copies, settle
+from rater.plan.schedule.phases import Order, Plan, make_plan, resolve_mode, resolve_window
+from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
+from rater.plan.topology.model import Topology
+from rater.run.build.memory_tuning import UNTUNED, CopyTuning
+from rater.workflow.request.request import DEFAULT_COPIES, Request
+from rater.workflow.run.memory_tuning import tuning_of
+from rater.workflow.run.workload import (
+    Workload,
+    command_workload,
+    kit_workloads,
+    suite_workloads,
+    without_missing,
+    without_unfit,
+)
+from rater.workflow.speccpu.kit import (
+    check_copies,
+    commands_bind,
+    places_of_file,
+    read_kit,
+    with_file_defaults,
+)
+
+if TYPE_CHECKING:
+    from rater.speccpu.kit.kit import KitBenchmark
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A run as it will be."""
+
+    request: Request
+    topology: Topology
+    plan: Plan
+    placements: tuple[Placement, ...]
+    memory: Memory  # what was asked for; placements say what this kernel can have of it
+    layout: str  # its name and what the user changed of it
+    reserved: tuple[int, ...]  # OS numbers of the PUs kept free of copies, ascending
+    suite: str | None
+    workloads: tuple[Workload, ...]  # in ring order
+    warnings: tuple[str, ...]
+    refusals: tuple[str, ...]  # why it will not run as it is
+    expected_s: dict[str, float]  # by benchmark: a guess for one phase without stagger
+    tuning: CopyTuning = UNTUNED
+
+
+def resolve(request: Request, topology: Topology) -> Resolved:
+    """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
+    request, suites, workloads, remarks = _asked_for(request)
+    kits = [workload.kit for workload in workloads if workload.kit]
+    mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
+    layout = override(
+        load_layout(request.layout),
+        bind=request.bind,
+        smt=request.smt,
+        kind=request.kind,
+        reserve=request.reserve,
+    )
+    usable = offered(topology, layout)
+    counted = copies_counted(layout, usable)
+    if request.copies is None and counted is not None:
+        request = replace(request, copies=str(counted))
+    listed = cpus_written(layout, topology) if request.copies is None else None
+
+    def copies_of(threads: int) -> int:
+        if listed is not None:
+            return max(1, listed // threads)
+        return resolve_copies(request.copies or DEFAULT_COPIES, usable, threads)
+
+    workloads, copies, left_out = _what_fits(request, workloads, copies_of, usable)
+    if request.copies is None:
+        request = replace(request, copies=DEFAULT_COPIES if listed is None else str(copies))
+    elif request.copies.strip() == "nodes":
+        layout = one_a_lgroup(layout, usable)
+    threads = _threads(workloads)
+    memory = (
+        Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
+    )
+    if kits:
+        check_copies(kits, copies)
+    bound_by = commands_bind(kits)
+    if request.bind_from_file or bound_by:
+        placed = places_of_file(kits, copies, topology, memory, from_file=request.bind_from_file)
+        nowhere = all(it.policy is MemoryPolicy.NONE for it in placed.placements)
+        if nowhere and memory.policy is not MemoryPolicy.NONE:
+            if request.memory is not None:
+                raise InputError(
+                    f"--mem {request.memory}: the command that binds copies in the command file "
+                    "says where their memory comes from: leave it out"
+                )
+            memory = Memory(MemoryPolicy.NONE)
+    else:
+        placed = place(topology, layout, copies, memory, threads)
+    placements, not_had = _had_here(topology, placed.placements)
+    last_start_s = stagger_ms * (copies - 1) / 1e3
+    window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
+    plan = make_plan(
+        [workload.benchmark.name for workload in workloads],
+        copies,
+        mode=mode,
+        order=order,
+        iterations=request.iterations,
+        discard=request.discard,
+        stagger_ms=stagger_ms,
+        increment=request.increment,
+        window=window,
+    )
+    refusals = []
+    pus = len(usable.pus)
+    called_so = called(
+        request.layout,
+        bind=request.bind,
+        smt=request.smt,
+        kind=request.kind,
+        reserve=request.reserve,
+    )
+    if request.bind_from_file:
+        called_so = "-b of the command file"
+    elif bound_by:
+        called_so = f"{bound_by} of the commands"
+    if (copies > placed.most or threads > pus) and not request.oversubscribe:
+        each = f" of {threads} threads" if threads > 1 else ""
+        fewer = f"use --copies {placed.most} or " if pus >= threads else ""
+        if placed.full:  # the number of copies is that of the layout's counts
+            fewer = f"{_too_full(placed.full)} or "
+        refusals.append(
+            f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
+            f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
+        )
+    return Resolved(
+        request=request,
+        topology=topology,
+        plan=plan,
+        placements=placements,
+        memory=memory,
+        layout=called_so,
+        reserved=placed.reserved,
+        suite=suites,
+        workloads=workloads,
+        warnings=(
+            *remarks,
+            *left_out,
+            *_unequal_threads(workloads),
+            *(_made_in_window(workloads) if window is not None else ()),
+            *_overwritten(plan, kits),
+            *placed.warnings,
+            *not_had,
+            *rotation_warnings(
+                plan,
+                placements,
+                topology,
+                remedies_for(plan, placements, topology, layout, threads),
+            ),
+        ),
+        refusals=tuple(refusals),
+        expected_s=_expected(workloads, placed.placements, pus, threads),
+        tuning=tuning_of(request) if topology.is_this_system else UNTUNED,
+    )
+
+
+def _too_full(full: Sequence[Full]) -> str:
+    """Name the lgroups whose counts are too large, and how large they may be."""
+    shown = full[:4]
+    told = ", ".join(
+        f"{'CPUs without a node' if one.node is None else f'lgroup {one.node}'} has {one.copies} "
+        f"and room for {one.room}"
+        for one in shown
+    )
+    more = f", and {len(full) - len(shown)} more" if len(full) > len(shown) else ""
+    return f"lower the counts in the layout ({told}{more})"
+
+
+def _asked_for(
+    request: Request,
+) -> tuple[Request, str | None, tuple[Workload, ...], tuple[str, ...]]:
+    """Return the request with what command files add to it, and what it is of, in words."""
+    if request.command:
+        return request, None, (command_workload(request),), ()
+    if not request.of_kit:
+        return request, *suite_workloads(request), ()
+    kit = read_kit(request)
+    request, remarks = with_file_defaults(request, kit.benchmarks)
+    return request, kit.name, kit_workloads(kit.benchmarks), (*kit.remarks, *remarks)
+
+
+def _overwritten(plan: Plan, kits: Sequence[KitBenchmark]) -> tuple[str, ...]:
+    """Say which outputs of kits' benchmarks nobody can look at."""
+    if not any(kit.comparison for kit in kits):
+        return ()
+    if plan.window is not None:
+        return (
+            "steady: outputs of the kit are not validated: a copy's next run writes into the same "
+            "run directory at once",
+        )
+    if plan.order is Order.ROTATED and plan.iterations > 1:
+        return (
+            "rotated: outputs of the kit are validated for the last round only: each round of a "
+            "copy writes into the same run directory",
+        )
+    return ()
+
+
+def _what_fits(
+    request: Request,
+    workloads: tuple[Workload, ...],
+    copies_of: Callable[[int], int],
+    topology: Topology,
+) -> tuple[tuple[Workload, ...], int, tuple[str, ...]]:
+    """Return what can run here, with how many copies, and what is left out, in words.
+
+    `copies_of` tells how many copies of so many threads there are to be.
+    Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
+    left out, so that others may not fit any more: until nothing changes.
+    """
+    from rater.run.build.compile import cache_root
+
+    if not topology.is_this_system:
+        return workloads, copies_of(_threads(workloads)), ()
+    fitting, left_out = without_missing(workloads)
+    while fitting:
+        copies = copies_of(_threads(fitting))
+        if request.force:
+            return fitting, copies, left_out
+        fewer, more = without_unfit(fitting, copies, cache_root() / "work")
+        if not more:
+            return fitting, copies, left_out
+        fitting, left_out = fewer, left_out + more
+    raise InputError("\n".join(["nothing is left to run", *left_out]))
+
+
+def _threads(workloads: Sequence[Workload]) -> int:
+    return max(workload.benchmark.threads for workload in workloads)
+
+
+def _unequal_threads(workloads: Sequence[Workload]) -> tuple[str, ...]:
+    found = {workload.benchmark.threads for workload in workloads}
+    if len(found) == 1:
+        return ()
+    return (
+        f"benchmarks have {min(found)} to {max(found)} threads a copy: every copy gets "
+        f"{max(found)} CPUs, those with fewer threads leave some idle",
+    )
+
+
+def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
+    found = []
+    for workload in workloads:
+        what = []
+        if workload.benchmark.setup:
+            what.append("a set-up")
+        if any(wanted.private for wanted in workload.size.inputs):
+            what.append("private inputs")
+        if what:
+            found.append(
+                f"steady: {workload.benchmark.name} has {' and '.join(what)} for each run: made "
+                "between runs, inside the window, which lowers the rate"
+            )
+    return tuple(found)
+
+
+def size_of(resolved: Resolved) -> str | None:
+    """Return the size of what runs, for people; None for a command, and where a kit has none."""
+    return _of_all(resolved, lambda kit: kit.run.size, resolved.request.size)
+
+
+def tune_of(resolved: Resolved) -> str | None:
+    """Return its tune."""
+    return _of_all(resolved, lambda kit: kit.run.tune, resolved.request.tune)
+
+
+def _of_all(
+    resolved: Resolved, what: Callable[[KitBenchmark], str | None], asked: str
+) -> str | None:
+    if resolved.suite is None:
+        return None
+    kits = [workload.kit for workload in resolved.workloads if workload.kit]
+    if not kits:
+        return asked
+    found = dict.fromkeys(value for kit in kits if (value := what(kit)))
+    return ", ".join(found) or None
+
+
+def expected_total_s(resolved: Resolved) -> float | None:
+    """Guess how long all phases take; None when a reference time is missing."""
+    plan, expected = resolved.plan, resolved.expected_s
+    if plan.window is not None:
+        longest_s = max(expected.values(), default=0.0)  # runs that cross the window's end
+        return len(plan.phases) * (plan.window.end_ns / 1e9 + longest_s)
+    if any(name not in expected for name in plan.benchmarks):
+        return None
+    stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
+    if plan.order is Order.ROTATED:
+        queues = (queue.steps for queue in plan.phases[0].queues)
+        return stagger_s + max(sum(expected[s.benchmark] for s in steps) for steps in queues)
+    return sum(stagger_s + expected[phase.benchmark or ""] for phase in plan.phases)
+
+
+def most_bytes(resolved: Resolved) -> int:
+    """Return what one copy holds at its peak in the benchmark that needs most; 0: not stated."""
+    sizes = [workload.size for workload in resolved.workloads]
+    return max(
+        size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
+        for size in sizes
+    )
+
+
+def _had_here(
+    topology: Topology, placements: tuple[Placement, ...]
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Return the placements with memory policies that this kernel has, and what changed."""
+    if not topology.is_this_system or all(p.policy is MemoryPolicy.NONE for p in placements):
+        return placements, ()
+    from rater.run.host.thread_binding import memory_support
+
+    return settle(placements, memory_support())
+
+
+def _expected(
+    workloads: tuple[Workload, ...], placements: tuple[Placement, ...], pus: int, threads: int
+) -> dict[str, float]:
+    """Reference time x copies that share a PU: a guess, the machine is not the reference one."""
+    if placements[0].cpu is None:
+        crowd = -(-len(placements) * threads // max(1, pus))
+    else:
+        crowd = max(Counter(placement.cpu for placement in placements).values())
+    return {
+        workload.benchmark.name: workload.size.reference_s * crowd
+        for workload in workloads
+        # The reference machine of SPEC CPU is many times slower than any that is rated now.
+        if workload.size.reference_s is not None and workload.kit is None
+    }

@@ -1,0 +1,255 @@
+"""`rater run --resume RUN`: run exactly what is missing of a stored run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.analysis.conditions.changes import Difference
+from rater.analysis.results.remaining import PhaseState, Remainder, remainder
+from rater.errors import InputError
+from rater.plan.schedule.phases import Plan
+from rater.plan.suite.find import load_suite, split_selection
+from rater.record.status import RunStatus
+from rater.record.stored import StoredRun
+from rater.show.compare.changes import (
+    changes_document,
+    changes_text,
+    print_remainder,
+    remainder_document,
+)
+from rater.show.console.format import count
+from rater.show.live.line_view import phase_name
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.request.request import Request, options_given
+from rater.workflow.results.divots import analysis_beside_results
+from rater.workflow.results.show_run import judge_placements, print_result, run_beside
+from rater.workflow.run.attempt import Attempt, Entered, Now
+from rater.workflow.run.head import now_utc
+from rater.workflow.run.repeat import (
+    conditions_before_building,
+    conditions_of,
+    go_to,
+    request_of,
+    told_where,
+    what_changed,
+    with_its_suites,
+)
+from rater.workflow.run.session import Session
+
+if TYPE_CHECKING:
+    from rater.store.store import Store
+    from rater.workflow.run.resolve import Resolved
+
+# What may stand beside --resume, and what argparse brings along.
+_BESIDE = frozenset(
+    ("resume", "force", "share", "quiet", "dry_run", "json", "db", "run", "subcommand", "command")
+)
+
+
+class Resume(Attempt):
+    """A stored run that goes on."""
+
+    def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool, keep: bool) -> None:
+        self.uuid = run.head.uuid
+        self._runs = runs_folder
+        self._keep = keep
+        self._stored = run
+        self._force = force
+        number = run.head.resumed + 1
+        while (runs_folder / self.uuid / _folder(number)).exists():
+            number += 1  # of one that was killed before it had taken up anything
+        self._number = number
+
+    @property
+    def mark(self) -> str:
+        """Another one for each attempt: the watchdog of a killed one may still hunt its own."""
+        return f"{self.uuid}.{self._number}.{os.getpid()}"
+
+    @property
+    def folder(self) -> Path:
+        """Beside what the attempts before have left."""
+        return Path(self.uuid) / _folder(self._number)
+
+    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
+        """Take the run up, if it still is what it was."""
+        from rater.run.copies.leftover_processes import end_leftovers, remove_unnamed
+
+        run, head = self._stored, self._stored.head
+        left = left_of(plan, run)
+        found = what_changed(run, conditions_of(now))
+        weighty = [it for it in found if it.weighs]
+        if weighty and not self._force:
+            raise InputError(refusal(run, weighty))
+        if found:
+            say(f"differs from when run {head.run} began:{changes_text(found)}")
+        store.take_up(
+            head.run,
+            resumed=head.resumed,
+            torn=left.torn,
+            placements=now.run.placements,
+            pus=now.pus,
+            notes=(
+                _taken_up(left, now),
+                *(f"differs since then: {it}" for it in found),
+                *(it for it in now.run.warnings if it not in run.warnings),
+            ),
+        )
+        end_leftovers(self.uuid, self.mark)  # not before the run is ours
+        if not self._keep:
+            kept = {copy.run_dir for copy in run.copies if copy.run_dir is not None}
+            remove_unnamed(self._runs / self.uuid, kept, self._runs / self.folder)
+        since_start_s = 0.0
+        if head.started_at is not None:
+            began = datetime.fromisoformat(head.started_at)
+            since_start_s = (datetime.now(UTC) - began).total_seconds()
+        return Entered(
+            head.run,
+            left.ahead,
+            elapsed_before_ns=left.resumed_at_ns(round(since_start_s * 1e9)),
+            runs_before=left.runs_done,
+            failed_before=left.failed,
+        )
+
+
+def resume(args: argparse.Namespace) -> int:
+    """Take up a stored run; return the exit status of the whole of it."""
+    from rater.run.build.compile import cache_root
+    from rater.run.host import discover as machine
+    from rater.workflow.run.resolve import resolve
+
+    given = options_given(args, _BESIDE)
+    if args.command is not None:
+        given.append("-- COMMAND")
+    if given:
+        raise InputError(
+            f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a run is run "
+            "as it was asked for; `rater run` and `rater rerun` make a new one"
+        )
+    with existing_store(args) as store:
+        run = store.load(store.find(args.resume))
+    head = run.head
+    if head.status is RunStatus.RUNNING:
+        raise InputError(f"run {head.run} is still running; end it first, or wait for it")
+    request = request_of(head)
+    go_to(args, head)
+    with told_where(head):
+        request = replace(
+            narrowed(with_its_suites(request, head), head.benchmarks),
+            force=request.force or args.force,
+            share=request.share or args.share,
+        )
+        resolved = resolve(request, machine.discover())
+    left = left_of(resolved.plan, run)
+    if args.dry_run:
+        return _dry_run(args, run, left, resolved)
+    if not left.ahead:
+        return _nothing_left(args, run, left)
+    cache = cache_root()
+    attempt = Resume(run, cache / "work", force=args.force, keep=request.keep)
+    return Session(args, resolved, cache, attempt).run()
+
+
+def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
+    """Return the request for exactly these benchmarks.
+
+    What was left out then is not asked for, though it may be installed or fit by now;
+    what was not left out then must be there.
+    """
+    if request.of_kit:
+        return request
+    selections = []
+    for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
+        own = [it.name for it in load_suite(name).benchmarks if it.name in benchmarks]
+        if own:
+            selections.append(f"{name}/{','.join(own)}")
+    return replace(request, suites=tuple(selections)) if selections else request
+
+
+def left_of(plan: Plan, run: StoredRun) -> Remainder:
+    """Return what is left of a run; raises `InputError` when its plan is another one by now."""
+    names = tuple(used.name for used in run.benchmarks)
+    if plan.benchmarks != names:
+        raise InputError(
+            f"run {run.head.run} is of the benchmarks {', '.join(names)}, and what it was asked "
+            f"for has {', '.join(plan.benchmarks)} now: it cannot go on; "
+            f"`rater rerun {run.head.run}` makes a new run"
+        )
+    return remainder(plan, run)
+
+
+def refusal(run: StoredRun, found: list[Difference]) -> str:
+    """Say why a run cannot go on as it is."""
+    number = run.head.run
+    return (
+        f"run {number} cannot go on, its parts could not be compared; since it began, this "
+        f"changed:{changes_text(found)}\nwith --force it goes on, and the differences are kept "
+        f"with it; `rater rerun {number}` makes a new run"
+    )
+
+
+def _folder(number: int) -> str:
+    return f"resume-{number}"
+
+
+def _taken_up(left: Remainder, now: Now) -> str:
+    done = len(left.phases) - len(left.ahead)
+    torn = [
+        f"{phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, True)} "
+        f"(phase {it.stored}, again as phase {it.phase.number})"
+        for it in left.phases
+        if it.state is PhaseState.TORN
+    ]
+    text = f"taken up again at {now.run.started_at}, {done} of {len(left.phases)} phases done"
+    return f"{text}; torn: {'; '.join(torn)}" if torn else text
+
+
+def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> int:
+    """Show a run that has all its phases, and end it if nobody had come to that."""
+    head = run.head
+    with existing_store(args) as store:
+        if head.status in (RunStatus.KILLED, RunStatus.INTERRUPTED):
+            failed = f"{left.failed} of {left.runs_done} copy runs failed" if left.failed else None
+            store.close_run(
+                head.run,
+                resumed=head.resumed,
+                status=RunStatus.FAILED if failed else RunStatus.COMPLETE,
+                reason=failed,
+                note=f"ended at {now_utc()}: all phases were measured when it was {head.status}",
+            )
+            run = store.load(head.run)
+            judge_placements(store, run)
+        beside = run_beside(store, run)
+        shown = args.json or not args.quiet
+        divots = analysis_beside_results(store, run) if shown else None
+    phases = count(len(left.phases), "phase")
+    if not args.quiet:
+        print(f"rater: run {head.run}: nothing is missing of {phases}", file=sys.stderr)
+    if shown:
+        print_result(args, run, beside=beside, divots=divots)
+    return 0 if run.head.status is RunStatus.COMPLETE else 1
+
+
+def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved: Resolved) -> int:
+    """Show what would be run, and what changed as far as it is known before anything is built."""
+    found = what_changed(run, conditions_before_building(resolved))
+    weighty = [it for it in found if it.weighs]
+    refused = refusal(run, weighty) if weighty and left.ahead and not args.force else None
+    if args.json:
+        document = remainder_document(run.head, left)
+        print_json(document | {"differences": changes_document(found), "refused": refused})
+        return 0
+    print_remainder(run.head, left, sys.stdout)
+    if refused is not None:
+        print(f"REFUSED  as it stands: {refused}")
+    elif found:
+        print(f"differs from when it began:{changes_text(found)}")
+    else:
+        print("machine, settings and suite are as they were; programs are compared once built")
+    return 0

@@ -1,0 +1,288 @@
+"""One run from the lock to the last line on the screen."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import getpass
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError
+from rater.plan.sampling import parse_cadence
+from rater.record.events import Event
+from rater.record.run import Run
+from rater.record.status import RunStatus
+from rater.workflow.results.show_run import judge_placements, print_result, run_beside
+from rater.workflow.run.attempt import Attempt, Entered, Now
+from rater.workflow.run.resolve import Resolved, most_bytes
+
+if TYPE_CHECKING:
+    from rater.plan.schedule.phases import Phase
+    from rater.run.copies.guard import Guard
+    from rater.run.host.idle import IdleWatch
+    from rater.run.supervise.supervisor import Outcome
+    from rater.show.live.live import View
+    from rater.store.store import Store
+    from rater.workflow.run.prepare import Ready
+    from rater.workflow.run.sinks import Recorder, Sink
+    from rater.workflow.run.surroundings import Surroundings
+
+_COLLECT_AFTER_OBJECTS = 50_000
+
+
+@dataclass
+class Session:
+    """One run from the lock to the last line on the screen."""
+
+    args: argparse.Namespace
+    resolved: Resolved
+    cache: Path
+    attempt: Attempt = field(default_factory=Attempt)
+    # What else hears the run's events; made when its guard is there, for processes of its own.
+    listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
+    # One of many: the caller holds the machine's lock for all of them, shows what they came to
+    # and hears what else is to be said.
+    one_of_many: Callable[[str], None] | None = None
+    _run: Run = field(init=False)
+    _left: tuple[str, ...] = ()  # settings of a dead sweep that could not be put back
+    _untouched: tuple[str, ...] = ()  # programs that --alloc or --hugepages does not reach
+
+    def run(self) -> int:
+        """Take the lock, prepare, run, show."""
+        from rater.run.host.lock import default_lock_path, machine_lock
+        from rater.workflow.run.head import now_utc
+        from rater.workflow.run.memory_tuning import refuse_pages
+        from rater.workflow.run.restore_settings import put_back
+        from rater.workflow.run.surroundings import Surroundings
+
+        resolved, request = self.resolved, self.resolved.request
+        if resolved.refusals:
+            raise InputError("\n".join(resolved.refusals))
+        holder = (
+            f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
+            f"since {now_utc()}"
+        )
+        with ExitStack() as stack:
+            if self.one_of_many is None:
+                lock = machine_lock(default_lock_path(), holder, share=request.share)
+                stack.enter_context(lock)
+            self._left = put_back()
+            refuse_pages(request)
+            return self._locked(stack, Surroundings(resolved))
+
+    def _locked(self, stack: ExitStack, surroundings: Surroundings) -> int:
+        from rater.run.copies.guard import MARKER, guard
+        from rater.run.copies.reserve import living_on
+        from rater.run.host.snapshot import host_facts
+        from rater.store.connection import default_path
+        from rater.store.store import open_store
+        from rater.workflow.run.head import head_of, machine_pus, settings_now
+        from rater.workflow.run.prepare import make_ready, remove_if_empty
+        from rater.workflow.run.reached_programs import untouched
+
+        resolved, attempt = self.resolved, self.attempt
+        for warning in resolved.warnings:
+            self._say(f"warning: {warning}")
+        store = stack.enter_context(open_store(default_path(self.args.db)))
+        # From here on nothing that is started, compilers included, outlives this process.
+        os.environ[MARKER] = attempt.mark
+        stack.callback(os.environ.pop, MARKER, None)
+        keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
+        work = self.cache / "work" / attempt.folder
+        if work.parent != self.cache / "work":
+            stack.callback(remove_if_empty, work.parent)
+        ready = make_ready(resolved, self.cache, work, stack.callback)
+        self._untouched = untouched(ready, most_bytes(resolved) * resolved.plan.copies)
+        self._run = self._with_warnings(head_of(attempt.uuid, ready), surroundings)
+        now = Now(
+            self._run,
+            host_facts(resolved.topology),
+            settings_now(resolved),
+            tuple(machine_pus(resolved)),
+        )
+        entered = attempt.enter(store, resolved.plan, now, self._say)
+        with living_on(resolved.reserved, [keeper.watchdog_pid]):
+            outcome, recorder = self._supervise(keeper, entered, store, ready)
+        return self._finish(store, entered.number, outcome, recorder)
+
+    def _with_warnings(self, run: Run, surroundings: Surroundings) -> Run:
+        """Tell what surrounds the run, and keep it with the run."""
+        warnings = (*self._left, *self._untouched, *surroundings.warnings())
+        for warning in warnings:
+            self._say(f"warning: {warning}")
+        return replace(run, warnings=run.warnings + warnings)
+
+    def _say(self, text: str) -> None:
+        if self.one_of_many is not None:
+            self.one_of_many(text)
+        elif not self.args.quiet:
+            print(f"rater: {text}", file=sys.stderr)
+
+    def _supervise(
+        self, keeper: Guard, entered: Entered, store: Store, ready: Ready
+    ) -> tuple[Outcome, Recorder]:
+        """Run everything; the database and the screen get events on threads of their own."""
+        import trio
+
+        from rater.run.supervise.job import Job
+        from rater.run.supervise.supervisor import Supervisor
+        from rater.run.workplace.run_dirs import RunFolders
+        from rater.workflow.run.sinks import Recorder, Screen
+
+        resolved, request = self.resolved, self.resolved.request
+        folders = RunFolders(
+            ready.work,
+            self.attempt.mark,
+            ready.programs,
+            resolved.placements,
+            request.environment,
+            keep=request.keep,
+            tuning=resolved.tuning,
+        )
+        phases = entered.phases
+        screen = Screen(self._view(phases), phases) if self._shows_progress() else None
+        job = Job(
+            plan=replace(resolved.plan, phases=phases),
+            placements=resolved.placements,
+            workplace=folders,
+            work=ready.work,
+            timeout_s=request.timeout_s,
+            grace_s=request.grace_s,
+            prepare=request.prepare,
+            cooldown_s=request.cooldown_s,
+            until_idle=_idle_watch(resolved),
+            prepare_environment=dict(os.environ) | dict(request.environment),
+            output_limit_bytes=request.output_limit_bytes,
+            expected_s=resolved.expected_s,
+            elapsed_before_ns=entered.elapsed_before_ns,
+            runs_before=entered.runs_before,
+            failed_before=entered.failed_before,
+            suspend=screen.pause if screen else lambda: None,
+            resume=screen.resume if screen else lambda: None,
+            proof=parse_cadence(request.proof),
+            own_cpus=bool(resolved.reserved),
+        )
+        # What was imported and planned stays to the end: nothing for the collector to walk through
+        # while copies are timed.
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+
+        def fail(reason: str) -> None:
+            supervisor.fail(reason)
+
+        recorder = Recorder(partial(store.append, entered.number), fail)
+        sinks: tuple[Sink, ...] = (recorder, *((screen,) if screen else ()))
+        sinks += tuple(self.listeners(keeper))
+
+        def emit(event: Event) -> None:
+            for sink in sinks:
+                sink.put(event)
+
+        supervisor = Supervisor(job, keeper, emit)
+        for sink in sinks:
+            sink.start()
+        try:
+            outcome = trio.run(supervisor.run)
+        finally:
+            for sink in reversed(sinks):
+                sink.close()
+        return outcome, recorder
+
+    def _shows_progress(self) -> bool:
+        return not self.args.quiet
+
+    def _view(self, phases: Sequence[Phase]) -> View:
+        from rich.console import Console
+
+        from rater.show.live.live import make_view
+        from rater.show.live.progress import PhaseAhead
+
+        plan, expected = self.resolved.plan, self.resolved.expected_s
+        stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
+        ahead = [
+            PhaseAhead(
+                phase.benchmark,
+                expected[phase.benchmark] + stagger_s if phase.benchmark in expected else None,
+            )
+            for phase in phases
+        ]
+        # Progress is never part of what a pipe or --json reads.
+        return make_view(Console(stderr=True), self._run, ahead)
+
+    def _finish(self, store: Store, number: int, outcome: Outcome, recorder: Recorder) -> int:
+        """Show the result and return the exit status."""
+        from rater.run.supervise.supervisor import EXIT_BY_SIGNAL
+
+        if recorder.unsaved:
+            self._rescue(number, recorder)
+            return 1
+        run = store.load(number)
+        proved = judge_placements(store, run)
+        if self.resolved.request.speccmds_out and outcome.began_ns is not None:
+            from rater.workflow.run.speccmds_out import write_outs
+
+            write_outs(self.resolved, run, outcome.began_ns, self._say)
+        shown = self.one_of_many is None and (self.args.json or not self.args.quiet)
+        if shown:
+            # Not sooner: numpy must be nowhere near copies that are timed.
+            from rater.workflow.results.divots import analysis_beside_results
+
+            divots = analysis_beside_results(store, run)
+            beside = run_beside(store, run)
+            print_result(self.args, run, beside=beside, divots=divots, proved=proved)
+        if outcome.signal is not None:
+            return EXIT_BY_SIGNAL[outcome.signal]
+        if outcome.status is RunStatus.COMPLETE:
+            return 0
+        told = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
+        if told and self.one_of_many is None:
+            print(f"rater: run {number} failed: {outcome.reason}", file=sys.stderr)
+        return 1
+
+    def _rescue(self, number: int, recorder: Recorder) -> None:
+        """The database could not take everything: what it lacks goes to a file, or to stderr."""
+        from dataclasses import asdict
+
+        lines = [
+            json.dumps({"run": self._run.uuid, "event": type(event).__name__, **asdict(event)})
+            for event in recorder.unsaved
+        ]
+        print(f"rater: run {number}: {recorder.problem}", file=sys.stderr)
+        said = f"rater: {len(lines)} records are not in the database"
+        for folder in (Path(), Path(tempfile.gettempdir()), Path.home()):
+            rescue = folder / f"rater-{self._run.uuid}.jsonl"
+            try:
+                rescue.write_text("\n".join(lines) + "\n")
+            except OSError:
+                with suppress(OSError):
+                    rescue.unlink()
+                continue
+            print(f"{said}; they are in {rescue.resolve()}, a JSON object a line", file=sys.stderr)
+            return
+        print(f"{said}; here they are, a JSON object a line:", *lines, sep="\n", file=sys.stderr)
+
+
+def _idle_watch(resolved: Resolved) -> IdleWatch | None:
+    from rater.run.host.idle import IdleWatch
+
+    if resolved.request.until_idle_s is None:
+        return None
+    cpus = {cpu for placement in resolved.placements for cpu in placement.cpus or ()}
+    every = {pu.os for pu in resolved.topology.pus}
+    return IdleWatch(cpus or every, max_s=resolved.request.until_idle_s)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,386 @@
+"""Slow copies on purpose, and see whether rater finds just these."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError, RunError
+from rater.workflow.common import print_json
+
+if TYPE_CHECKING:
+    from rater.analysis.divots.data.finding import Finding
+    from rater.analysis.selftest.judge import Judgement, Spread
+    from rater.plan.selftest import NotPlanted, Plant
+    from rater.run.copies.guard import Guard
+    from rater.run.selftest.disturb import Disturbed, Planter
+    from rater.store.store import Store
+    from rater.workflow.run.resolve import Resolved
+
+
+TAG = "selftest"
+_KERNELS = "mini/moldyn,vm,rays"  # busy with computing: what slows them is what we do
+_FEWER_KERNELS = "mini/moldyn,vm"
+_REMOTE_KERNEL = "mini/gups"  # waits for memory, of which it has more than caches hold
+SECONDS = 60.0
+_OVERHEAD = 1.3  # of what the kernels take by themselves
+LEAST_ITERATIONS, _MOST_ITERATIONS = 3, 12
+_OTHERS = 0.1  # share of a CPU that others may take in any iteration
+_REPEATS = 5
+IDLE_S = 300.0
+_LOOK_S, _LOOKS = 1.0, 3  # so many quiet looks in a row
+
+
+def selftest(args: argparse.Namespace) -> int:
+    """Plant and find; return the exit status."""
+    from rater.run.host.lock import default_lock_path, machine_lock
+    from rater.store.connection import default_path
+    from rater.workflow.run.head import now_utc
+
+    if args.copies is not None and args.copies < 1:
+        raise InputError(f"--copies {args.copies}: expected a number of copies, 1 or more")
+    if not 0 < args.seconds < 1e6:
+        raise InputError(f"--seconds {args.seconds:g}: expected seconds above 0")
+    if args.until_idle is not None and not 0 < args.until_idle < 1e6:
+        raise InputError(f"--until-idle {args.until_idle:g}: expected seconds above 0")
+    if args.db is not None and not args.keep:
+        raise InputError(
+            f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
+            "store them in this one"
+        )
+    holder = f"rater selftest, process {os.getpid()}, since {now_utc()}"
+    with machine_lock(default_lock_path(), holder):
+        if args.keep:
+            return _Test(args, default_path(args.db)).run()
+        _end_in_order()
+        folder = Path(tempfile.mkdtemp(prefix="rater-selftest-"))
+        test = _Test(args, folder / "rater.db")
+        try:
+            return test.run()
+        finally:
+            if test.wrong:
+                print(f"rater: its runs are in {folder / 'rater.db'}", file=sys.stderr)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_in_order() -> None:
+    """Let signals that end us between two runs, too, leave nothing behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda it, _: sys.exit(128 + it))
+
+
+class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
+    """A run ended by a signal, with the exit status that says so."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """One run with what was done in it."""
+
+    times: dict[tuple[str, int, int], float]
+    findings: tuple[Finding, ...]
+    others: float  # the most that others took of a CPU in any iteration, as a share
+    costs: dict[tuple[str, int, int], float]  # see `analysis.cpuspeed.Costs`
+
+    @property
+    def taken(self) -> float | None:
+        """What others took of a CPU, where it was too much."""
+        return self.others if self.others > _OTHERS else None
+
+    @property
+    def unsteady(self) -> float | None:
+        """By how much the speed of a CPU changed by itself, where it was too much."""
+        from rater.analysis.selftest.cpu_speed import STEADY, unsteady
+
+        change = unsteady(self.costs)
+        return change if abs(change) > STEADY else None
+
+    @property
+    def disturbed(self) -> str:
+        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
+        from rater.show.divots.selftest import speed_words
+
+        if self.taken is not None:
+            return f"others took {self.taken:.0%} of a CPU"
+        return "" if self.unsteady is None else speed_words(self.unsteady)
+
+
+class _Test:
+    """One self-test: runs, one after the other, and what they came to."""
+
+    def __init__(self, args: argparse.Namespace, database: Path) -> None:
+        from rater.run.host import discover as machine
+
+        self._args = args
+        self._database = database
+        self._topology = machine.discover()
+        self._seed = random.randrange(10**6) if args.seed is None else args.seed
+        self._choice = random.Random(self._seed)
+        self._done = 0
+        self._again = 0
+        self._planter: Planter | None = None
+        self.wrong = False  # something went wrong that its runs may tell more about
+
+    def run(self) -> int:
+        """Run everything and show it; return the exit status."""
+        from rater.plan.selftest import choose, usual_copies
+
+        topology = self._topology
+        copies = self._args.copies or usual_copies(len(topology.pus), len(topology.nodes))
+        kernels = _FEWER_KERNELS if self._args.quick else _KERNELS
+        resolved = self._resolve(kernels, copies, LEAST_ITERATIONS, "test")
+        plants, missing = choose(
+            resolved.placements, resolved.plan.benchmarks, LEAST_ITERATIONS, self._choice
+        )
+        iterations = self._iterations(resolved, 1 + len(plants))
+        if iterations != LEAST_ITERATIONS:
+            resolved = self._resolve(kernels, copies, iterations, "test")
+            plants, missing = choose(
+                resolved.placements,
+                resolved.plan.benchmarks,
+                iterations,
+                random.Random(self._seed),
+            )
+        try:
+            return self._test(resolved, plants, missing)
+        except _Stopped as stopped:
+            return stopped.status
+
+    def _iterations(self, resolved: Resolved, runs: int) -> int:
+        """Return how many iterations the time that was given is enough for."""
+        once_s = sum(resolved.expected_s.values()) * _OVERHEAD * runs
+        wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
+        return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
+
+    def _resolve(self, suite: str, copies: int, iterations: int, size: str) -> Resolved:
+        from rater.workflow.request.request import add_run_arguments, request_from
+        from rater.workflow.run.resolve import resolve
+
+        words = [suite, "--copies", str(copies), "--iterations", str(iterations), "--size", size]
+        parser = argparse.ArgumentParser()
+        add_run_arguments(parser)
+        # The lock is held already, for all of its runs.
+        args = parser.parse_args([*words, "--share"], argparse.Namespace(command=None))
+        return resolve(request_from(args), self._topology)
+
+    def _test(
+        self, resolved: Resolved, plants: Sequence[Plant], missing: Sequence[NotPlanted]
+    ) -> int:
+        from rater.analysis.selftest.judge import NOISIEST, floor_of, made, spread_of, tally
+        from rater.plan.selftest import CLEAN
+        from rater.show.divots.selftest import SelfTest, print_selftest, selftest_document
+
+        runs = 1 + len(plants)
+        copies, iterations = resolved.plan.copies, resolved.plan.iterations
+        spread: Spread | None = None
+
+        def noise_judged(ran: _Ran) -> Judgement | None:
+            nonlocal spread
+            spread = spread_of(ran.times, ran.costs, _cpu_of(resolved))
+            if spread is None or spread.size > NOISIEST:
+                return None
+            return self._judge(CLEAN, None, ran, floor_of(spread.size), resolved)
+
+        clean, first = self._ran(resolved, CLEAN, runs, noise_judged)
+        if spread is None:
+            raise RunError("no copy of the undisturbed run ended well: see `rater run mini`")
+        if first is None:
+            return self._refuse(spread, clean)
+        floor = floor_of(spread.size)
+        judged: list[Judgement] = [first]
+        for plant in plants:
+
+            def plant_judged(ran: _Ran, plant: Plant = plant) -> Judgement:
+                effect = made(plant, ran.times, clean.times, iterations)
+                return self._judge(plant, effect, ran, floor, resolved)
+
+            _, judgement = self._ran(resolved, plant, runs, plant_judged)
+            judged.append(judgement)
+        test = SelfTest(
+            copies=copies,
+            cpus=tuple(sorted({it.cpu for it in resolved.placements if it.cpu is not None})),
+            lgroups=len({it.node for it in resolved.placements}),
+            benchmarks=resolved.plan.benchmarks,
+            iterations=iterations,
+            seed=self._seed,
+            spread=spread.size,
+            floor=floor,
+            judged=tuple(judged),
+            missing=tuple(missing),
+            tally=tally(judged),
+            again=self._again,
+            command=self._command(),
+        )
+        if self._args.json:
+            print_json(selftest_document(test))
+        else:
+            from rich.console import Console
+
+            print_selftest(test, Console())
+        self.wrong = not test.tally.right
+        return 1 if self.wrong else 0
+
+    def _refuse(self, spread: Spread, ran: _Ran) -> int:
+        from rater.analysis.selftest.judge import NOISIEST
+        from rater.show.divots.selftest import refusal, refusal_document
+
+        said = refusal(spread, ran.disturbed, NOISIEST)
+        if self._args.json:
+            print_json(refusal_document(said, spread, ran.others, self._seed))
+        print(f"rater: {said}", file=sys.stderr)
+        return 1
+
+    def _command(self) -> str:
+        """Return what plants the same again."""
+        more = f" --copies {self._args.copies}" if self._args.copies is not None else ""
+        more += " --quick" if self._args.quick else ""
+        more += "" if self._args.seconds == SECONDS else f" --seconds {self._args.seconds:g}"
+        return f"rater selftest --seed {self._seed}{more}"
+
+    @staticmethod
+    def _judge(
+        plant: Plant, effect: float | None, ran: _Ran, floor: float, resolved: Resolved
+    ) -> Judgement:
+        from rater.analysis.selftest.cpu_speed import explained
+        from rater.analysis.selftest.judge import judge
+
+        cpu_of = _cpu_of(resolved)
+        return judge(
+            *(plant, effect, ran.findings, floor, resolved.plan.iterations),
+            others=ran.taken,
+            unsteady=ran.unsteady,
+            is_own=lambda one: explained(one, ran.costs, cpu_of) is not None,
+        )
+
+    def _ran[J: Judgement | None](
+        self, resolved: Resolved, plant: Plant, runs: int, judged: Callable[[_Ran], J]
+    ) -> tuple[_Ran, J]:
+        """Run one plant, and judge it; again where it is not right and its CPUs were disturbed.
+
+        A disturbance can only hide what was planted or add to it, so that what is right in
+        spite of it is right.
+        """
+        from rater.analysis.selftest.judge import Verdict
+
+        self._done += 1
+        what = f"{self._done} of {runs}: {plant.kind}, {plant.place}"
+        patience_s = time.monotonic() + (self._args.until_idle or 0.0)
+        tries = 0
+        while True:
+            self._tell(what)
+            self._wait_until_idle(resolved, patience_s)
+            ran = self._once(resolved, plant)
+            judgement = judged(ran)
+            tries += 1
+            if judgement is not None and judgement.verdict is Verdict.RIGHT:
+                return ran, judgement
+            # A clean run that is too noisy to be judged is repeated whatever it was.
+            calm = judgement is not None and not ran.disturbed
+            if calm or (tries > _REPEATS and time.monotonic() > patience_s):
+                return ran, judgement
+            self._again += 1
+            what = f"once more: {ran.disturbed or 'copies differ too much'}"
+
+    def _wait_until_idle(self, resolved: Resolved, patience_s: float) -> None:
+        """Wait until others leave the CPUs of the copies alone; `patience_s`: of the clock."""
+        from rater.run.selftest.disturb import PROC, busy_by_cpu
+
+        cpus = {it.cpu for it in resolved.placements}
+        quiet = 0
+        before = busy_by_cpu(PROC)
+        while quiet < _LOOKS and time.monotonic() < patience_s:
+            time.sleep(_LOOK_S)
+            after = busy_by_cpu(PROC)
+            busy_s = [after[cpu] - before[cpu] for cpu in after if cpu in cpus and cpu in before]
+            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _LOOK_S else 0
+            before = after
+
+    def _tell(self, text: str) -> None:
+        print(f"rater: selftest {text}", file=sys.stderr)
+
+    def _once(self, resolved: Resolved, plant: Plant) -> _Ran:
+        from rater.record.status import CopyStatus
+        from rater.run.build.compile import cache_root
+        from rater.store.store import open_store
+        from rater.workflow.run.session import Session
+
+        if plant.remote:
+            resolved = self._remote(resolved, plant)
+        resolved = replace(
+            resolved, request=replace(resolved.request, tags=((TAG, str(plant.kind)),))
+        )
+        quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
+        session = Session(quiet, resolved, cache_root())
+
+        def listeners(keeper: Guard) -> tuple[Planter, ...]:
+            from rater.run.selftest.disturb import Planter
+
+            self._planter = Planter(plant.cells, resolved.placements, keeper)
+            return (self._planter,)
+
+        session.listeners = listeners
+        status = session.run()
+        if status > 128:
+            raise _Stopped(status)
+        if status or self._planter is None:
+            raise RunError(f"the self-test's run of {plant.kind} failed: it was given up")
+        with open_store(self._database) as store:
+            number = store.find(session.attempt.uuid)
+            run = store.load(number)
+            findings = _findings_of(store, number)
+        times = {
+            (it.benchmark, it.iteration, it.copy): it.elapsed_s
+            for it in run.copies
+            if it.status is CopyStatus.OK
+        }
+        seen = self._planter.seen
+        costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
+        return _Ran(times, findings, _most_others(seen), costs)
+
+    def _remote(self, resolved: Resolved, plant: Plant) -> Resolved:
+        """Return a run of a kernel that wants memory, with that of some copies elsewhere."""
+        from rater.plan.placement.memory_policy import MemoryPolicy
+
+        away = dict(plant.remote)
+        found = self._resolve(_REMOTE_KERNEL, resolved.plan.copies, LEAST_ITERATIONS, "train")
+        placements = tuple(
+            replace(it, policy=MemoryPolicy.BIND, memory_nodes=(away[it.copy],))
+            if it.copy in away
+            else it
+            for it in found.placements
+        )
+        return replace(found, placements=placements)
+
+
+def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
+    """Return what `rater divots` finds in a run."""
+    from rater.analysis.divots.data.finding import Thresholds
+    from rater.analysis.divots.search import analyse
+
+    times = store.times(number)
+    found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
+    return found.findings
+
+
+def _cpu_of(resolved: Resolved) -> dict[int, int]:
+    return {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}
+
+
+def _most_others(seen: Sequence[Disturbed]) -> float:
+    return max((share for cell in seen for _, share in cell.others), default=0.0)

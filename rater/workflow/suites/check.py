@@ -1,0 +1,281 @@
+"""`rater suites check`: everything that is wrong with a suite, at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from rater.workflow.common import print_json
+
+if TYPE_CHECKING:
+    from rater.plan.suite.model import Benchmark, Suite
+    from rater.run.build.inputs import SetupFiles
+    from rater.run.workplace.trial import Trial
+    from rater.text.toml_table import Mistake
+
+_ANY_SIZE = ""  # --run without SIZE
+_OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
+_LONGEST_S = 1e9  # a timer takes no more
+# A mistake at one of these keys of a benchmark is about its program, which is not tried then.
+_OF_PROGRAM = ("sources", "libraries", "flags", "command")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found out about one benchmark."""
+
+    trial: Trial
+    left_out: str | None = None  # why a run goes on without it, where the suite allows that
+
+
+def declare(parser: argparse.ArgumentParser, suite_help: str) -> None:
+    """Declare the arguments of `rater suites check`."""
+    # Not missing for argparse: what `--run SUITE` means is told better by us.
+    parser.add_argument("suite", metavar="SUITE", nargs="?", help=suite_help)
+    parser.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
+    parser.add_argument(
+        "--run",
+        dest="try_size",
+        nargs="?",
+        const=_ANY_SIZE,
+        metavar="SIZE",
+        help="also run each benchmark once, alone, and check its answer (default SIZE: test, "
+        "else the first); --run=SIZE, or behind SUITE",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=600.0,
+        metavar="S",
+        help="give up on a benchmark, or a set-up, after S seconds (default: 600)",
+    )
+    parser.set_defaults(run=_check)
+
+
+def tell(suite: Suite, trial: Trial, left_out: str | None = None) -> None:
+    """Print a trial when it is over: a whole suite takes minutes."""
+    from rater.show.plans.suites import standard_page, trial_text
+
+    text = trial_text(
+        trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks)),
+        standard_page(),
+        error=trial.error,
+        left_out=left_out,
+        is_built=any(b.sources for b in suite.benchmarks if b.name == trial.benchmark),
+        executable=trial.executable,
+        size=trial.size,
+        elapsed_s=trial.elapsed_s,
+        max_rss_bytes=trial.max_rss_bytes,
+        checked=trial.checked,
+        run_dir=trial.run_dir,
+        remarks=trial.remarks,
+    )
+    print(text, flush=True)
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Exit 2 when the file is wrong, 1 when a program is missing or a benchmark fails."""
+    from rater.errors import InputError
+    from rater.plan.suite.find import find_suite, load_with_mistakes, select, split_selection
+    from rater.text.toml_table import MistakesError
+
+    if args.suite is None:
+        raise InputError(_no_suite(args.try_size))
+    name, named = split_selection(args.suite)
+    try:
+        suite, mistakes = load_with_mistakes(find_suite(name))
+    except MistakesError as error:  # not TOML, or of another format
+        if args.json:
+            print_json({"ok": False, "mistakes": _mistakes(error.mistakes)})
+        raise
+    if mistakes:
+        unmistaken = _unmistaken(suite, mistakes)
+        checked = [c for c in _checks(unmistaken, named, args, run=False) if c.trial.error]
+        for one in checked:
+            if not args.json:
+                tell(suite, one.trial)
+        if args.json:
+            print_json({**_json(suite, checked, []), "ok": False, "mistakes": _mistakes(mistakes)})
+        raise MistakesError(mistakes)
+    suite = select(suite, args.suite)
+    checked = []
+    run = args.try_size is not None
+    with _guarded() if run else nullcontext():
+        for one in _checks(suite, named, args, run=run):
+            if not args.json:
+                tell(suite, one.trial, one.left_out)
+            checked.append(one)
+    return _conclude(suite, checked, args)
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Nothing that is started meanwhile outlives this, daemons of set-ups included."""
+    from rater.run.copies.guard import MARKER, guard
+
+    mark = str(uuid4())
+    before = os.environ.get(MARKER)
+    os.environ[MARKER] = mark
+    try:
+        with guard(mark, 1):
+            yield
+    finally:
+        if before is None:
+            del os.environ[MARKER]
+        else:
+            os.environ[MARKER] = before
+
+
+def _checks(
+    suite: Suite, named: Sequence[str], args: argparse.Namespace, *, run: bool
+) -> Iterator[Checked]:
+    """Check one benchmark after the other; those `named` by the user are never left out."""
+    from rater.errors import InputError
+    from rater.run.build.child_process import Limits
+    from rater.run.build.compile import cache_root
+    from rater.run.workplace.trial import Trial, trial_folder, try_run, try_setup
+    from rater.workflow.suites.programs import OF_SUITE, missing_programs
+
+    cache = cache_root()
+    limits = Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
+    left: SetupFiles | None = None
+    missing = missing_programs(suite)
+    if missing[OF_SUITE]:
+        yield Checked(Trial(OF_SUITE, "\n".join(missing[OF_SUITE])))
+    elif run:
+        try:
+            left = try_setup(suite, args.try_size or None, cache, limits)
+        except InputError as error:
+            yield Checked(Trial(OF_SUITE, str(error)))
+    with trial_folder(cache) if run else nullcontext(cache) as work:
+        for benchmark in suite.benchmarks:
+            problems = missing[benchmark.name]
+            if problems and "missing" in suite.leave_out and benchmark.name not in named:
+                yield Checked(Trial(benchmark.name, None), "; ".join(problems))
+            elif problems or not run:
+                yield Checked(_built(benchmark, problems, args.tune, cache))
+            else:
+                yield Checked(
+                    try_run(
+                        benchmark,
+                        args.tune,
+                        args.try_size or None,
+                        cache=cache,
+                        work=work,
+                        limits=limits,
+                        suite=suite,
+                        left=left,
+                    )
+                )
+
+
+def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path) -> Trial:
+    """Build a benchmark, or find its command; say all that is wrong with its programs."""
+    from rater.run.workplace.trial import Trial, try_build
+    from rater.workflow.suites.programs import generator_failures
+
+    failures = [*problems, *generator_failures(benchmark, cache)]
+    if failures and not benchmark.sources:  # its command is among the problems, or is there
+        return Trial(benchmark.name, "\n".join(failures))
+    trial = try_build(benchmark, tune, cache)
+    failures += [trial.error] if trial.error else []
+    return replace(trial, error="\n".join(failures) or None)
+
+
+def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
+    """Return the suite with the benchmarks whose programs are told without a mistake."""
+    keys = {re.sub(r"\[\d+\]", "", mistake.key) for mistake in mistakes}
+    whole = []
+    for benchmark in suite.benchmarks:
+        top = f"benchmarks.{benchmark.name}"
+        about = {top, *(f"{top}.{key}" for key in _OF_PROGRAM)}
+        if not keys & about:
+            whole.append(benchmark)
+    return replace(suite, benchmarks=tuple(whole))
+
+
+def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace) -> int:
+    """Say what is doubtful, and the sum of it all."""
+    from rater.plan.suite.warnings import doubts
+    from rater.show.plans.suites import doubts_text, standard_page
+    from rater.workflow.request.request import DEFAULT_SIZE
+
+    answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
+    doubted = doubts(suite, DEFAULT_SIZE, _size_bytes, answered)
+    trials = [c.trial for c in checked]
+    failed = [trial.benchmark for trial in trials if trial.error is not None]
+    if args.json:
+        print_json({**_json(suite, checked, doubted), "ok": not failed, "mistakes": []})
+        return 1 if failed else 0
+    if doubted:
+        print(doubts_text(doubted, standard_page()))
+    if failed:
+        said = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
+        if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:
+            others = f", and {len(failed) - 1} of {len(trials) - 1} benchmarks failed"
+            said = f"{suite.name}: its set-up fails{others if failed[1:] else ''}"
+        kept = {str(Path(trial.run_dir).parent) for trial in trials if trial.run_dir}
+        print("; their files stay in ".join([said, *kept]), file=sys.stderr)
+    else:
+        left = sum(c.left_out is not None for c in checked)
+        more = f", {left} of {len(trials)} benchmarks left out" if left else ""
+        print(f"{suite.name}: nothing wrong{more}")
+    return 1 if failed else 0
+
+
+def _no_suite(try_size: str | None) -> str:
+    """Say that `suites check` lacks its SUITE, and whether --run took it as its SIZE."""
+    if try_size:
+        return (
+            f"suites check: --run took {try_size!r} as its SIZE and no SUITE is left: write "
+            f"`rater suites check SUITE --run={try_size}`, or `rater suites check {try_size} --run`"
+        )
+    return "suites check: which SUITE? A name that `rater suites` lists, or the path of a TOML file"
+
+
+def _json(suite: Suite, checked: Sequence[Checked], doubted: Sequence[str]) -> dict[str, object]:
+    return {
+        "suite": suite.name,
+        "path": str(suite.path),
+        "benchmarks": [{**asdict(c.trial), "left_out": c.left_out} for c in checked],
+        "warnings": list(doubted),
+    }
+
+
+def _mistakes(mistakes: Sequence[Mistake]) -> list[dict[str, object]]:
+    return [
+        {
+            "file": str(mistake.path),
+            "line": mistake.line,
+            "key": mistake.key or None,
+            "text": mistake.text,
+        }
+        for mistake in mistakes
+    ]
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # gone since the file was read
+        return 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of seconds, above 0 and at most {_LONGEST_S:g}, got {text!r}"
+        )
+    return value

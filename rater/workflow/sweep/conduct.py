@@ -1,0 +1,327 @@
+"""A sweep from its first look at the machine to its end: new ones, and those that go on."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+import signal
+import sys
+import uuid as uuids
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from rater import __version__
+from rater.errors import InputError, RaterError, RunError
+from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Values, slots_of
+from rater.record.status import RunStatus
+from rater.run.build.compile import cache_root
+from rater.run.host import discover as machine
+from rater.run.host.lock import default_lock_path, machine_lock
+from rater.settings.catalog import find, knobs
+from rater.settings.paths import default_journal_path, sysroot
+from rater.settings.tuner import TakenError, Tuner, refuse_together
+from rater.show.compare.sweep import dry_document, print_dry
+from rater.store.connection import StoreError, default_path
+from rater.store.store import Store, open_store
+from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
+from rater.text.words import count
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.request.request import request_to_json
+from rater.workflow.run.head import directory_here, now_utc
+from rater.workflow.run.restore_settings import put_back
+from rater.workflow.sweep.attempt import ChangedError
+from rater.workflow.sweep.ready import PointReady, build_all, look_at, refused_together, same_values
+from rater.workflow.sweep.request import Asked, asked_from
+from rater.workflow.sweep.runner import Ended, Runner
+from rater.workflow.sweep.signals import Ear, Stopped, stoppable
+from rater.workflow.sweep.view import dry_view, show_sweep
+
+
+def new(args: argparse.Namespace) -> int:
+    """Look at all points, then make the runs; return the exit status."""
+    _refuse_no_directory()
+    here = knobs(sysroot())
+    names = [knob.name for knob in here] + [knob.also for knob in here if knob.also]
+    asked = asked_from(args, names)
+    cache = cache_root()
+    points = look_at(dict(enumerate(asked.points)), asked.kinds, machine.discover(), cache)
+    refused = refused_together(points)
+    same = _same_problems(asked, points)
+    if args.dry_run:
+        return _dry_run(args, asked, points, same)
+    if same:
+        raise InputError("\n".join(same))
+    if refused is not None:
+        if not asked.skip_refused or all(point.refusals for point in points):
+            way = "" if asked.skip_refused else "\n--skip-refused leaves them out"
+            raise InputError(refused + way)
+        if not args.quiet:
+            print(f"rater: left out, {refused}", file=sys.stderr)
+    usable = {point.point: point for point in points if not point.refusals}
+
+    def begin(store: Store, later: Mapping[int, str]) -> int:
+        all_known = [
+            replace(it, refusals=(later[it.point],)) if it.point in later else it for it in points
+        ]
+        return _store(store, args, asked, all_known)
+
+    return conduct(
+        *(args, asked.kinds, usable, cache, begin),
+        until=asked.until,
+        may_leave_out=asked.skip_refused,
+    )
+
+
+def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
+    """Return what is there twice: knobs by two names, values that mean the same (1 and on).
+
+    And values of settings that no machine takes.
+    """
+    problems = []
+    settings = [axis for axis in asked.axes if asked.kinds[axis.name] is AxisKind.SETTING]
+    try:
+        refuse_together({axis.name: find(axis.name, sysroot()) for axis in settings})
+        for axis in settings:
+            knob = find(axis.name, sysroot())
+            meant: dict[str, str] = {}
+            for value in axis.values:
+                other = meant.setdefault(knob.accept(value), value)
+                if other != value:
+                    problems.append(f"axis {axis.name}: {other} and {value} are the same")
+    except InputError as error:
+        problems.append(str(error))
+    return problems + same_values(asked.axes, asked.kinds, points)
+
+
+def _store(
+    store: Store, args: argparse.Namespace, asked: Asked, points: Sequence[PointReady]
+) -> int:
+    """Store a sweep that begins now; return its number."""
+    usable = [point for point in points if not point.refusals]
+    text = asked.file_text
+    return new_sweep(
+        store,
+        SweepAsked(
+            uuid=str(uuids.uuid4()),
+            started_at=now_utc(),
+            rounds=asked.rounds,
+            order=asked.order,
+            seed=asked.seed,
+            until=asked.until,
+            stop_on_failure=asked.stop_on_failure,
+            suite=next((p.resolved.suite for p in usable if p.resolved), None),
+            command_line=shlex.join(["rater", *sys.argv[1:]]),
+            rater_version=__version__,
+            directory=directory_here(),
+            file=None if asked.file is None else str(asked.file),
+            file_sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
+            file_text=text,
+        ),
+        [(axis.name, asked.kinds[axis.name]) for axis in asked.axes],
+        [
+            SweepPoint(
+                point.point,
+                point.label,
+                point.values,
+                "{}" if point.request is None else request_to_json(point.request),
+                "; ".join(point.refusals) or None,
+            )
+            for point in points
+        ],
+        slots_of([it.point for it in usable], asked.rounds, asked.order, asked.seed),
+    )
+
+
+def _dry_run(
+    args: argparse.Namespace, asked: Asked, points: Sequence[PointReady], same: Sequence[str]
+) -> int:
+    """Show what would be swept, in which order, and what is in the way."""
+    view = dry_view(asked, points)
+    view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
+    if args.json:
+        print_json(dry_document(view))
+    else:
+        from rich.console import Console
+
+        from rater.show.console.printer import Printer
+
+        print_dry(view, Printer(Console()))
+    return 0
+
+
+def conduct(
+    args: argparse.Namespace,
+    kinds: Mapping[str, AxisKind],
+    points: Mapping[int, PointReady],
+    cache: Path,
+    begin: Callable[[Store, Mapping[int, str]], int],
+    *,
+    undo: Callable[[Store], None] | None = None,
+    until: float | None,
+    may_leave_out: bool = False,
+    compare_before: bool = False,
+) -> int:
+    """Make the runs under the machine's lock, with its settings put back at the end.
+
+    `begin` stores that it begins; it is told which points turned out not to be able to run.
+    `undo` takes that back where it is refused before anything was made.
+    """
+    what = f"rater sweep {' '.join(args.suites)}".strip()
+    holder = f"{what}, process {os.getpid()}, since {now_utc()}"
+    share = any(point.request.share for point in points.values() if point.request)
+    ended: Ended | None = None
+    number: int | None = None
+    ear: Ear | None = None
+    try:
+        with stoppable() as ear, ExitStack() as stack, _undisturbed_at_the_end(ear):
+            # Entered in here, left behind that: a signal must not break off putting back.
+            stack.enter_context(machine_lock(default_lock_path(), holder, share=share))
+            for warning in put_back():
+                print(f"rater: warning: {warning}", file=sys.stderr)
+            store = stack.enter_context(open_store(default_path(args.db)))
+            tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
+            wanted = _wanted(kinds, [point.values for point in points.values()])
+            if wanted:
+                tuner.refuse_unless_settable(wanted)
+            _without_swept_variables(stack, kinds)
+            mark, build = str(uuids.uuid4()), list(points.values())
+            refused = build_all(build, mark, cache, lambda text: _say(args, text))
+            points = _without_refused(args, points, refused, may_leave_out=may_leave_out)
+            number = begin(store, refused)
+            sweep = load_sweep(store, number)
+            _say(args, f"sweep {number}: {count(len(sweep.missing), 'run')} to make")
+            runner = Runner(
+                args=args,
+                store=store,
+                sweep=sweep,
+                points=points,
+                tuner=tuner,
+                changes_cpus=any(find(name, sysroot()).changes_cpus for name in wanted),
+                cache=cache,
+                compare_before=compare_before,
+                until=until,
+            )
+            try:
+                ended = runner.run()
+            except Stopped as stopped:
+                ended = _stopped(stopped.number)
+            except RaterError as error:
+                is_refused = isinstance(error, ChangedError) and not runner.made
+                with suppress(StoreError):  # it may be what failed
+                    _leave(store, number, error, undo if is_refused else None)
+                raise _with_way(error, number) from error
+            end_sweep(store, number, ended.status, ended.reason, now_utc())
+    except Stopped as stopped:  # before the first run, or while it was ended
+        ended = ended or _stopped(stopped.number)
+    except Exception as error:
+        # Raised in the midst of a library, a signal may come out as the library's own error;
+        # that settings could not be put back is rater's.
+        if isinstance(error, RaterError) or ear is None or ear.heard is None:
+            raise
+        ended = ended or _stopped(ear.heard)
+    if number is None:
+        return ended.exit_status if ended else 1
+    assert ended is not None
+    if ended.status is RunStatus.INTERRUPTED or ended.reason:
+        way = f"; `rater sweep --resume {number}` goes on" if ended.lacks_runs else ""
+        print(f"rater: sweep {number}: {ended.reason}{way}", file=sys.stderr)
+    if args.json or not args.quiet:
+        with existing_store(args) as store:
+            show_sweep(args, store, number)
+    return ended.exit_status
+
+
+def _leave(
+    store: Store, number: int, error: RaterError, undo: Callable[[Store], None] | None
+) -> None:
+    """Store that a sweep ended in an error, or that it was never taken up."""
+    if undo is None:
+        end_sweep(store, number, RunStatus.FAILED, str(error), now_utc())
+    else:
+        undo(store)
+
+
+@contextmanager
+def _undisturbed_at_the_end(ear: Ear) -> Iterator[None]:
+    """Close the ear before anything that was entered outside is left, however that happens."""
+    try:
+        yield
+    finally:
+        ear.close()
+
+
+def _without_refused(
+    args: argparse.Namespace,
+    points: Mapping[int, PointReady],
+    refused: Mapping[int, str],
+    *,
+    may_leave_out: bool,
+) -> dict[int, PointReady]:
+    """Return the points that can run, now that all is built. Raises `InputError`."""
+    if refused:
+        told = refused_together(
+            [
+                replace(point, refusals=(refused[number],) if number in refused else ())
+                for number, point in points.items()
+            ]
+        )
+        assert told is not None
+        if not may_leave_out or len(refused) == len(points):
+            way = "" if may_leave_out else "\n--skip-refused leaves them out"
+            raise InputError(told + way)
+        _say(args, f"left out, {told}")
+    return {number: point for number, point in points.items() if number not in refused}
+
+
+def _with_way(error: RaterError, number: int) -> RaterError:
+    """Return what ended a sweep, and how it goes on where somebody changed its settings."""
+    if not isinstance(error, TakenError):
+        return error
+    way = f"sweep {number} ends here; `rater sweep --resume {number}` goes on once that is settled"
+    return RunError(f"{error}\n{way}")
+
+
+def _stopped(signum: int) -> Ended:
+    name = signal.Signals(signum).name
+    return Ended(RunStatus.INTERRUPTED, f"stopped by {name}", 128 + signum)
+
+
+def _wanted(kinds: Mapping[str, AxisKind], points: Sequence[Values]) -> dict[str, list[str]]:
+    """Return all values that settings of the machine are to have."""
+    wanted: dict[str, list[str]] = {}
+    for values in points:
+        for name, value in values:
+            if kinds[name] is AxisKind.SETTING:
+                wanted.setdefault(name, [])
+                wanted[name] += [value] if value not in wanted[name] else []
+    return wanted
+
+
+def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) -> None:
+    """Take the variables that are axes out of our environment, which copies inherit."""
+
+    def put(name: str, value: str) -> None:
+        os.environ[name] = value
+
+    for name, kind in kinds.items():
+        variable = name.removeprefix(ENVIRONMENT)
+        if kind is AxisKind.ENVIRONMENT and variable in os.environ:
+            stack.callback(put, variable, os.environ.pop(variable))
+
+
+def _refuse_no_directory() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError(
+            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
+        ) from error
+
+
+def _say(args: argparse.Namespace, text: str) -> None:
+    if not args.quiet:
+        print(f"rater: {text}", file=sys.stderr)

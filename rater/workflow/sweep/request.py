@@ -1,0 +1,256 @@
+"""What the user asked to sweep: axes, and the `Request` of every point, from words or a file."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.sweep.file import OptionForm, SweepFile, is_sweep_text, parse_sweep
+from rater.plan.sweep.grid import (
+    ENVIRONMENT,
+    MOST_ROUNDS,
+    Axis,
+    AxisKind,
+    BlockOrder,
+    Values,
+    check_axes,
+    grid,
+    kinds_of,
+    parse_axis,
+)
+from rater.text.textfile import read_text
+from rater.text.toml_table import Document
+from rater.workflow.request.request import Request, add_run_arguments, request_from
+
+DEFAULT_ROUNDS = 5
+# Options of `rater run` that may move a result, by their names without dashes.
+SWEPT = (
+    *("copies", "mode", "order", "stagger", "increment", "iterations", "size", "tune"),
+    *("layout", "bind", "smt", "kind", "reserve", "mem", "alloc", "hugepages"),
+    *("wrap", "prepare", "cooldown", "proof", "warmup", "window"),
+)
+OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
+_BESIDE_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
+_OF_SWEEP = ("suites", "command", "help")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_MOST_SEED = 2**31
+_SWITCHED = ("on", "off", "forceoff")
+
+
+@dataclass(frozen=True, slots=True)
+class PointAsked:
+    """One combination of values, and what it asks for."""
+
+    values: Values
+    request: Request | str  # or why there is none, in words
+
+    def settings(self, kinds: Mapping[str, AxisKind]) -> dict[str, str]:
+        """Return the settings of the machine that it wants."""
+        return {name: value for name, value in self.values if kinds[name] is AxisKind.SETTING}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A sweep as it was asked for, nothing looked up yet."""
+
+    axes: tuple[Axis, ...]
+    kinds: dict[str, AxisKind]  # by axis
+    points: tuple[PointAsked, ...]
+    rounds: int
+    order: BlockOrder
+    seed: int
+    until: float | None  # 0.01: 1 %
+    skip_refused: bool
+    stop_on_failure: bool
+    file: Path | None  # the TOML file it was read from
+    file_text: str | None
+
+
+def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
+    """Return what a command line asks for; `settings` are the knobs that this machine has.
+
+    Raises `InputError`.
+    """
+    args = copy.copy(args)
+    if args.order in tuple(BlockOrder):  # else it is that of steady mode
+        args.block_order, args.order = args.block_order or args.order, None
+    args, file = _with_file(args)
+    axes = file.axes if file else tuple(parse_axis(text) for text in args.axis)
+    check_axes(axes)
+    options = _options()
+    kinds = kinds_of(axes, [name for name in SWEPT if name in options], settings)
+    _check_once(args, axes, kinds, options)
+    rounds = _first(args.rounds, file and file.rounds, DEFAULT_ROUNDS)
+    if not 1 <= rounds <= MOST_ROUNDS:
+        raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
+    until = _first(args.until, file and file.until, None)
+    if until is not None and rounds < 3:
+        raise InputError(f"--until looks after every round from the third on, not at {rounds}")
+    seed = _first(args.seed, file and file.seed, None)
+    return Asked(
+        axes=axes,
+        kinds=kinds,
+        points=tuple(
+            PointAsked(values, _request(args, values, kinds, options)) for values in grid(axes)
+        ),
+        rounds=rounds,
+        order=BlockOrder(_first(args.block_order, file and file.order, BlockOrder.SHUFFLED)),
+        seed=secrets.randbelow(_MOST_SEED) if seed is None else seed,
+        until=None if until is None else _share(until),
+        skip_refused=args.skip_refused or (file is not None and file.skip_refused),
+        stop_on_failure=args.stop_on_failure or (file is not None and file.stop_on_failure),
+        file=Path(args.sweep_file) if file else None,
+        file_text=args.sweep_text if file else None,
+    )
+
+
+def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile | None]:
+    """Return the arguments with what a sweep's file says, where one is named."""
+    if len(args.suites) != 1 or not args.suites[0].endswith(".toml") or args.axis:
+        return args, None
+    path = Path(args.suites[0])
+    try:
+        text = read_text(path, "the file of a sweep")
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; `rater sweep --example` prints one to begin with"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
+    if not is_sweep_text(text):
+        Document(text, path)  # raises what makes it no TOML
+        raise InputError(
+            f"{path}: it has no table [axes]; a sweep of a suite needs at least one axis: --axis "
+            "NAME=V1,V2,... as in --axis copies=1,2,4"
+        )
+    args.suites = []
+    options = _options()
+    given = [f"--{n}" for n, a in options.items() if n not in _BESIDE_FILE and _is_given(args, a)]
+    given += ["-- COMMAND"] if args.command is not None else []
+    if given:
+        raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(given)}")
+    forms = {name: _form(action) for name, action in options.items()}
+    file = parse_sweep(text, path, forms)
+    args.suites, args.command = list(file.suites), list(file.command) or None
+    for name, value in file.options:
+        action = options[name]
+        if isinstance(value, tuple):
+            setattr(args, action.dest, [*getattr(args, action.dest), *value])
+        else:
+            where = f"{path}: [run] {name}"
+            found = value if isinstance(value, bool) else _converted(action, value, where)
+            setattr(args, action.dest, found)
+    args.sweep_file, args.sweep_text = str(path), text
+    return args, file
+
+
+def _options() -> dict[str, argparse.Action]:
+    """Return the options of `rater run` by their names without dashes."""
+    parser = argparse.ArgumentParser()
+    add_run_arguments(parser)
+    return {
+        action.option_strings[0].lstrip("-"): action
+        for action in parser._actions
+        if action.option_strings and action.dest not in _OF_SWEEP
+    }
+
+
+def _form(action: argparse.Action) -> OptionForm:
+    if action.nargs == 0:
+        return OptionForm.FLAG
+    return OptionForm.SEVERAL if isinstance(action.default, list) else OptionForm.ONE
+
+
+def _is_given(args: argparse.Namespace, action: argparse.Action) -> bool:
+    value = getattr(args, action.dest)
+    return not (value is None or value is False or value == [])
+
+
+def _check_once(
+    args: argparse.Namespace,
+    axes: Sequence[Axis],
+    kinds: Mapping[str, AxisKind],
+    options: Mapping[str, argparse.Action],
+) -> None:
+    """What is an axis is not given for all points as well."""
+    fixed = {text.partition("=")[0].strip() for text in args.env}
+    tagged = {text.partition("=")[0].strip() for text in args.tag}
+    for axis in axes:
+        kind = kinds[axis.name]
+        if kind is AxisKind.OPTION and _is_given(args, options[axis.name]):
+            raise InputError(f"--{axis.name} is an axis of this sweep: leave the option out")
+        if kind is AxisKind.ENVIRONMENT and axis.name.removeprefix(ENVIRONMENT) in fixed:
+            raise InputError(f"{axis.name} is an axis of this sweep: leave --env for it out")
+    for name in (*OWN_TAGS, *(axis.name for axis in axes)):
+        if name in tagged:
+            raise InputError(f"--tag {name}: a sweep tags its runs with it: take another name")
+
+
+def _request(
+    args: argparse.Namespace,
+    values: Values,
+    kinds: Mapping[str, AxisKind],
+    options: Mapping[str, argparse.Action],
+) -> Request | str:
+    """Return what a point asks for, or why it cannot be asked for."""
+    of_point = copy.copy(args)
+    of_point.env = list(args.env)
+    try:
+        for name, value in values:
+            if kinds[name] is AxisKind.ENVIRONMENT and value:
+                of_point.env.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
+            elif kinds[name] is AxisKind.OPTION:
+                action = options[name]
+                _hint_at_setting(name, value)
+                found = _converted(action, value, f"--{name}") if value else action.default
+                setattr(of_point, action.dest, found)
+        return request_from(of_point)
+    except InputError as error:
+        return str(error)
+
+
+def _converted(action: argparse.Action, text: str, where: str) -> object:
+    """Return the value that argparse would make of a text."""
+    value: object = text
+    if action.type is not None:
+        assert callable(action.type)
+        try:
+            value = action.type(text)
+        except argparse.ArgumentTypeError as error:
+            raise InputError(f"{where} {text!r}: {error}") from None
+        except ValueError:
+            kind = "a whole number" if action.type is int else "a number"
+            raise InputError(f"{where} {text!r}: expected {kind}") from None
+    if action.choices is not None and value not in action.choices:
+        known = ", ".join(map(str, action.choices))
+        raise InputError(f"{where} {text!r}: expected one of {known}")
+    return value
+
+
+def _hint_at_setting(name: str, value: str) -> None:
+    """Say where the machine's own switch is, which has the name of an option."""
+    if name == "smt" and value in _SWITCHED:
+        raise InputError(
+            f"--smt {value!r}: expected a number, the threads of a core that copies use; the "
+            f"machine's own switch is the setting smt.control: --axis smt.control=on,off"
+        )
+
+
+def _share(text: str) -> float:
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None or not 0 < float(match[1]) < 100:
+        raise InputError(f"--until {text!r}: expected per cent, as in --until 1%")
+    return float(match[1]) / 100
+
+
+def _first[T](*values: T) -> T:
+    """Return the first that is something, else the last."""
+    return next((value for value in values if value is not None), values[-1])

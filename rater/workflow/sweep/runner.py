@@ -1,0 +1,357 @@
+"""The runs of a sweep, one after the other: settings, rests, progress, the end."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError, RaterError, RunError
+from rater.plan.sweep.grid import Slot
+from rater.record.status import RunStatus
+from rater.settings.tuner import TakenError
+from rater.show.console.format import count, duration, number
+from rater.text.words import some
+from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
+from rater.workflow.sweep.ready import PointReady, looked_up
+from rater.workflow.sweep.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from rater.run.host.idle import IdleWatch
+    from rater.settings.tuner import Tuner
+    from rater.store.store import Store
+    from rater.store.sweeps import StoredSweep
+    from rater.workflow.run.resolve import Resolved
+
+_MOST_IN_A_ROW = 3  # runs that could not be made: then something does not mend by itself
+_FIRST_LOOK = 3  # blocks, before --until looks
+_BUSY = "busy before the start"
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the runs came to their end."""
+
+    status: RunStatus
+    reason: str | None
+    exit_status: int
+    is_all_there: bool = False  # every run is there, well or not
+
+    @property
+    def lacks_runs(self) -> bool:
+        """Whether there is something to go on with."""
+        return bool(self.exit_status) and not self.is_all_there
+
+
+@dataclass
+class Runner:
+    """Makes what is missing of a sweep."""
+
+    args: argparse.Namespace
+    store: Store
+    sweep: StoredSweep
+    points: Mapping[int, PointReady]
+    tuner: Tuner
+    changes_cpus: bool  # so that every run looks at the topology anew
+    cache: Path
+    compare_before: bool  # refuse to go on where something changed
+    until: float | None
+    _slots: list[Slot] = field(init=False)
+    _seconds: dict[int, list[float]] = field(default_factory=dict)  # by point, as stored
+    _besides_s: list[float] = field(default_factory=list)  # of runs made here: what took longer
+    _said: set[str] = field(default_factory=set)
+    _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
+    made: int = 0  # runs that were begun
+    _failed: int = 0
+    _not_made: int = 0
+    _in_a_row: int = 0
+
+    def __post_init__(self) -> None:
+        self._slots = [it for it in self.sweep.missing if it.point in self.points]
+        self._before = {it.slot.point: it.run for it in self.sweep.slots if it.done and it.run}
+        self._failed = sum(it.failed for it in self.sweep.slots)
+        for it in self.sweep.slots:
+            if it.done and it.elapsed_s is not None:
+                self._seconds.setdefault(it.slot.point, []).append(it.elapsed_s)
+
+    def run(self) -> Ended:
+        """Make all runs that are missing, or fewer where they are not needed; say how it went."""
+        watch: IdleWatch | None = None
+        for place, slot in enumerate(self._slots):
+            point, ahead = self.points[slot.point], self._slots[place + 1 :]
+            status = 0
+            if place == 0:
+                watch = self._watch(point)
+            else:
+                status = self._rest(point, watch)
+            status = status or self._one(slot, point, ahead)
+            if status > 128:
+                name = signal.Signals(status - 128).name
+                return Ended(RunStatus.INTERRUPTED, f"stopped by {name}", status)
+            ended = self._no_more(slot, point, ahead)
+            if ended is not None:
+                return ended
+        total = count(len(self.sweep.slots), "run")
+        if self._not_made:
+            return Ended(RunStatus.FAILED, f"{self._not_made} of {total} could not be made", 1)
+        if self._failed:
+            said = f"copies failed in {self._failed} of {total}"
+            return Ended(RunStatus.FAILED, said, 1, is_all_there=True)
+        return Ended(RunStatus.COMPLETE, None, 0)
+
+    def _no_more(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> Ended | None:
+        """Return how the sweep ends here, with runs left; None: it goes on."""
+        asked = self.sweep.asked
+        if asked.stop_on_failure and (self._failed or self._not_made):
+            return Ended(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
+        if self._in_a_row >= _MOST_IN_A_ROW:
+            reason = f"{self._in_a_row} runs one after the other could not be made"
+            return Ended(RunStatus.FAILED, reason, 1)
+        said = self._decided(slot.block) if ahead and ahead[0].block != slot.block else None
+        if said is None:
+            return None
+        reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
+        return Ended(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
+
+    def say(self, text: str) -> None:
+        """Tell the user something, on standard error."""
+        if not self.args.quiet:
+            print(f"rater: {text}", file=sys.stderr, flush=True)
+
+    # -- one run --------------------------------------------------------------------------------
+
+    def _one(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> int:
+        """Make one run and tell what came of it; return the exit status of the run."""
+        from rater.store.connection import StoreError
+        from rater.workflow.run.session import Session
+
+        began_s = time.monotonic()
+        attempt = SlotAttempt(self.sweep.number, slot, point, self._beside(slot.point))
+        lines = self.args.quiet or not sys.stderr.isatty()
+        quiet = argparse.Namespace(db=self.args.db, json=False, quiet=lines)
+        try:
+            if point.settings:
+                self._set(point)
+            resolved = self._resolved(point)
+            hear = partial(self._hear, point.label)
+            status = Session(quiet, resolved, self.cache, attempt, one_of_many=hear).run()
+            self.made += 1
+            self._refuse_taken(attempt.number)
+        except (StoreError, ChangedError, TakenError):
+            raise
+        except RaterError as error:
+            self._not_made += 1
+            self._in_a_row += 1
+            print(f"rater: {self._where(slot)}: not made: {error}", file=sys.stderr)
+            return 0
+        if status > 128:
+            return status
+        self._tell(slot, attempt.number, time.monotonic() - began_s, ahead)
+        return status
+
+    def _beside(self, point: int) -> tuple[int, bool] | None:
+        """Return a run from before to be compared with, of the same point if there is one."""
+        if not self.compare_before or not self._before:
+            return None
+        if point in self._before:
+            return self._before[point], True
+        return next(iter(self._before.values())), False
+
+    def _set(self, point: PointReady) -> None:
+        try:
+            self.tuner.set(point.settings)
+        except TakenError:
+            raise
+        except RaterError as error:
+            try:
+                self.tuner.restore()  # all anew with the next point
+            except RunError as trouble:
+                raise RunError(f"{error}\n{trouble}") from error
+            raise
+
+    def _refuse_taken(self, run: int | None) -> None:
+        """Raise `TakenError` where a run did not keep its settings; it counts no more."""
+        from rater.store.sweeps import discard_run
+
+        try:
+            self.tuner.refuse_taken()
+        except TakenError as error:
+            if run is None:
+                raise
+            discard_run(self.store, run, str(error))
+            raise TakenError(f"{error}: run {run} is kept and does not count") from error
+
+    def _resolved(self, point: PointReady) -> Resolved:
+        from rater.run.host import discover as machine
+
+        assert point.request is not None
+        if not self.changes_cpus:
+            assert point.resolved is not None
+            return point.resolved
+        resolved, refusals = looked_up(point.request, {}, machine.discover(), self.cache)
+        if resolved is None or refusals:
+            raise InputError("\n".join(refusals))
+        return resolved
+
+    # -- between runs -----------------------------------------------------------------------------
+
+    def _watch(self, point: PointReady) -> IdleWatch | None:
+        """Return what knows how quiet the machine was before the first run."""
+        if point.request is None or point.request.until_idle_s is None:
+            return None
+        import os
+
+        import trio
+
+        from rater.run.host.idle import IdleWatch
+
+        watch = IdleWatch(os.sched_getaffinity(0), max_s=point.request.until_idle_s)
+        for remark in trio.run(watch.take_baseline):
+            self.say(remark)
+        return watch
+
+    def _rest(self, point: PointReady, watch: IdleWatch | None) -> int:
+        """Rest before a run as between the phases of one; return 0, or 128 and a signal."""
+        request = point.request
+        if request is None or (request.cooldown_s <= 0 and watch is None):
+            return 0
+        import trio
+
+        from rater.run.host.idle import rest, waited_note
+
+        async def resting() -> int:
+            status = 0
+            wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
+            with trio.open_signal_receiver(*wanted) as arrivals:
+                async with trio.open_nursery() as nursery:
+
+                    async def listen() -> None:
+                        nonlocal status
+                        async for signum in arrivals:
+                            status = 128 + signum
+                            nursery.cancel_scope.cancel()
+
+                    nursery.start_soon(listen)
+                    note = waited_note(await rest(request.cooldown_s, watch))
+                    if note:
+                        self.say(note)
+                    nursery.cancel_scope.cancel()
+            return status
+
+        return trio.run(resting)
+
+    def _decided(self, block: int) -> str | None:
+        """Say what needs no more runs after a block, and which benchmarks would; None: not yet."""
+        if self.until is None or block < _FIRST_LOOK or self._not_made:
+            return None
+        from rater.analysis.compare.compare import compare, decided
+        from rater.workflow.results.points import points_from
+
+        points = points_from(self.store, [f"sweep:{self.sweep.number}"])
+        looks = max(1, self.sweep.asked.rounds - 2)
+        if len(points) < 2 or not decided(points, self.until, looks=looks):
+            return None
+        found = compare(points, margin=self.until, looks=looks)
+        whole = "the suite" if found.suites else "it"
+        words = f"{whole} needs no more runs beside {found.sides[0].label}"
+        unknown = [row.name for row in found.benchmarks if not row.decided]
+        return f"{words}; single benchmarks would: {some(unknown, 4)}" if unknown else words
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def _hear(self, label: str, text: str) -> None:
+        """Tell what a run has to say, but not the same for every one of them."""
+        key = _BUSY if _BUSY in text else _NUMBER.sub("#", text)  # who is busy changes every time
+        if key not in self._said:
+            self._said.add(key)
+            self.say(f"{label}: {text}")
+
+    def _where(self, slot: Slot) -> str:
+        in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
+        point = self.points[slot.point]
+        return (
+            f"block {slot.block} of {self.sweep.asked.rounds}, point {slot.position} of "
+            f"{in_block}: {point.label}"
+        )
+
+    def _tell(self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]) -> None:
+        """Say in a line what a run came to and how long the rest will take."""
+        from rater.analysis.results.overall import RATIO, overall
+        from rater.store.sweeps import load_sweep
+
+        assert run is not None
+        (now,) = [it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot]
+        stored = self.store.load(run)
+        if not now.done:
+            self._not_made += 1
+            self._in_a_row += 1
+            reason = stored.head.reason or stored.head.status.value
+            print(f"rater: {self._where(slot)}: run {run} not done: {reason}", file=sys.stderr)
+            return
+        self._in_a_row = 0
+        if now.elapsed_s is not None:
+            self._seconds.setdefault(slot.point, []).append(now.elapsed_s)
+            self._besides_s.append(max(0.0, took_s - now.elapsed_s))
+        result = overall(stored)
+        said = "no result"
+        if result is not None:
+            said = number(result.value) + ("" if result.unit == RATIO else f" {result.unit}")
+        if now.failed:
+            self._failed += 1
+            said += f", FAILED: {stored.head.reason} (run {run})"
+        left_s = self._left_s(ahead)
+        left = "" if left_s is None or not ahead else f"; {duration(left_s)} left"
+        if now.failed and self.args.quiet:
+            print(f"rater: {self._where(slot)}: {said}", file=sys.stderr)
+        self.say(f"{self._where(slot)}: {said} ({duration(took_s)}){left}")
+
+    def _left_s(self, ahead: Sequence[Slot]) -> float | None:
+        """Guess how long the runs ahead take: as the same points did, or should; None: no idea."""
+        left_s = time_for(ahead, self.points, self._seconds)
+        if left_s is None:
+            return None
+        # A stored run tells the time from its first release to its last finish: what is beside
+        # that (set-up, a rest, looking at the machine) is known of those made here.
+        beside_s = statistics.median(self._besides_s) if self._besides_s else 0.0
+        return left_s + beside_s * len(ahead)
+
+
+def time_for(
+    slots: Sequence[Slot], points: Mapping[int, PointReady], seconds: Mapping[int, Sequence[float]]
+) -> float | None:
+    """Return how long runs will take: the median of the same point, else what is expected of it.
+
+    What is expected is corrected by how others took longer or less; where nothing is
+    expected, the median of all points. None where nothing is known.
+    """
+    from rater.workflow.run.resolve import expected_total_s
+
+    known = {point: statistics.median(times) for point, times in seconds.items() if times}
+    expected = {
+        number: one_s
+        for number, point in points.items()
+        if point.resolved is not None and (one_s := expected_total_s(point.resolved))
+    }
+    factors = [known[point] / expected[point] for point in known.keys() & expected.keys()]
+    factor = statistics.median(factors) if factors else 1.0
+    usual = statistics.median(known.values()) if known else None
+    total_s = 0.0
+    for slot in slots:
+        took_s = known.get(slot.point)
+        if took_s is None and slot.point in expected:
+            took_s = expected[slot.point] * factor
+        if took_s is None:
+            took_s = usual
+        if took_s is None:
+            return None
+        total_s += took_s
+    return total_s

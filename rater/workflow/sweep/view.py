@@ -1,0 +1,208 @@
+"""Sweeps as they are shown: stored ones with their results, and those that are not made."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rater.errors import InputError
+from rater.plan.sweep.grid import AxisKind, Values, slots_of
+from rater.show.compare.sweep import (
+    AxisView,
+    PointView,
+    SlotView,
+    SweepView,
+    print_sweep,
+    sweep_document,
+)
+from rater.workflow.common import print_json
+from rater.workflow.request.request import Request, request_from_json
+
+if TYPE_CHECKING:
+    from rater.analysis.compare.model import Comparison
+    from rater.analysis.results.overall import Overall
+    from rater.store.store import Store
+    from rater.store.sweeps import StoredSweep
+    from rater.workflow.sweep.ready import PointReady
+    from rater.workflow.sweep.request import Asked
+
+
+def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
+    """Print a sweep with its points' results and their comparison with the first."""
+    from rater.store.sweeps import load_sweep
+
+    sweep = load_sweep(store, number)
+    view = view_of(sweep, results_of(store, sweep))
+    comparison = comparison_of(store, sweep)
+    if args.json:
+        from rater.show.compare.to_json import comparison_document
+
+        compared = None if comparison is None else comparison_document(comparison)
+        print_json(sweep_document(view) | {"comparison": compared})
+        return
+    from rich.console import Console
+
+    from rater.show.console.printer import Printer
+
+    printer = Printer(Console())
+    print_sweep(view, printer)
+    if comparison is not None:
+        from rater.show.compare.table import print_comparison
+
+        printer.line()
+        print_comparison(comparison, printer)
+
+
+def view_of(
+    sweep: StoredSweep, results: Mapping[int, Sequence[Overall | None]] | None = None
+) -> SweepView:
+    """Return a stored sweep; `results` of its runs that are done, by point, in order."""
+    asked = sweep.asked
+    runs: dict[int, list[int]] = {}
+    failed: dict[int, int] = {}
+    for it in sweep.slots:
+        if it.done and it.run is not None:
+            runs.setdefault(it.slot.point, []).append(it.run)
+            failed[it.slot.point] = failed.get(it.slot.point, 0) + it.failed
+    return SweepView(
+        number=sweep.number,
+        uuid=asked.uuid,
+        status=sweep.status.value,
+        reason=sweep.reason,
+        started_at=asked.started_at,
+        what=_what_of(sweep),
+        axes=_axes(dict(sweep.axes), [point.values for point in sweep.points]),
+        points=tuple(
+            PointView(
+                point.point,
+                point.label,
+                point.values,
+                point.left_out,
+                tuple(runs.get(point.point, ())),
+                failed.get(point.point, 0),
+                tuple(it for it in (results or {}).get(point.point, ()) if it is not None),
+            )
+            for point in sweep.points
+        ),
+        rounds=asked.rounds,
+        order=asked.order,
+        seed=asked.seed,
+        until=asked.until,
+        slots=tuple(
+            SlotView(it.slot, it.run, it.status and it.status.value, it.done, it.elapsed_s)
+            for it in sweep.slots
+        ),
+        file=asked.file,
+        file_sha256=asked.file_sha256,
+    )
+
+
+def results_of(store: Store, sweep: StoredSweep) -> dict[int, list[Overall | None]]:
+    """Return what the runs of each point came to."""
+    from rater.analysis.results.overall import overall
+
+    found: dict[int, list[Overall | None]] = {}
+    for it in sweep.slots:
+        if it.done and it.run is not None:
+            found.setdefault(it.slot.point, []).append(overall(store.load(it.run)))
+    return found
+
+
+def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
+    """Return the points compared with the first that has runs; None where there are not two."""
+    from rater.analysis.compare.compare import MARGIN, compare
+    from rater.record.settings import volatile
+    from rater.workflow.results.points import looks_of, points_from
+
+    words = [f"sweep:{sweep.number}"]
+    if len({it.slot.point for it in sweep.slots if it.done}) < 2:
+        return None
+    points = points_from(store, words)
+    return compare(
+        points,
+        margin=MARGIN if sweep.asked.until is None else sweep.asked.until,
+        looks=looks_of(store, points),
+        volatile=volatile,
+    )
+
+
+def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
+    """Return a sweep that is not made."""
+    from rater.settings.catalog import find
+    from rater.settings.paths import sysroot
+    from rater.workflow.run.resolve import expected_total_s
+    from rater.workflow.sweep.runner import time_for
+
+    usable = {point.point: point for point in points if not point.refusals}
+    slots = slots_of(sorted(usable), asked.rounds, asked.order, asked.seed)
+    axes = _axes(asked.kinds, [point.values for point in points])
+    obstacles: list[str] = []
+    shown = []
+    for axis in axes:
+        if axis.kind != AxisKind.SETTING:
+            shown.append(axis)
+            continue
+        knob = find(axis.name, sysroot())
+        for value in axis.values:
+            try:
+                knob.accept(value)
+            except InputError as error:
+                obstacles.append(str(error))
+        problem = knob.obstacle()
+        if problem:
+            obstacles.append(f"{axis.name} cannot be set: {problem}")
+        shown.append(AxisView(axis.name, axis.kind, axis.values, knob.read().text))
+    return SweepView(
+        number=None,
+        uuid=None,
+        status=None,
+        reason=None,
+        started_at=None,
+        what=_what(point.request for point in points),
+        axes=tuple(shown),
+        points=tuple(
+            PointView(
+                point.point,
+                point.label,
+                point.values,
+                "; ".join(point.refusals) or None,
+                copies=None if point.resolved is None else point.resolved.plan.copies,
+                expected_s=None if point.resolved is None else expected_total_s(point.resolved),
+            )
+            for point in points
+        ),
+        rounds=asked.rounds,
+        order=asked.order,
+        seed=asked.seed,
+        until=asked.until,
+        slots=tuple(SlotView(slot, None, None, done=False, elapsed_s=None) for slot in slots),
+        total_s=time_for(slots, usable, {}),
+        obstacles=tuple(obstacles),
+    )
+
+
+def _axes(kinds: Mapping[str, AxisKind], points: Sequence[Values]) -> tuple[AxisView, ...]:
+    values: dict[str, dict[str, None]] = {name: {} for name in kinds}
+    for point in points:
+        for name, value in point:
+            values[name][value] = None
+    return tuple(AxisView(name, str(kind), tuple(values[name])) for name, kind in kinds.items())
+
+
+def _what_of(sweep: StoredSweep) -> str:
+    requests = (
+        request_from_json(point.request, f"sweep {sweep.number}")
+        for point in sweep.points
+        if point.left_out is None
+    )
+    return _what(requests)
+
+
+def _what(requests: Iterable[Request | None]) -> str:
+    """Return what the first point that can be asked for runs."""
+    first = next((request for request in requests if request is not None), None)
+    if first is None:
+        return "nothing that can run"
+    return " ".join(first.suites) or shlex.join(first.command)

@@ -1,0 +1,531 @@
+"""Points beside a baseline: pairs, runs, iterations, suites, slow copies, what does not count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rater.analysis.compare.compare import compare, decided
+from rater.analysis.compare.model import Comparison, Row
+from rater.analysis.results.points import Point, PointRun
+from rater.analysis.stats.ratio_interval import Basis, Verdict
+from rater.errors import InputError
+from rater.record.status import CopyStatus, RunStatus
+from rater.record.stored import StoredCopy, StoredRun
+from tests.support.example_runs import copy_row, stored
+
+CATEGORIES = {"a": "int", "b": "int", "c": "fp"}
+
+
+def run(number: int, seconds: dict[str, Sequence[Sequence[float]]], **head: Any) -> StoredRun:
+    """A run whose iterations of each benchmark have copies of these seconds."""
+    rows: list[StoredCopy] = []
+    for name, iterations in seconds.items():
+        for i, copies in enumerate(iterations):
+            phase = len({row.phase for row in rows})
+            rows += [
+                copy_row(copy, time_s, benchmark=name, phase=phase, iteration=i + 1)
+                for copy, time_s in enumerate(copies)
+            ]
+    most = max(len(iterations) for iterations in seconds.values())
+    many = len(next(iter(seconds.values()))[0])
+    given: dict[str, Any] = {"uuid": f"u-{number}", "copies": many, "iterations": most}
+    return stored(rows, categories=CATEGORIES, run=number, **given, **head)
+
+
+def point(label: str, *runs: StoredRun, blocks: bool = True, **values: str) -> Point:
+    members = [PointRun(it, place if blocks else None) for place, it in enumerate(runs)]
+    return Point(label, tuple(values.items()), tuple(members))
+
+
+def brackets(first: int, seconds: Sequence[float], name: str = "a") -> list[StoredRun]:
+    """Runs of two copies that take these seconds, an iteration each."""
+    return [run(first + i, {name: [[time_s, time_s]]}) for i, time_s in enumerate(seconds)]
+
+
+def only(comparison: Comparison) -> Row:
+    (row,) = comparison.benchmarks
+    return row
+
+
+def told(comparison: Comparison) -> str:
+    speedup = only(comparison).cells[0].speedup
+    assert speedup is not None
+    return speedup.words
+
+
+def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> None:
+    # Every block is slower than the one before; the second point takes 4, 5 and 6 % less time.
+    base = point("base", *brackets(1, [10.0, 20.0, 40.0]))
+    new = point("new", *brackets(4, [9.6, 19.0, 37.6]))
+    row = only(compare([base, new]))
+    speedup = row.cells[0].speedup
+    assert speedup is not None
+    assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
+    assert (speedup.basis, speedup.count, speedup.degrees) == (Basis.BLOCKS, 3, 2)
+    assert speedup.words == "better"
+    # As ratios: 2 copies x reference 10 s / bracket, geometric means over the runs.
+    assert row.cells[0].baseline == pytest.approx(20 / 20)
+    assert row.cells[0].value == pytest.approx(20 / (9.6 * 19.0 * 37.6) ** (1 / 3))
+    # Without blocks the drift is noise.
+    loose = compare(
+        [
+            point("base", *brackets(1, [10.0, 20.0, 40.0]), blocks=False),
+            point("new", *brackets(4, [9.6, 19.0, 37.6]), blocks=False),
+        ]
+    )
+    assert told(loose).startswith("cannot tell")
+    speedup = only(loose).cells[0].speedup
+    assert speedup is not None
+    assert speedup.basis is Basis.RUNS
+
+
+def test_both_signs_are_told_alike() -> None:
+    slow, fast = [10.0, 10.01, 10.02, 9.99], [9.8, 9.82, 9.81, 9.79]
+    there = compare([point("x", *brackets(1, slow)), point("y", *brackets(5, fast))])
+    back = compare([point("y", *brackets(5, fast)), point("x", *brackets(1, slow))])
+    assert (told(there), told(back)) == ("better", "worse")
+    assert only(there).cells[0].improvement == pytest.approx(0.0204, abs=1e-4)
+    assert only(back).cells[0].improvement == pytest.approx(-0.0200, abs=1e-4)
+
+
+def test_improvement_and_reduction_are_two_things() -> None:
+    half = compare([point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [5.0, 5.05]))])
+    cell = only(half).cells[0]
+    assert cell.improvement == pytest.approx(1.0)  # (10 - 5) / 5
+    assert cell.reduction == pytest.approx(0.5)  # (10 - 5) / 10
+
+
+def test_iterations_of_a_run_are_one_value_where_there_are_several_runs() -> None:
+    # Run 1 is a slow run, whatever its iterations say of each other: two values, not six.
+    base = [run(1, {"a": [[12.0, 12.0]] * 3}), run(2, {"a": [[10.0, 10.0]] * 3})]
+    new = [run(3, {"a": [[9.0, 9.0]] * 3}), run(4, {"a": [[9.1, 9.1]] * 3})]
+    comparison = compare([point("x", *base, blocks=False), point("y", *new, blocks=False)])
+    speedup = only(comparison).cells[0].speedup
+    assert speedup is not None
+    assert (speedup.count, speedup.basis) == (2, Basis.RUNS)
+    assert not speedup.decided
+
+
+def test_of_single_runs_the_iterations_are_compared_and_decide_nothing() -> None:
+    base = point("x", run(1, {"a": [[10.0, 10.0], [10.1, 10.1], [9.9, 9.9]]}))
+    new = point("y", run(2, {"a": [[9.0, 9.0], [9.1, 9.1], [8.9, 8.9]]}))
+    speedup = only(compare([base, new])).cells[0].speedup
+    assert speedup is not None
+    assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 3)
+    assert speedup.words == "cannot tell: one run each"
+    assert speedup.low is not None
+    assert speedup.low > 1.08
+    comparison = compare([base, new])
+    assert comparison.compared == 0
+    assert not comparison.benchmarks[0].cells[0].holds
+    assert [(row.name, side.label) for row, side in comparison.unjudged()] == [("a", "y")]
+
+
+def test_the_suite_of_single_runs_has_the_noise_of_their_iterations() -> None:
+    base = run(1, {"a": [[10.0] * 2, [10.1] * 2], "b": [[20.0] * 2, [20.2] * 2]})
+    new = run(2, {"a": [[9.0] * 2, [9.1] * 2], "b": [[18.0] * 2, [18.1] * 2]})
+    (suite, *_) = compare([point("x", base), point("y", new)]).suites
+    speedup = suite.cells[0].speedup
+    assert speedup is not None
+    assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 2)
+    logs = [math.log(a / b) for a, b in ((100 * 1.01, 81 * 9.1 / 9), (400 * 1.01, 324 * 18.1 / 18))]
+    assert math.log(speedup.ratio) == pytest.approx(sum(logs) / 4, rel=1e-3)
+
+
+def test_iterations_that_are_discarded_do_not_count() -> None:
+    def warmed(number: int, first: float, second: float) -> StoredRun:
+        it = run(number, {"a": [[first] * 2, [second] * 2]}, discard=1)
+        brackets = tuple(replace(b, counted=b.iteration != 1) for b in it.brackets)
+        copies = tuple(replace(c, counted=c.iteration != 1) for c in it.copies)
+        return replace(it, brackets=brackets, copies=copies)
+
+    base = point("x", warmed(1, 50.0, 10.0), warmed(2, 90.0, 10.02))
+    new = point("y", warmed(3, 10.0, 9.0), warmed(4, 20.0, 9.02))
+    speedup = only(compare([base, new])).cells[0].speedup
+    assert speedup is not None
+    assert speedup.ratio == pytest.approx(10 / 9, rel=1e-3)
+
+
+def test_two_runs_of_a_point_in_one_block_are_one_value() -> None:
+    runs = brackets(1, [10.0, 10.4, 10.2])
+    base = Point(
+        "x", (), tuple(PointRun(it, block) for it, block in zip(runs, (1, 1, 2), strict=True))
+    )
+    new = point("y", *brackets(4, [9.5, 9.0, 9.1]))  # blocks 0, 1 and 2
+    speedup = only(compare([base, new])).cells[0].speedup
+    assert speedup is not None
+    assert (speedup.count, speedup.basis) == (2, Basis.BLOCKS)
+    assert speedup.ratio == pytest.approx(math.sqrt(math.sqrt(10 * 10.4) / 9.0 * 10.2 / 9.1))
+
+
+def test_other_reference_times_are_compared_in_copies_an_hour() -> None:
+    base = [run(i, {"a": [[10.0] * 2]}) for i in (1, 2)]
+    new = [run(i, {"a": [[9.0 + i / 100] * 2]}, reference_s=99.0) for i in (3, 4)]
+    row = only(compare([point("x", *base), point("y", *new)]))
+    assert row.unit == "copies/hour"
+    assert row.cells[0].baseline == pytest.approx(720)
+    assert row.cells[0].speedup is not None
+    assert row.cells[0].speedup.ratio == pytest.approx(10 / 9.035, rel=1e-4)
+
+
+def test_one_value_each_cannot_be_told() -> None:
+    comparison = compare([point("x", *brackets(1, [10.0])), point("y", *brackets(2, [5.0]))])
+    assert told(comparison) == "cannot tell: one run each"
+    assert only(comparison).cells[0].p_holm is None
+    assert comparison.compared == 0
+
+
+def test_a_point_against_copies_of_itself_is_better_or_worse_in_few_of_many() -> None:
+    # Through stored runs and the whole comparison: 60 sweeps of 4 points in 5 blocks.
+    rng = np.random.default_rng(8)
+    apart = compared = 0
+    for _ in range(20):
+        points = [
+            point(f"p{i}", *brackets(5 * i + 1, list(10 * np.exp(rng.normal(0, 0.02, 5)))))
+            for i in range(4)
+        ]
+        comparison = compare(points)
+        cells = [cell for _, _, cell in comparison.verdicts()]
+        verdicts = [cell.speedup.verdict for cell in cells if cell.speedup]
+        apart += sum(it in (Verdict.BETTER, Verdict.WORSE) for it in verdicts)
+        compared += len(verdicts)
+    assert compared == 60
+    assert apart <= 8  # 3 expected; 9 and more by chance in 0.4 % of seeds
+
+
+def test_the_suite_is_the_geometric_mean_of_each_run() -> None:
+    base = [run(i, {"a": [[10.0] * 2], "b": [[20.0] * 2], "c": [[5.0] * 2]}) for i in (1, 2, 3)]
+    times = [(8.0, 20.0, 6.0), (8.1, 20.1, 6.05), (7.9, 19.9, 5.95)]
+    new = [
+        run(4 + i, {"a": [[a] * 2], "b": [[b] * 2], "c": [[c] * 2]})
+        for i, (a, b, c) in enumerate(times)
+    ]
+    comparison = compare([point("x", *base), point("y", *new)])
+    suites = {row.name: row.cells[0].speedup for row in comparison.suites}
+    assert set(suites) == {"all", "int"}  # one fp benchmark is no suite
+    speedups = [1000 / (a * b * c) for a, b, c in times]
+    assert suites["all"] is not None
+    assert suites["all"].ratio == pytest.approx(math.prod(speedups) ** (1 / 9))
+    assert suites["int"] is not None
+    ints = [200 / (a * b) for a, b, _ in times]
+    assert suites["int"].ratio == pytest.approx(math.prod(ints) ** (1 / 6))
+    (row, *_) = comparison.suites
+    assert row.over == ("a", "b", "c")
+    # The baseline's ratios are 2, 1 and 4.
+    assert row.cells[0].baseline == pytest.approx(2.0)
+
+
+def test_a_benchmark_that_a_point_lacks_is_told_and_no_part_of_the_suite() -> None:
+    base = [run(i, {"a": [[10.0] * 2], "b": [[20.0] * 2], "c": [[5.0] * 2]}) for i in (1, 2)]
+    new = [run(i, {"a": [[9.0] * 2], "b": [[20.0] * 2]}) for i in (3, 4)]
+    comparison = compare([point("x", *base), point("y", *new)])
+    rows = {row.name: row for row in comparison.benchmarks}
+    assert rows["c"].cells[0].speedup is None
+    assert rows["c"].cells[0].reason == "no valid result on one of the sides"
+    assert comparison.suites[0].over == ("a", "b")
+    assert comparison.left_out == (
+        "no valid result in y: c",
+        "suite: over the 2 benchmarks of 3 that all points have",
+    )
+
+
+def test_failed_copies_and_runs_that_did_not_end_are_left_out_and_told() -> None:
+    base = brackets(1, [10.0, 10.1, 10.2])
+    new = brackets(4, [9.0, 9.1, 9.2])
+    bad = replace(new[1].copies[0], status=CopyStatus.FAILED, exit_code=3)
+    new[1] = replace(new[1], copies=(bad, new[1].copies[1]))
+    head = replace(new[2].head, status=RunStatus.INTERRUPTED, reason="Ctrl-C")
+    new[2] = replace(new[2], head=head)
+    comparison = compare([point("x", *base), point("y", *new)])
+    speedup = only(comparison).cells[0].speedup
+    assert speedup is not None
+    assert speedup.count == 2  # blocks 0 and 2
+    assert comparison.left_out == (
+        "run 5: a: copy 0: exit status 3",
+        "run 6: interrupted (Ctrl-C), what it finished counts",
+    )
+
+
+def test_a_tunable_that_only_removes_the_slow_copies_is_a_win_that_is_named() -> None:
+    rng = np.random.default_rng(9)
+    base, new = [], []
+    for i in range(6):
+        usual = list(10 * np.exp(rng.normal(0, 0.0005, 7)))
+        base.append(run(1 + i, {"a": [[*usual, 12.0 + 0.01 * i]]}))
+        usual = list(10 * np.exp(rng.normal(0, 0.0005, 8)))
+        new.append(run(10 + i, {"a": [usual]}))
+    cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
+    assert cell.speedup is not None
+    assert cell.median_copy is not None
+    assert cell.slowest_over_median is not None
+    assert cell.speedup.words == "better"
+    assert cell.median_copy.words == "same within 1 %"
+    assert cell.slowest_over_median.words == "better"
+    assert cell.slowest_over_median.ratio == pytest.approx(10 / 12, abs=0.01)
+
+
+def test_points_of_other_copies_are_compared_in_throughput_alone() -> None:
+    base = point("x", *(run(i, {"a": [[10.0]]}) for i in (1, 2)))
+    new = point("y", *(run(i, {"a": [[12.0 + i / 100] * 4]}) for i in (3, 4)))
+    comparison = compare([base, new])
+    cell = only(comparison).cells[0]
+    assert comparison.copies == (1, 4)
+    assert cell.speedup is not None
+    assert cell.speedup.ratio == pytest.approx(4 * 10 / 12.035, rel=1e-4)
+    assert (cell.median_copy, cell.slowest_over_median) == (None, None)
+
+
+def test_base_and_peak_of_two_runs_are_one_benchmark() -> None:
+    base = [run(i, {"a": [[10.0] * 2]}, tune="base") for i in (1, 2)]
+    peak = []
+    for i in (3, 4):
+        it = run(i, {"a": [[9.0 + i / 100] * 2]}, tune="peak")
+        tuned = tuple(replace(bracket, tune="peak") for bracket in it.brackets)
+        copies = tuple(replace(copy, tune="peak") for copy in it.copies)
+        peak.append(replace(it, brackets=tuned, copies=copies))
+    comparison = compare([point("base", *base), point("peak", *peak)])
+    assert only(comparison).tune is None
+    assert told(comparison) == "better"
+
+
+def test_verdicts_that_hold_with_all_comparisons_considered_are_marked() -> None:
+    base = point("p0", *brackets(1, [10.0, 10.1, 9.9, 10.0]))
+    slightly = point("p1", *brackets(5, [9.9, 9.93, 9.83, 9.85]))  # p about 0.02
+    much = point("p2", *brackets(9, [9.0, 9.09, 8.92, 9.0]))
+    comparison = compare([base, slightly, much])
+    first, second = only(comparison).cells
+    assert first.speedup is not None
+    assert second.speedup is not None
+    assert (first.speedup.words, second.speedup.words) == ("better", "better")
+    assert first.speedup.p is not None
+    assert second.speedup.p is not None
+    assert second.p_holm == pytest.approx(2 * second.speedup.p)
+    assert first.p_holm == pytest.approx(first.speedup.p)  # the last one in order
+    assert second.holds
+    assert comparison.by_chance == pytest.approx(0.1)
+
+
+def grid(noise: float, effect: float) -> list[Point]:
+    """Two copies x two pages in four blocks; pages=large takes `effect` less time."""
+    rng = np.random.default_rng(10)
+    points: list[Point] = []
+    for copies in ("1", "2"):
+        for pages in ("small", "large"):
+            usual = 10 * int(copies) * (1 - effect * (pages == "large"))
+            times = usual * np.exp(rng.normal(0, noise, 4))
+            label = f"copies={copies} pages={pages}"
+            runs = brackets(4 * len(points) + 1, list(times))
+            points.append(point(label, *runs, copies=copies, pages=pages))
+    return points
+
+
+def test_along_one_axis_the_others_are_held() -> None:
+    points = grid(0.002, 0.05)
+    comparison = compare(points, by="pages")
+    assert [side.label for side in comparison.sides] == ["pages=small", "pages=large"]
+    speedup = only(comparison).cells[0].speedup
+    assert speedup is not None
+    assert speedup.words == "better"
+    assert speedup.ratio == pytest.approx(1 / 0.95, rel=0.004)
+    assert speedup.degrees is not None
+    assert 3 < speedup.degrees <= 6  # two strata of four blocks
+    assert comparison.copies == (2,)
+    assert comparison.left_out == ()
+    other = compare(points, by="copies")
+    assert told(other) == "worse"
+    # A value that only one side has beside the axis has no partner.
+    less = compare(points[:3], by="pages")
+    assert less.left_out == (
+        "compared without copies=2 pages=small: pages=large has no such point",
+    )
+    assert only(less).cells[0].speedup is not None
+    # Without `by` every point stands beside the first.
+    assert len(compare(points).sides) == 4
+
+
+def test_the_baseline_can_be_named() -> None:
+    points = grid(0.002, 0.05)
+    assert compare(points, baseline="copies=2 pages=large").sides[0].label == "copies=2 pages=large"
+    by = compare(points, by="pages", baseline="pages=large")
+    assert [side.label for side in by.sides] == ["pages=large", "pages=small"]
+    assert told(by) == "worse"
+    with pytest.raises(InputError, match="2 points have it"):
+        compare(points, baseline="pages=large")
+    with pytest.raises(InputError, match="no such point"):
+        compare(points, baseline="pages=huge")
+    with pytest.raises(InputError, match="not an axis of all points; their axes: copies, pages"):
+        compare(points, by="thp")
+    with pytest.raises(InputError, match="expected two or more"):
+        compare(points[:1])
+
+
+def test_a_sweep_stops_when_every_point_is_told() -> None:
+    base = point("p0", *brackets(1, [10.0, 10.01, 9.99, 10.0]))
+    same = point("p1", *brackets(5, [10.0, 10.02, 9.98, 10.0]))
+    noisy = point("p2", *brackets(9, [10.0, 12.0, 9.0, 11.0]))
+    assert decided([base, same], 0.01)
+    assert not decided([base, noisy], 0.01)
+    assert not decided([base, same, noisy], 0.01)
+    # Looked at many times, the same data have to be clearer.
+    assert not decided([base, same], 0.01, looks=1000)
+
+
+def test_a_sweep_of_several_benchmarks_is_decided_by_the_suite() -> None:
+    base = [run(i, {"a": [[10.0] * 2], "b": [[10.0] * 2]}) for i in (1, 2, 3)]
+    new = [
+        run(4 + i, {"a": [[8.0 * by] * 2], "b": [[8.0 / by + 0.01 * i] * 2]})
+        for i, by in enumerate((1.0, 1.3, 0.8))
+    ]
+    points = [point("x", *base), point("y", *new)]
+    assert decided(points, 0.01)
+    cells = [row.cells[0].speedup for row in compare(points).benchmarks]
+    assert not any(cell.decided for cell in cells if cell)
+
+
+def test_rotated_runs_are_compared_by_their_score() -> None:
+    def rotated(number: int, times: Sequence[float]) -> StoredRun:
+        a, b = times
+        rows = [
+            copy_row(0, a, benchmark="a", step=0),
+            copy_row(0, b, benchmark="b", step=1),
+            copy_row(1, b, benchmark="b", step=0),
+            copy_row(1, a, benchmark="a", step=1),
+        ]
+        return stored(rows, run=number, mode="rotated", order="rotated", benchmarks=("a", "b"))
+
+    base = [rotated(1, (10.0, 20.0)), rotated(2, (10.1, 20.2))]
+    new = [rotated(3, (8.0, 20.0)), rotated(4, (8.08, 20.21))]
+    comparison = compare([point("x", *base), point("y", *new)])
+    speedups = {row.name: row.cells[0].speedup for row in comparison.benchmarks}
+    assert speedups["a"] is not None
+    assert speedups["a"].ratio == pytest.approx(1.25)
+    (suite,) = comparison.suites
+    assert suite.cells[0].speedup is not None
+    assert suite.cells[0].speedup.ratio == pytest.approx(math.sqrt(1.25), rel=1e-3)
+    assert suite.cells[0].baseline == pytest.approx(20 / math.sqrt(200), rel=0.01)
+
+
+def test_values_and_all_suites_are_of_the_same_runs() -> None:
+    # Run 2 lacks the fp benchmark and is ten times faster in a: no part of any suite.
+    whole: dict[str, Sequence[Sequence[float]]] = {
+        "a": [[10.0] * 2],
+        "b": [[20.0] * 2],
+        "c": [[5.0] * 2],
+    }
+    torn: dict[str, Sequence[Sequence[float]]] = {"a": [[1.0] * 2], "b": [[20.0] * 2]}
+    base = point("x", run(1, whole), run(2, torn), run(3, whole), blocks=False)
+    new = point("y", run(4, whole), run(5, whole), blocks=False)
+    comparison = compare([base, new])
+    cells = {row.name: row.cells[0] for row in comparison.suites}
+    assert set(cells) == {"all", "int"}
+    for cell in cells.values():
+        assert cell.speedup is not None
+        assert cell.value == pytest.approx(cell.baseline)
+        assert cell.speedup.ratio == pytest.approx(1.0)
+    assert comparison.left_out == ("suite: without run 2, which lacks a benchmark",)
+
+
+def test_the_value_is_the_score_of_a_run_whatever_the_speedup_is_of() -> None:
+    base = [run(i, {"a": [[10.0] * 2, [12.0] * 2]}) for i in (1, 2)]
+    new = [run(i, {"a": [[10.0] * 2, [10.0] * 2]}) for i in (3, 4)]
+    cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
+    assert cell.baseline == pytest.approx(20 / 12)  # of two iterations the slower
+    assert cell.value == pytest.approx(2.0)
+    assert cell.speedup is not None
+    assert cell.speedup.ratio == pytest.approx(math.sqrt(1.2))  # of their medians
+
+
+def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
+    slow, fast = brackets(1, [10.0, 20.0, 40.0]), brackets(4, [9.6, 19.0, 37.6])
+    loose = PointRun(run(9, {"a": [[1.0, 1.0]]}), None)
+    alone = PointRun(run(10, {"a": [[1.0, 1.0]]}), 7)
+    base = point("x", *slow)
+    base = replace(base, runs=(*base.runs, loose, alone))
+    comparison = compare([base, point("y", *fast)])
+    cell = only(comparison).cells[0]
+    assert cell.speedup is not None
+    assert (cell.speedup.basis, cell.speedup.words) == (Basis.BLOCKS, "better")
+    assert cell.baseline == pytest.approx(20 / 20)  # of the runs that are compared
+    assert comparison.left_out == (
+        "run 9: not compared, the others are in pairs: no block is known",
+        "run 10: not compared, the others are in pairs: no partner in the block",
+    )
+
+
+def test_a_stratum_in_which_a_benchmark_is_missing_is_told_and_in_no_value() -> None:
+    points = []
+    for i, (copies, pages) in enumerate((c, p) for c in "12" for p in ("small", "large")):
+        times = {"a": 10.0 * (1 + i // 2), "b": 10.0}
+        if (copies, pages) == ("2", "large"):
+            del times["a"]
+        runs = [
+            run(4 * i + n, {name: [[time_s + n / 100] * 2] for name, time_s in times.items()})
+            for n in range(1, 4)
+        ]
+        points.append(point(f"copies={copies} pages={pages}", *runs, copies=copies, pages=pages))
+    comparison = compare(points, by="pages")
+    rows = {row.name: row.cells[0] for row in comparison.benchmarks}
+    assert rows["a"].baseline == pytest.approx(rows["a"].value)
+    assert rows["a"].baseline == pytest.approx(20 / 10.02, rel=1e-3)
+    assert rows["b"].speedup is not None
+    assert "a: without copies=2: no valid result in pages=large" in comparison.left_out
+    assert comparison.lost == (("a", "pages=large copies=2"),)
+
+
+def test_a_result_file_with_times_of_some_copies_is_no_result() -> None:
+    rows = [copy_row(copy, 10.0, iteration=1) for copy in range(4)]
+    half = stored(rows, run=9, source="import", copies=8)
+    comparison = compare([point("x", *brackets(1, [10.0, 10.1])), point("y", half)])
+    assert only(comparison).cells[0].speedup is None
+    assert comparison.left_out[0] == "run 9: a: times of 4 of 8 copies only"
+
+
+def test_a_factor_of_two_without_noise_is_told_from_whole_seconds() -> None:
+    def file(number: int, time_s: float) -> StoredRun:
+        return run(number, {"a": [[time_s] * 2] * 3}, source="import")
+
+    def verdict(here: float, there: float) -> str:
+        base = point("x", file(1, here), file(2, here), blocks=False)
+        return told(compare([base, point("y", file(3, there), file(4, there), blocks=False)]))
+
+    assert verdict(10.0, 5.0) == "better"
+    assert verdict(10.0, 10.0) == "cannot tell: times too coarse"
+    assert verdict(1000.0, 1000.0) == "same within 1 %"
+    assert verdict(10.25, 10.26) == "same within 1 %"  # hundredths
+
+
+def test_scores_of_other_kinds_are_told_and_slow_copies_are_not_compared() -> None:
+    rows = [
+        copy_row(copy, 10.0 + step, benchmark="ab"[(copy + step) % 2], step=step)
+        for copy in (0, 1)
+        for step in (0, 1)
+    ]
+    names: dict[str, Any] = {"mode": "rotated", "order": "rotated", "benchmarks": ("a", "b")}
+    turned = [stored(rows, run=number, **names) for number in (3, 4)]
+    plain = [run(i, {"a": [[10.0] * 2], "b": [[10.0 + i] * 2]}) for i in (1, 2)]
+    comparison = compare([point("x", *plain), point("y", *turned)])
+    assert comparison.mixed_kinds
+    assert comparison.kinds == (("brackets", (1, 2)), ("copies' own times", (3, 4)))
+    assert all(row.cells[0].slowest_over_median is None for row in comparison.benchmarks)
+    assert not compare([point("x", *plain[:1]), point("y", *plain[1:])]).mixed_kinds
+
+
+def test_what_disturbed_runs_is_told_by_run() -> None:
+    quiet, loud = (replace(it, warnings=()) for it in brackets(1, [10.0, 10.1]))
+    busy = replace(
+        loud,
+        warnings=("busy before the start: rm", "left out: b: not built"),
+        head=replace(loud.head, request='{"share": true}'),
+    )
+    assert compare([point("x", quiet), point("y", loud)]).troubles == ()
+    (one,) = compare([point("x", quiet), point("y", busy)]).troubles
+    assert (one.run, one.warnings, one.shared) == (2, ("busy before the start: rm",), True)
+    moved = replace(loud, copies=tuple(replace(it, placement="not met") for it in loud.copies[1:]))
+    (one,) = compare([point("x", quiet), point("y", moved)]).troubles
+    assert (one.run, one.not_met, one.notable) == (2, (1,), ())

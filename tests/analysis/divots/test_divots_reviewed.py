@@ -1,0 +1,159 @@
+"""What an independent reviewer's cases showed: told once, by its right name, or not at all."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.divots.search import analyse
+from rater.commands.divots import _status
+from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
+
+FOUR = Machine(4, 16)
+ONE = Machine(1, 64)
+
+
+def one(found: list[Finding]) -> Finding:
+    assert len(found) == 1, [(it.place, it.summary) for it in found]
+    return found[0]
+
+
+@pytest.mark.parametrize(("slowdown", "told"), [(1.013, 0), (1.022, 1)])
+def test_an_lgroup_below_the_threshold_is_not_told_where_lgroups_differ_anyway(
+    slowdown: float, told: int
+) -> None:
+    times = quiet(12, 3, 64, noise=0.002)
+    natural = 0.002 * np.random.default_rng(7).standard_normal((12, 1, 4))
+    times *= np.exp(np.repeat(natural - np.median(natural, axis=2, keepdims=True), 16, axis=2))
+    times[3, :, 16:32] = slowdown * quiet(1, 3, 16, noise=0.002)[0]
+    assert len(divots(times, FOUR)) == told
+
+
+def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times = quiet(12, 3, 64, noise=0.001)
+    times[3, :, 16:32] *= np.array([1.019, 1.020, 1.025])[:, None]
+    found = one(divots(times, FOUR))
+    assert found.kind is Kind.SLOW_LGROUP
+    assert _status([("slow-lgroup", 0.023)], [found], []) == 0
+    assert _status([("slow-lgroup", 0.018)], [found], []) == 1
+    assert "lgroup 1 (" in capsys.readouterr().err
+
+
+def test_eight_slow_copies_of_64_make_no_fast_ones() -> None:
+    random = np.random.default_rng(1)
+    times = quiet(12, 1, 64)
+    slow = random.choice(64, 8, replace=False)
+    times[3, 0, slow] *= 1.16
+    found = one(divots(times, ONE))
+    assert found.kind is Kind.OUTLIER_COPY
+    assert set(found.copies) == set(slow.tolist())
+    assert "8 of 64 copies" in found.summary
+
+
+def test_one_slow_benchmark_of_two_copies_is_the_slow_copys_whole_difference() -> None:
+    times = quiet(6, 3, 2, noise=0.002)
+    times[2, :, 1] *= 1.35
+    found = one(divots(times, Machine(1, 2)))
+    assert (found.kind, found.copies, found.benchmarks) == (Kind.OUTLIER_COPY, (1,), ("b2",))
+    assert found.slowdown == pytest.approx(1.35, abs=0.01)
+
+
+def test_one_slow_lgroup_of_two_with_two_copies_each() -> None:
+    times = quiet(6, 3, 4, noise=0.002)
+    times[:, :, 2:] *= 1.05
+    found = one(divots(times, Machine(2, 2)))
+    assert (found.kind, found.place) == (Kind.SLOW_LGROUP, "lgroup 1")
+
+
+@pytest.mark.parametrize("benchmarks", [slice(3, 4), slice(0, 6)])
+def test_a_fast_iteration_is_not_two_slow_ones(benchmarks: slice) -> None:
+    times = quiet(6, 3, 64)
+    times[benchmarks, 0] *= 0.95
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.iterations) == (Kind.SLOW_ITERATION, (1,))
+    assert found.slowdown == pytest.approx(0.95, abs=0.005)
+    assert found.score_lost == 0
+
+
+def test_a_slow_iteration_that_spared_an_lgroup_is_told_once() -> None:
+    times = quiet(6, 3, 64)
+    times[3, 0, :48] *= 1.12
+    found = one(divots(times, FOUR))
+    assert found.kind is Kind.SLOW_ITERATION
+    assert found.summary.endswith("all but lgroup 3")
+    assert found.copies == tuple(range(48))
+
+
+def test_a_cpu_in_one_iteration_of_all_benchmarks_is_told_once() -> None:
+    times = quiet(12, 3, 64)
+    times[:, 1, 20] *= 1.06
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.place, found.iterations) == (Kind.SLOW_CPU, "CPU 20", (2,))
+    assert "12 of 12 benchmarks, iteration 2" in found.summary
+
+
+def test_copies_that_failed_are_not_counted_as_not_slow() -> None:
+    times = quiet(6, 3, 64)
+    times[3, :, 40:48] *= 1.1
+    bad = [(3, i, c) for i in range(3) for c in range(40, 46)]
+    rows = rows_of(times, Machine(8, 8), bad)
+    found = one([it for it in analyse([rows], names(6), Thresholds()).findings if not it.explained])
+    assert "2 of 2 copies, 6 failed" in found.summary
+    assert found.cpus == (46, 47)
+
+
+def test_what_copies_always_differ_by_is_one_sentence() -> None:
+    random = np.random.default_rng(3)
+    times = quiet(8, 3, 64, noise=0.001) * np.exp(0.02 * random.standard_normal((8, 1, 64)))
+    found = one(divots(times, ONE))
+    assert "copies differ by" in found.summary and "the same ones" in found.summary
+
+
+def test_the_same_copies_in_several_benchmarks_are_one_group() -> None:
+    times = quiet(8, 3, 64)
+    times[:4, :, 1::2] *= 1.05
+    found = one(divots(times, ONE))
+    assert (found.kind, found.copies) == (Kind.SLOW_GROUP, tuple(range(1, 64, 2)))
+    assert found.benchmarks == ("b0", "b1", "b2", "b3")
+
+
+@pytest.mark.parametrize("benchmarks", [slice(3, 4), slice(0, 6)])
+def test_a_copy_that_is_slow_wherever_it_runs_is_told_by_its_number(benchmarks: slice) -> None:
+    times = quiet(6, 3, 64)
+    times[benchmarks, :, 5] *= 1.1
+    turned = replace(ONE, cpu=lambda copy, iteration: (copy + 17 * iteration) % 64)
+    found = one(divots(times, turned))
+    assert (found.kind, found.place) == (Kind.OUTLIER_COPY, "copy 5, wherever it ran")
+    assert (found.copies, found.cpus) == ((5,), ())
+
+
+def test_slower_cores_of_one_thread_beside_cores_of_two_are_another_kind() -> None:
+    times = quiet(8, 3, 24)
+    times[:, :, 16:] *= np.linspace(0.95, 1.2, 8)[:, None, None]
+    rows = [
+        (*row[:5], c // 2 if (c := int(row[2] or 0)) < 16 else c - 8, *row[6:])
+        for row in rows_of(times, Machine(1, 24))
+    ]
+    pus = [(c, 2 if c < 16 else 1) for c in range(24)]
+    (found,) = analyse([rows], names(8), Thresholds(), core_pus=pus).findings
+    assert (found.explained, found.expectation) == (True, "another kind of core")
+    assert found.cpus == tuple(range(16, 24))
+
+
+def test_a_first_iteration_beside_other_work_is_no_start_up_where_cpus_are_shared() -> None:
+    # Four copies a CPU run a quarter of the time; in iteration 1 others take a fifth of each CPU.
+    times = quiet(3, 3, 8)
+    times[:, 0] *= 1.25
+    machine = Machine(1, 8, cpu=lambda copy, iteration: copy % 2)
+    rows = [
+        (*row[:12], 25e9, row[13])  # CPU time stands between elapsed time and status
+        for row in rows_of(times, machine)
+    ]
+    found = analyse([rows], names(3), Thresholds()).findings
+    assert [(one.kind, one.iteration) for one in found if not one.explained] == [
+        (Kind.SLOW_ITERATION, 1)
+    ]

@@ -1,0 +1,343 @@
+"""Shapes that once were told wrongly: few copies, few cells, neighbours, one slow iteration."""
+
+import numpy as np
+import pytest
+
+from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.divots.search import analyse
+from rater.analysis.stats.robust import binomial_tail, untied
+from tests.support.divot_runs import Machine, Times, analysed, divots, names, quiet, rows_of
+
+EIGHT = Machine(8, 8)
+PAIRS = Machine(4, 2)
+FOUR = Machine(4, 8)
+
+
+def one(found: list[Finding]) -> Finding:
+    assert len(found) == 1, [(it.place, it.summary) for it in found]
+    return found[0]
+
+
+def text_of(found: Finding, name: str) -> str:
+    return next(it.text for it in found.evidence if it.name == name)
+
+
+# -- what is no divot -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("benchmarks", [3, 4])
+def test_two_long_tails_in_a_few_cells_are_no_slow_cpu(benchmarks: int) -> None:
+    kinds = []
+    for seed in range(20):
+        noise = np.exp(0.6 * np.random.default_rng(seed).standard_normal((benchmarks, 1, 64)))
+        times = 100 * np.exp(0.008 * (noise - noise.mean()) / noise.std())
+        kinds += [found.kind for found in divots(times, Machine(4, 16))]
+    assert kinds.count(Kind.SLOW_CPU) <= 1
+
+
+def test_three_neighbours_of_a_fast_minority_are_no_group() -> None:
+    told = []
+    for seed in range(10):
+        times = quiet(8, 1, 128, seed=seed)
+        times *= np.where(np.random.default_rng(seed).random(times.shape) < 0.16, 0.95, 1.0)
+        told += [it for it in divots(times, Machine(8, 16)) if it.kind is Kind.SLOW_GROUP]
+    assert told == []
+
+
+def test_lgroups_that_take_turns_at_being_fast_are_no_reason_to_fail() -> None:
+    times = quiet(4, 2, 32, noise=0.001)
+    for iteration, node in enumerate((0, 2)):
+        times[1, iteration, 8 * node : 8 * node + 8] *= 0.97
+    assert not any(it.kind is Kind.WANDERING for it in divots(times, FOUR))
+
+
+def test_a_small_ramp_does_not_make_the_last_package_slow() -> None:
+    times = quiet(2, 2, 32, noise=0.004)
+    times[0] *= 1 + 0.02 * np.arange(32) / 32
+    assert not any(it.kind is Kind.SLOW_LGROUP for it in divots(times, Machine(2, 16)))
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [4, 8])
+def test_an_lgroup_of_two_copies_is_told_once(nodes: int) -> None:
+    times = quiet(12, 3, 2 * nodes)
+    times[:, :, 2:4] *= 1.2
+    found = one(divots(times, Machine(nodes, 2)))
+    assert (found.kind, found.place, found.copies) == (Kind.SLOW_LGROUP, "lgroup 1", (2, 3))
+    assert found.slowdown == pytest.approx(1.2, abs=0.01)
+
+
+def test_two_copies_of_an_lgroup_off_once_are_not_the_lgroup() -> None:
+    times = quiet(4, 3, 8)
+    times[1, 1, 2:4] *= 1.2
+    assert not any(it.kind is Kind.SLOW_LGROUP for it in divots(times, PAIRS))
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_an_lgroup_slow_in_one_of_two_iterations_is_the_lgroup(nodes: int) -> None:
+    times = quiet(6, 2, 16 * nodes)
+    times[3, 1, :16] *= 1.05
+    found = one(divots(times, Machine(nodes, 16)))
+    assert (found.kind, found.place, found.iteration) == (Kind.SLOW_LGROUP, "lgroup 0", 2)
+    assert found.benchmark == "b3"
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("slow", [(1, 2), (4, 5, 6), (6, 7)])
+def test_neighbouring_slow_lgroups_are_named_as_lgroups(
+    iterations: int, slow: tuple[int, ...]
+) -> None:
+    times = quiet(6, iterations, 64)
+    copies = [copy for copy in range(64) if copy // 8 in slow]
+    times[1:3, :, copies] *= 1.2
+    found = one(divots(times, EIGHT))
+    assert (found.kind, found.nodes) == (Kind.SLOW_LGROUP, slow)
+    assert found.place == f"lgroups {slow[0]}-{slow[-1]}"
+    assert found.copies == tuple(copies)
+
+
+def test_an_lgroup_one_copy_of_which_kept_its_speed_is_still_the_lgroup() -> None:
+    times = quiet(6, 3, 32)
+    times[:, :, 8:15] *= 1.08
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.node) == (Kind.SLOW_LGROUP, 1)
+
+
+def test_remote_memory_of_a_part_of_every_lgroup_is_named_as_that() -> None:
+    remote = [copy for copy in range(64) if copy % 16 >= 8]
+    machine = Machine(4, 16, memory={copy: (copy // 16 + 1) % 4 for copy in remote})
+    times = quiet(8, 3, 64)
+    times[[[3], [7]], :, remote] *= 1.14
+    found = one(divots(times, machine))
+    assert found.kind is Kind.SLOW_GROUP and found.copies == tuple(remote)
+    assert found.place.endswith("(memory on another node)")
+
+
+def test_an_lgroup_with_all_its_memory_elsewhere_says_so() -> None:
+    machine = Machine(2, 16, memory=dict.fromkeys(range(16, 32), 0))
+    times = quiet(8, 3, 32)
+    times[3:5, :, 16:] *= 1.3
+    found = one(divots(times, machine))
+    assert found.place == "lgroup 1"
+    assert text_of(found, "memory") == "its memory is on node 0"
+
+
+def test_what_all_benchmarks_show_alike_is_not_the_load_of_an_lgroup() -> None:
+    times = quiet(12, 3, 30)
+    times[:, :, :16] *= 1.045  # 16 copies against 14: a load could cost 14 %
+    found = one(divots(times, Machine(2, 16)))
+    assert (found.kind, found.node) == (Kind.SLOW_LGROUP, 0)
+
+
+@pytest.mark.parametrize("cut", [1.02, 1.06])
+def test_every_second_cluster_is_one_pattern_and_no_copies_beside_it(cut: float) -> None:
+    times = quiet(12, 3, 64, noise=0.002)
+    slow = [copy for copy in range(64) if copy // 4 % 2]
+    times[[[3], [7], [9], [10]], :, slow] *= cut
+    assert one(divots(times, Machine(2, 32))).copies == tuple(slow)
+
+
+# -- over time ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("benchmarks", [1, 5])
+def test_a_benchmark_that_drifts_alone_is_drift(benchmarks: int) -> None:
+    times = quiet(benchmarks, 5, 32)
+    times[0] *= np.linspace(1, 1.1, 5)[:, None]
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.benchmark) == (Kind.DRIFT, "b0")
+    assert found.slowdown == pytest.approx(1.1, abs=0.005)
+
+
+def test_the_copies_that_kept_their_speed_are_named() -> None:
+    times = quiet(5, 3, 32)
+    times[1, 1, 1:] *= 1.09
+    assert one(divots(times, FOUR)).summary.endswith("over the others, all but copy 0")
+
+
+def test_one_slow_iteration_of_three_costs_the_score_nothing() -> None:
+    times = quiet(4, 3, 32, noise=0.0005)
+    times[2, 1] *= 1.2
+    found = one(divots(times, FOUR))
+    assert found.score_lost == pytest.approx(0, abs=1e-3)
+    assert text_of(found, "cost") == (
+        "costs nothing of the score (another iteration stands), 17 % of that iteration's rate"
+    )
+
+
+@pytest.mark.parametrize(("iterations", "slow"), [(3, 2), (2, 1), (1, 1)])
+def test_the_iteration_that_stands_is_what_a_divot_costs(iterations: int, slow: int) -> None:
+    times = quiet(4, iterations, 32, noise=0.0005)
+    times[2, :slow, 8:16] *= 1.2
+    found = one(divots(times, FOUR))
+    assert found.score_lost == pytest.approx(1 - (1 / 1.2) ** 0.25, abs=2e-3)
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_where_every_iteration_is_slow_the_one_that_stands_costs(nodes: int) -> None:
+    times = quiet(4, 3, 16 * nodes, noise=0.0005)
+    for iteration, slow in enumerate((1.2, 1.3, 1.4)):
+        times[1, iteration, 16 * iteration : 16 * iteration + 16] *= slow
+    told = {it.iteration: it.score_lost for it in divots(times, Machine(nodes, 16))}
+    assert told[2] == pytest.approx(1 - (1 / 1.3) ** 0.25, abs=2e-3)
+    assert told[1] == pytest.approx(0, abs=1e-3) == told[3]
+
+
+def test_what_gets_faster_costs_nothing() -> None:
+    times = quiet(6, 4, 32)
+    times *= np.linspace(1, 0.97, 4)[:, None]
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.fast, found.score_lost) == (Kind.DRIFT, True, 0)
+
+
+def test_a_slow_first_iteration_that_waits_for_input_is_told_once() -> None:
+    times = quiet(4, 3, 32)
+    times[1, 0] *= 1.3
+    rows = [
+        (*row[:12], float(row[11] or 0) * (0.8 if (row[0], row[1]) == (1, 1) else 1.0), row[13])
+        for row in rows_of(times, FOUR)
+    ]
+    found = one([*analyse([rows], names(4), Thresholds()).findings])
+    assert (found.kind, found.benchmark, found.iteration) == (Kind.STARTUP, "b1", 1)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def test_a_single_copy_is_named_and_said_to_be_slower_or_faster() -> None:
+    times = quiet(6, 1, 32)
+    times[3, 0, 9] *= 0.42
+    assert one(divots(times, FOUR)).summary.endswith(" % faster (copy 9, 1 of 32)")
+    times = quiet(6, 2, 32)
+    times[3, 1, 9] *= 1.42
+    found = one(divots(times, FOUR))
+    assert found.summary.startswith("b3 iteration 2 4")
+    assert found.summary.endswith(" % slower (copy 9, 1 of 32)")
+
+
+def test_copies_of_the_tail_are_not_told_for_the_sake_of_those_far_out() -> None:
+    times = quiet(4, 1, 256, noise=0.01)
+    far = [3, 50, 90, 130, 170, 210]
+    times[1, 0, far] *= 1.6
+    times[1, 0, [20, 30]] = 105.0
+    assert one(divots(times, Machine(16, 16))).copies == tuple(far)
+
+
+def test_a_whole_second_clock_does_not_hide_a_copy_far_out() -> None:
+    base = np.array([58.4, 10.5, 20.5, 15.5, 12.5, 30, 9, 40])
+    times: Times = np.round(base[:, None, None] * quiet(8, 2, 64) / 100)
+    times[0, 0, 2] = 78
+    found = one(divots(times, Machine(2, 32)))
+    assert (found.kind, found.benchmark, found.copies) == (Kind.OUTLIER_COPY, "b0", (2,))
+
+
+def test_two_modes_of_sixteen_copies_are_two_modes() -> None:
+    times = quiet(4, 3, 16)
+    times[2, :, ::3] *= 1.13
+    assert one(divots(times, Machine(1, 16))).kind is Kind.BIMODAL
+
+
+def test_two_modes_are_not_explained_by_how_many_copies_an_lgroup_has() -> None:
+    times = quiet(8, 1, 61)
+    times[4, 0, np.random.default_rng(1).random(61) < 0.5] *= 1.2
+    found = divots(times, Machine(2, 32))
+    assert (one(found).kind, one(found).benchmark) == (Kind.BIMODAL, "b4")
+
+
+# -- words and thresholds -------------------------------------------------------------------------
+
+
+def test_a_benchmark_far_worse_than_is_typical_is_named() -> None:
+    times = quiet(6, 3, 32)
+    times[:, :, 8:16] *= np.array([1.05, 1.05, 1.05, 1.05, 1.05, 1.4])[:, None, None]
+    assert one(divots(times, FOUR)).summary.startswith("all benchmarks +5.1 %, b5 +4")
+
+
+def test_a_larger_threshold_is_meant_as_it_is_said() -> None:
+    times = quiet(6, 3, 32)
+    times[:, :, 8:16] *= 1.08
+    times[:, :, 20] *= 1.08
+    assert len(divots(times, FOUR)) == 2
+    assert analysed(times, FOUR, thresholds=Thresholds(group=0.1)).findings == ()
+
+
+def test_what_could_be_seen_is_no_number_where_the_noise_hides_all() -> None:
+    times = quiet(2, 1, 16, noise=0.5)
+    assert "copy" not in analysed(times, Machine(2, 8)).visible
+
+
+# -- arithmetic -----------------------------------------------------------------------------------
+
+
+def test_the_binomial_tail_is_the_textbooks() -> None:
+    assert binomial_tail(3, 4, 0.5) == pytest.approx(5 / 16)
+    assert binomial_tail(0, 4, 0.5) == 1
+    assert binomial_tail(5, 4, 0.5) == 0
+    assert binomial_tail(600, 2000, 0.3) == pytest.approx(0.5, abs=0.02)
+
+
+def test_ties_are_spread_over_the_step_of_the_clock() -> None:
+    assert untied(np.array([2.0, 1.0, 1.0]), 1.0) == pytest.approx([0.75, 1.25, 2.0])
+
+
+@pytest.mark.parametrize(("copies", "size"), [(4, 1.5), (6, 1.2), (8, 1.2), (8, 2.0), (10, 0.6)])
+def test_one_copy_far_from_few_others_is_found_in_a_single_cell(copies: int, size: float) -> None:
+    for seed in range(5):
+        times = quiet(1, 1, copies, noise=0.005, seed=seed)
+        assert divots(times, Machine(1, copies)) == []
+        times[0, 0, 1] *= size
+        [found] = divots(times, Machine(1, copies))
+        assert found.copies == (1,)
+        assert found.slowdown == pytest.approx(size, rel=0.03)
+
+
+def test_another_copy_in_each_iteration_of_a_small_run_is_found() -> None:
+    times = quiet(1, 3, 8, noise=0.005)
+    for iteration, copy in enumerate((2, 5, 6)):
+        times[0, iteration, copy] *= 1.5
+    found = divots(times, Machine(1, 8))
+    assert sorted((it.iteration, it.copies) for it in found) == [(1, (2,)), (2, (5,)), (3, (6,))]
+
+
+def test_a_single_copy_that_a_small_run_is_said_to_show_is_found() -> None:
+    found = 0
+    for seed in range(10):
+        times = quiet(1, 1, 8, noise=0.005, seed=seed)
+        seen = analysed(times, Machine(1, 8)).visible["copy"]
+        times[0, 0, 3] *= 1 + 1.25 * seen
+        found += [it.copies for it in divots(times, Machine(1, 8))] == [(3,)]
+    assert found >= 8
+
+
+@pytest.mark.parametrize("slow", [(4, 5), (1, 2), (2, 5)])
+def test_two_slow_iterations_of_five_do_not_make_the_others_fast(slow: tuple[int, int]) -> None:
+    for benchmarks in ((0,), (0, 1, 2, 3)):
+        times = quiet(4, 5, 32)
+        for benchmark in benchmarks:
+            for iteration in slow:
+                times[benchmark, iteration - 1] *= 1.22
+        found = divots(times, FOUR)
+        assert {it.iteration for it in found} == set(slow)
+        assert all(it.kind is Kind.SLOW_ITERATION and not it.fast for it in found)
+
+
+def test_a_fast_iteration_of_five_is_still_found() -> None:
+    times = quiet(4, 5, 32)
+    times[:, 2] *= 0.8
+    [found] = divots(times, FOUR)
+    assert (found.kind, found.iteration, found.fast) == (Kind.SLOW_ITERATION, 3, True)
+
+
+def test_what_a_fuller_lgroup_may_explain_of_one_benchmark_is_told() -> None:
+    machine = Machine(2, 8)
+    times = quiet(6, 3, 12)
+    times[2, :, :8] *= 1.35
+    analysis = analysed(times, machine)
+    fuller, emptier = analysis.findings
+    assert fuller.explained
+    assert emptier.explained
+    assert fuller.expectation == "8 copies on an lgroup where others have fewer"
+    assert fuller.summary.startswith("+0.0 % (median of the benchmarks; ")

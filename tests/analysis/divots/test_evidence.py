@@ -1,0 +1,293 @@
+"""What differs between slow copies and the others: small runs whose answer stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rater.analysis.divots.data.finding import (
+    CellEffect,
+    Evidence,
+    Finding,
+    Kind,
+    Single,
+    from_json,
+    to_json,
+)
+from rater.analysis.divots.evidence import with_evidence
+from rater.record.events import CpuReading, CpuReadings, MachineReadings, Sampled
+from rater.record.run import MachinePU, PlacedCopy
+from rater.record.status import CopyStatus
+from rater.record.stored import StoredCopy, StoredRun
+from rater.show.divots.to_json import divot_rows, evidence_line
+from tests.support.example_findings import finding_of
+from tests.support.example_runs import S, copy_row, reading, stored
+
+MIB = 1 << 20
+COPIES = 8
+SLOW = (4, 5, 6, 7)  # on node 1
+
+
+def finding(kind: Kind = Kind.SLOW_LGROUP, **changes: Any) -> Finding:
+    """Copies 4 to 7 of benchmark a, iteration 1, are slow."""
+    one = finding_of(
+        kind,
+        "lgroup 1",
+        SLOW,
+        iterations=(1,),
+        nodes=(1,),
+        score_lost=0.06,
+        summary="a +20.0 % (4 of 4 copies)",
+        evidence=(Evidence("cost", "costs 6.0 % of the score", 100.0),),
+        cells=(CellEffect("a", "base", 1, 1.2, 0.06),),
+    )
+    return replace(one, **changes)
+
+
+def row(number: int, **changes: Any) -> StoredCopy:
+    """10 s, 12 s on node 1, all of it computing."""
+    seconds = 12.0 if number in SLOW else 10.0
+    given = {"node": number // 4, "cpu_ns": round(seconds * S), **changes}
+    return copy_row(number, seconds, **given)
+
+
+def sample(number: int, nodes: dict[int, int], **changes: Any) -> Sampled:
+    one = Sampled(
+        phase=0,
+        copy=number,
+        step=0,
+        age_ns=9 * S,
+        processes=1,
+        unread=0,
+        cpus=(number,),
+        allowed=(number,),
+        migrations=0,
+        pages_migrated=0,
+        node_bytes=tuple((node, size * MIB) for node, size in nodes.items()),
+        policy="local",
+        page_bytes=((4096, 100 * MIB),),
+        rss_bytes=100 * MIB,
+        peak_bytes=100 * MIB,
+        swap_bytes=0,
+        read_ns=1,
+    )
+    return replace(one, **changes)
+
+
+def run_of(
+    rows: Sequence[StoredCopy],
+    samples: Sequence[Sampled] = (),
+    readings: Sequence[CpuReading] = (),
+    **head: Any,
+) -> StoredRun:
+    """Copy c bound to CPU c, four on a node; one phase of 10 s where it was read."""
+    copies = sorted({it.copy for it in rows})
+    return replace(
+        stored(rows, copies=len(copies), **head),
+        placements=tuple(PlacedCopy(c, (c,), c, c, 0, c // 4, 0, "local", ()) for c in copies),
+        pus=tuple(MachinePU(c, c, 0, c // 4, 0) for c in copies),
+        samples=tuple(samples),
+        cpu_readings=tuple(
+            CpuReadings(phase, tuple(readings)) for phase in sorted({it.phase for it in rows})
+        )
+        if readings
+        else (),
+        machine_readings=tuple(
+            MachineReadings(phase, (("elapsed_ns", 10 * S),))
+            for phase in sorted({it.phase for it in rows})
+        )
+        if readings
+        else (),
+    )
+
+
+def told(run: StoredRun, one: Finding | None = None) -> list[str]:
+    """What was measured, most different first."""
+    (found,) = with_evidence([one or finding()], run)
+    measured = [it for it in found.evidence if it.others is not None]
+    return [it.text for it in sorted(measured, key=lambda it: -it.weight)]
+
+
+def names(run: StoredRun, one: Finding | None = None) -> set[str]:
+    (found,) = with_evidence([one or finding()], run)
+    return {it.name for it in found.evidence if it.others is not None}
+
+
+def test_copies_that_are_alike_but_for_their_time_have_no_evidence() -> None:
+    samples = [sample(c, {c // 4: 100}) for c in range(COPIES)]
+    readings = [reading(c, user_ns=10 * S, mean_khz=3_000_000) for c in range(COPIES)]
+    assert told(run_of([row(c) for c in range(COPIES)], samples, readings)) == []
+
+
+def test_remote_memory_is_told_as_a_share() -> None:
+    samples = [
+        sample(c, {0: 74, 1: 26} if c in SLOW else {0: 100}, allowed=(c,)) for c in range(COPIES)
+    ]
+    run = run_of([row(c) for c in range(COPIES)], samples)
+    assert "memory 74 % remote" in told(run)
+    (found,) = with_evidence([finding()], run)
+    assert evidence_line(found).startswith(
+        "lgroup 1: a +20.0 % (4 of 4 copies); costs 6.0 % of the score; "
+    )
+    assert "; memory 74 % remote" in evidence_line(found)
+
+
+def test_a_competitor_is_told_before_the_wait_that_it_makes() -> None:
+    rows = [row(c, cpu_ns=6 * S) if c in SLOW else row(c) for c in range(COPIES)]
+    readings = [reading(c, user_ns=10 * S) for c in range(COPIES)]
+    first, second = told(run_of(rows, readings=readings))
+    assert first == "other processes took 40 % of the CPU"
+    assert second == "had a CPU for 50 % of the time (others 100 %)"
+
+
+@pytest.mark.parametrize(
+    ("slow", "usual", "name"),
+    [
+        ({"steal_ns": S}, {}, "steal"),
+        ({"irq_ns": S}, {}, "interrupts"),
+        ({"mean_khz": 2_000_000}, {"mean_khz": 3_000_000}, "frequency"),
+        ({"throttles": 9}, {"throttles": 0}, "throttled"),
+        ({"iowait_ns": S}, {}, "iowait"),
+        ({"interrupts": 90_000}, {"interrupts": 900}, "interrupt-rate"),
+    ],
+)
+def test_what_the_cpus_readings_show(
+    slow: dict[str, Any], usual: dict[str, Any], name: str
+) -> None:
+    readings = [reading(c, **(slow if c in SLOW else usual)) for c in range(COPIES)]
+    rows = [row(c) for c in range(COPIES)]
+    assert names(run_of(rows, readings=readings)) == {name}
+    # The other way round it would make the copies faster: nothing that explains slow ones.
+    readings = [reading(c, **(usual if c in SLOW else slow)) for c in range(COPIES)]
+    assert names(run_of(rows, readings=readings)) == set()
+
+
+@pytest.mark.parametrize(
+    ("slow", "usual", "text"),
+    [
+        ({"major_faults": 500}, {}, "500 major page faults"),
+        ({"involuntary_switches": 2400}, {}, "taken off the CPU 200 times a second"),
+        ({"major_faults": 5}, {}, None),
+        ({"involuntary_switches": 2400}, {"involuntary_switches": 2000}, None),
+    ],
+)
+def test_what_the_copies_rows_show(
+    slow: dict[str, Any], usual: dict[str, Any], text: str | None
+) -> None:
+    run = run_of([row(c, **(slow if c in SLOW else usual)) for c in range(COPIES)])
+    assert told(run) == ([] if text is None else [text])
+
+
+def test_page_sizes_count_in_both_directions() -> None:
+    huge, small = ((2 * MIB, 100 * MIB),), ((4096, 100 * MIB),)
+    rows = [row(c) for c in range(COPIES)]
+    for slow, usual, text in (
+        (small, huge, "0 % of the memory in huge pages (others 100 %)"),
+        (huge, small, "100 % of the memory in huge pages (others 0 %)"),
+    ):
+        samples = [
+            sample(c, {c // 4: 100}, page_bytes=slow if c in SLOW else usual) for c in range(COPIES)
+        ]
+        (only,) = told(run_of(rows, samples))
+        assert only.removesuffix(" (others 0 %)") == text.removesuffix(" (others 0 %)")
+
+
+def test_what_the_others_differ_by_among_themselves_is_noise() -> None:
+    waited = [1.0, 0.6, 0.8, 0.7, 0.6, 0.6, 0.7, 0.6]  # of its time; slow copies are the last four
+    rows = [row(c, cpu_ns=round((12 if c in SLOW else 10) * waited[c] * S)) for c in range(COPIES)]
+    assert told(run_of(rows)) == []
+
+
+def test_copies_that_were_not_placed_as_planned_say_so() -> None:
+    samples = [sample(c, {c // 4: 100}, cpus=(0,) if c in SLOW else (c,)) for c in range(COPIES)]
+    (only,) = told(run_of([row(c) for c in range(COPIES)], samples))
+    assert only.startswith("not placed as planned: ")
+
+
+def test_a_single_copy_is_compared_in_its_own_cell_only() -> None:
+    one = finding(
+        Kind.OUTLIER_COPY,
+        copies=(5,),
+        cpus=(5,),
+        singles=(Single("a", "base", 1, 5, 5, 1, 1.2),),
+    )
+    rows = [row(c, **({"major_faults": 500} if c == 5 else {})) for c in range(COPIES)]
+    # The same copy in iteration 2 has none, and is not looked at.
+    rows += [row(c, phase=1, iteration=2) for c in range(COPIES)]
+    assert told(run_of(rows), one) == ["500 major page faults"]
+
+
+def test_fast_copies_want_what_makes_them_fast() -> None:
+    rows = [row(c, **({} if c in SLOW else {"major_faults": 500})) for c in range(COPIES)]
+    assert told(run_of(rows), finding(slowdown=0.8)) == ["0 major page faults (others 500)"]
+    assert told(run_of(rows), finding(slowdown=1.2)) == []
+
+
+def test_a_slow_iteration_is_compared_with_the_others_copy_by_copy() -> None:
+    # One CPU is always half busy with something else; in iteration 2 all have 20 % more of it.
+    rows = [
+        row(c, phase=i, iteration=i + 1, cpu_ns=round((5 - 2 * (i == 1)) * S if c else 2 * S))
+        for i in range(3)
+        for c in range(4)
+    ]
+    one = finding(
+        Kind.SLOW_ITERATION,
+        copies=(0, 1, 2, 3),
+        cpus=(),
+        cells=(CellEffect("a", "base", 2, 1.2, 0.1),),
+    )
+    assert told(run_of(rows), one) == ["had a CPU for 30 % of the time (else 50 %)"]
+
+
+def test_two_modes_are_compared_slow_against_fast() -> None:
+    times = [10.0, 12.1, 10.1, 12.0, 10.2, 12.2, 10.0, 12.0]
+    rows = [
+        copy_row(c, time_s, cpu_ns=round(time_s * S), major_faults=900 if time_s > 11 else 0)
+        for c, time_s in enumerate(times)
+    ]
+    one = finding(Kind.BIMODAL, copies=tuple(range(8)), cpus=tuple(range(8)))
+    assert told(run_of(rows), one) == ["900 major page faults"]
+
+
+def test_failed_and_discarded_copies_are_left_out() -> None:
+    bad = {"major_faults": 500}
+    rows = [
+        row(
+            c,
+            **(bad if c in SLOW else {}),
+            status=CopyStatus.FAILED if c in SLOW else CopyStatus.OK,
+        )
+        for c in range(COPIES)
+    ]
+    assert told(run_of(rows)) == []
+    assert told(run_of([row(c, **bad, counted=False) for c in range(COPIES)])) == []
+
+
+def test_what_the_layout_explains_stays_as_it_is() -> None:
+    one = finding(Kind.LAYOUT, explained=True)
+    run = run_of([row(c, major_faults=500 if c in SLOW else 0) for c in range(COPIES)])
+    assert with_evidence([one], run) == (one,)
+
+
+def test_three_are_in_the_line_and_all_in_json() -> None:
+    rows = [
+        row(c, major_faults=500, involuntary_switches=2400, cpu_ns=6 * S) if c in SLOW else row(c)
+        for c in range(COPIES)
+    ]
+    readings = [reading(c, user_ns=10 * S, steal_ns=S if c in SLOW else 0) for c in range(COPIES)]
+    (found,) = with_evidence([finding()], run_of(rows, readings=readings))
+    (json,) = divot_rows([found])
+    measured = json["measured"]
+    assert isinstance(measured, list)
+    assert {it["name"] for it in measured} == {
+        "foreign",
+        "on-cpu",
+        "steal",
+        "major-faults",
+        "taken-off",
+    }
+    assert sum(it["text"] in evidence_line(found) for it in measured) == 3
+    assert from_json(to_json(found)) == found

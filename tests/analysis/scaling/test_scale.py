@@ -1,0 +1,357 @@
+"""Curves of stored runs: placements, speedup, efficiency, SMT, rotated order, what is alike."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from rater.analysis.results.cpus_used import Places, Share, fair_copies, places_of
+from rater.analysis.results.points import Point, PointRun
+from rater.analysis.scaling.curve import Curve, Scaling, scale
+from rater.analysis.scaling.pairs import orders, smt_yields
+from rater.analysis.stats.usl import Refused, Usl
+from rater.record.run import MachinePU
+from rater.record.status import CopyStatus, RunStatus
+from rater.record.stored import StoredRun
+from tests.support.example_runs import copy_row, in_turn, stored
+
+# Two lgroups of two cores with two threads each; CPUs 0-3 are the first threads.
+PUS = tuple(MachinePU(cpu, cpu % 4, cpu % 4 // 2, cpu % 4 // 2, 0) for cpu in range(8))
+
+
+def run(
+    number: int, cpus: Sequence[int], seconds: dict[str, float], **changes: object
+) -> StoredRun:
+    """A run with a copy on each of these CPUs; seconds by benchmark, references of 10 s."""
+    rows = [
+        copy_row(copy, s, phase=phase, benchmark=name, cpu=cpu, core=cpu % 4, node=cpu % 4 // 2)
+        for phase, (name, s) in enumerate(seconds.items())
+        for copy, cpu in enumerate(cpus)
+    ]
+    head = {"run": number, "copies": len(cpus), **changes}
+    return replace(stored(rows, **head), pus=PUS)  # type: ignore[arg-type]  # head fields by name
+
+
+def scaled(*runs: StoredRun) -> Scaling:
+    points = [Point(f"run {one.head.run}", (), (PointRun(one, None),)) for one in runs]
+    return scale(points, lambda _: False)
+
+
+def curve(*runs: StoredRun) -> Curve:
+    (only,) = scaled(*runs).curves
+    return only
+
+
+def test_where_copies_were_placed() -> None:
+    alone = places_of(run(1, [0, 2], {"a": 1.0}))
+    assert (alone.share, alone.per_core, alone.lgroups, alone.threads) == (
+        Share.CORES,
+        (1, 1),
+        (1, 1),
+        2,
+    )
+    threads = places_of(run(1, [0, 4, 1], {"a": 1.0}))
+    assert (threads.share, threads.cores, threads.per_core) == (Share.THREADS, (0, 1), (1, 2))
+    assert (threads.even, threads.lgroups) == (None, (3,))
+    assert places_of(run(1, [0, 0], {"a": 1.0})).share is Share.CPUS
+    assert places_of(run(1, [0] * 9, {"a": 1.0})).share is Share.CPUS
+    rows = [copy_row(n, 1.0, cpu=None, core=None, node=None) for n in range(3)]
+    assert places_of(stored(rows, copies=3)).share is Share.UNKNOWN
+    # Not bound, but more than there are CPUs: they share them wherever they run.
+    assert places_of(replace(stored(rows, copies=3), pus=PUS[:2])).share is Share.CPUS
+
+
+def test_one_kind_of_copies_ends_where_cores_are_shared() -> None:
+    def places(copies: int, share: Share) -> Places:
+        return Places(copies, share, None, None, None, None, None, None, None)
+
+    kinds = [places(1, Share.CORES), places(2, Share.CORES), places(4, Share.THREADS)]
+    assert fair_copies(kinds) == 2
+    packed = [places(1, Share.CORES), places(2, Share.THREADS), places(4, Share.THREADS)]
+    assert fair_copies([*packed, places(9, Share.CPUS)]) == 4
+    assert fair_copies([places(9, Share.CPUS)]) == 9
+
+
+def test_speedup_efficiency_and_gain() -> None:
+    # Rates n x 10 / s: 1, 2 x 10 / 12.5 = 1.6, 4 x 10 / 20 = 2
+    found = curve(
+        run(1, [0], {"a": 10.0}), run(2, [0, 2], {"a": 12.5}), run(3, [0, 1, 2, 3], {"a": 20.0})
+    )
+    (series,) = found.series
+    assert [one.rate for one in series.points] == pytest.approx([1.0, 1.6, 2.0])
+    assert [one.speedup for one in series.points] == pytest.approx([1.0, 1.6, 2.0])
+    assert [one.efficiency for one in series.points] == pytest.approx([1.0, 0.8, 0.5])
+    assert [one.gain for one in series.points] == [None, pytest.approx(0.6), pytest.approx(0.2)]
+    assert found.copies == (1, 2, 4)
+    assert isinstance(series.law, Refused)
+
+
+def test_without_one_copy_the_smallest_number_stands_for_it() -> None:
+    found = curve(run(1, [0, 1], {"a": 10.0}), run(2, [0, 1, 2, 3], {"a": 12.5}))
+    first, last = found.series[0].points
+    assert first.efficiency == 1.0
+    assert (last.speedup, last.efficiency) == pytest.approx((1.6, 0.8))
+
+
+def test_several_runs_of_one_number_are_one_point_with_a_median() -> None:
+    found = curve(
+        run(1, [0], {"a": 10.0}),
+        *(run(2 + i, [0, 1], {"a": s}) for i, s in enumerate((20.0, 10.0, 12.5))),
+    )
+    point = found.series[0].points[1]
+    assert point.rates == (1.0, 2.0, 1.6)
+    assert point.rate == 1.6
+    assert point.runs == (2, 3, 4)
+
+
+def test_linear_per_lgroup_is_what_the_lgroups_do_alone() -> None:
+    # Two copies on one lgroup fight for its memory: 1.2 instead of 2; on both lgroups 2.1.
+    found = curve(
+        run(1, [0], {"a": 10.0}),
+        run(2, [0, 1], {"a": 20 / 1.2}),
+        run(3, [0, 1, 2], {"a": 30 / 2.2}),
+        run(4, [0, 1, 2, 3], {"a": 40 / 2.1}),
+    )
+    shares = [one.per_lgroup for one in found.series[0].points]
+    assert shares[:2] == [None, None]  # one lgroup
+    assert shares[2] == pytest.approx(2.2 / (1.2 + 1.0))
+    assert shares[3] == pytest.approx(2.1 / (1.2 + 1.2))
+
+
+def test_suites_are_geometric_means_over_what_has_a_result_everywhere() -> None:
+    def both(number: int, cpus: Sequence[int], a: float, b: float, **changes: object) -> StoredRun:
+        made = run(number, cpus, {"a": a, "b": b, "c": 10.0}, **changes)
+        kinds = {"a": "int", "b": "int", "c": "fp"}
+        used = tuple(replace(one, category=kinds[one.name]) for one in made.benchmarks)
+        return replace(made, benchmarks=used)
+
+    failing = both(2, [0, 1], 12.5, 20.0)
+    rows = [
+        replace(row, status=CopyStatus.FAILED, exit_code=1) if row.benchmark == "c" else row
+        for row in failing.copies
+    ]
+    failing = replace(
+        failing, copies=tuple(rows), head=replace(failing.head, status=RunStatus.FAILED)
+    )
+    found = curve(both(1, [0], 10.0, 10.0), failing)
+    suite, *benchmarks = found.series
+    assert (suite.name, suite.over) == ("all", ("a", "b"))
+    assert [one.rate for one in suite.points] == pytest.approx([1.0, (1.6 * 1.0) ** 0.5])
+    assert [one.name for one in benchmarks] == ["a", "b", "c"]
+    assert [len(one.points) for one in benchmarks] == [2, 2, 1]
+    told = " | ".join(found.lacking)
+    assert "run 2 (2 copies) is failed: 2 of its 3 benchmarks have a result" in told
+    assert "run 2 (2 copies): c: " in told
+    assert "c is not in the geometric means: no result with 2 copies" in told
+
+
+def test_without_references_rates_are_copies_per_hour() -> None:
+    runs = [replace(one, benchmarks=(replace(one.benchmarks[0], reference_s=None),)) for one in (
+        run(1, [0], {"a": 10.0}), run(2, [0, 1], {"a": 12.0}))]  # fmt: skip
+    series = curve(*runs).series[0]
+    assert series.unit == "copies/hour"
+    assert [one.rate for one in series.points] == pytest.approx([360.0, 600.0])
+
+
+def test_runs_that_differ_in_more_than_copies_are_curves_of_their_own() -> None:
+    found = scaled(
+        run(1, [0], {"a": 10.0}),
+        run(2, [0, 1], {"a": 10.0}),
+        run(3, [0], {"a": 10.0}, size="ref"),
+        run(4, [0, 1], {"a": 10.0}, size="ref"),
+        run(5, [0, 1], {"a": 10.0}, layout="compact"),
+    )
+    assert [one.name for one in found.curves] == [
+        "size=test, layout=balanced",
+        "size=ref, layout=balanced",
+    ]
+    assert tuple(map(str, found.alone)) == (
+        "run 5 (size=test, layout=compact): nothing else like it has another number of copies "
+        "than 2",
+    )
+
+
+def test_other_axes_of_a_sweep_are_curves_of_their_own() -> None:
+    points = [
+        Point(
+            f"copies={len(cpus)} thp={thp}",
+            (("copies", str(len(cpus))), ("thp", thp)),
+            (PointRun(run(number, cpus, {"a": 10.0}), 1),),
+        )
+        for number, (cpus, thp) in enumerate(
+            [([0], "always"), ([0, 1], "always"), ([0], "never"), ([0, 1], "never")], 1
+        )
+    ]
+    found = scale(points, lambda _: False)
+    assert [(one.name, one.runs) for one in found.curves] == [
+        ("thp=always", (1, 2)),
+        ("thp=never", (3, 4)),
+    ]
+
+
+def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
+    second = replace(run(2, [0, 1], {"a": 10.0}), settings=(("thp.enabled", "always"),))
+    third = replace(run(3, [0, 1], {"a": 10.0}), settings=(("thp.enabled", "always"),))
+    found = curve(run(1, [0], {"a": 10.0}), second, third)
+    assert [(one.difference.what, one.runs) for one in found.unlike] == [
+        ("setting thp.enabled", (2, 3))
+    ]
+
+
+def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
+    spread = [run(1, [0], {"a": 10.0}), run(2, [0, 1], {"a": 10.0})]
+    cores = run(3, [0, 1, 2, 3], {"a": 10.0})
+    threads = run(4, [0, 4, 1, 5], {"a": 20.0})
+    found = scaled(*spread, threads, cores)
+    (only,) = found.curves
+    assert only.runs == (1, 2, 3)  # one copy a core, as the two of run 2 have
+    assert tuple(map(str, found.alone)) == (
+        "run 4 (placed=4 on 2 cores (4 CPUs)): nothing else like it has another number of copies "
+        "than 4",
+    )
+    # With another number of the same kind they are a curve of their own, from one copy on.
+    found = scaled(*spread, cores, threads, run(5, [0, 4], {"a": 20.0}))
+    assert [(one.name, one.runs) for one in found.curves] == [
+        ("placed=2 on 2 cores", (1, 2, 3)),
+        ("placed=2 on 1 core (2 CPUs)", (1, 5, 4)),
+    ]
+    lgroups = scaled(run(1, [0, 1], {"a": 10.0}), run(2, [0, 2], {"a": 10.0}))
+    assert [one.name for one in lgroups.alone] == [
+        "placed=2 on 2 cores",
+        "placed=2 on 2 cores, 1+1 by lgroup",
+    ]
+
+
+def test_other_cpus_and_memory_for_as_many_copies_are_told() -> None:
+    def remote(one: StoredRun) -> StoredRun:
+        return replace(one, copies=tuple(replace(row, mem_nodes=(1,)) for row in one.copies))
+
+    found = curve(
+        run(1, [0], {"a": 10.0}),
+        run(2, [1], {"a": 10.0}),
+        remote(run(3, [0], {"a": 10.0})),
+        run(4, [0, 1], {"a": 10.0}),
+    )
+    assert [(str(one.difference), one.runs) for one in found.unlike] == [
+        ("CPUs of 1 copy: was 0, is 1", (2,)),
+        ("memory of 1 copy: was not there, is 1", (3,)),
+    ]
+
+
+def test_options_that_an_older_rater_did_not_know_had_their_default() -> None:
+    def asked(number: int, cpus: Sequence[int], request: str | None) -> StoredRun:
+        return run(number, cpus, {"a": 10.0}, request=request)
+
+    new = '{"bind": "pu", "alloc": null, "run_dirs": false, "prepare": null}'
+    assert curve(asked(1, [0], None), asked(2, [0, 1], new)).runs == (1, 2)
+    assert curve(asked(1, [0], "{}"), asked(2, [0, 1], '{"alloc": "system"}')).runs == (1, 2)
+    for other in ('{"reserve": 1}', '{"prepare": "sync"}', '{"run_dirs": true}'):
+        assert scaled(asked(1, [0], new), asked(2, [0, 1], other)).curves == ()
+
+
+def test_an_imported_run_that_lacks_copies_is_no_point() -> None:
+    half = run(3, [0, 1, 2, 3], {"a": 10.0, "b": 10.0}, source="import")
+    half = replace(half, copies=tuple(row for row in half.copies if row.copy < 2))
+    found = curve(run(1, [0], {"a": 10.0, "b": 10.0}), run(2, [0, 1], {"a": 10.0, "b": 10.0}), half)
+    assert found.copies == (1, 2)
+    assert found.lacking == ("run 3 (4 copies): a, b: no result, times of 2 of 4 copies only",)
+    rows = [*in_turn(0, [12.0, 18.0], names="ab"), *in_turn(1, [18.0, 12.0], names="ba")]
+    ring = stored(rows, order="rotated", mode="rotated", copies=4, source="import")
+    assert str(scaled(ring).alone[0]) == "run 7: no benchmark has a result"
+
+
+def test_the_law_is_fitted_where_each_copy_has_a_core() -> None:
+    def machine(number: int, copies: int, seconds: float) -> StoredRun:
+        pus = tuple(MachinePU(cpu, cpu % 16, 0, 0, 0) for cpu in range(32))
+        rows = [copy_row(n, seconds, cpu=n, core=n % 16, node=0) for n in range(copies)]
+        return replace(stored(rows, copies=copies, run=number), pus=pus)
+
+    def seconds(n: int) -> float:
+        return 10 * (1 + 0.05 * (n - 1) + 0.002 * n * (n - 1))
+
+    runs = [machine(i, n, seconds(n)) for i, n in enumerate((1, 2, 4, 8, 16), 1)]
+    threads = machine(9, 32, seconds(16) * 2.2)
+    (series,) = curve(*runs, threads).series
+    assert isinstance(series.law, Usl)
+    assert series.law.copies == (1, 2, 4, 8, 16)
+    assert series.law.sigma.value == pytest.approx(0.05)
+    (few,) = curve(*runs[:3], threads).series
+    assert isinstance(few.law, Refused)
+    assert few.law.reason == (
+        "three coefficients need 4 numbers of copies, not 3 (32 does not count: copies share "
+        "cores there)"
+    )
+
+
+def test_smt_yield_is_of_the_same_cores_not_of_numbers() -> None:
+    one_a_core = run(1, [0, 1, 2, 3], {"a": 10.0, "b": 10.0})
+    all_threads = run(2, range(8), {"a": 16.0, "b": 25.0}, layout="compact")
+    packed = run(3, [0, 4, 1, 5], {"a": 16.0, "b": 25.0})  # four copies as well, on two cores
+    samples = scaled(one_a_core, all_threads, packed).samples
+    (found,) = smt_yields(samples)
+    assert (found.cores, found.threads, found.of_machine) == (4, 2, True)
+    assert (found.one_a_core, found.all_threads) == ((1,), (2,))
+    mean, a, b = found.changes
+    assert a.share == pytest.approx(0.25)  # twice the copies in 1.6 times the time
+    assert b.share == pytest.approx(-0.2)
+    assert mean.share == pytest.approx(0.0)
+    assert (a.beyond_noise, mean.beyond_noise) == (True, False)
+    assert smt_yields(scaled(one_a_core, packed).samples) == ()
+
+
+def test_rotated_order_beside_homogeneous_at_the_same_copies() -> None:
+    homogeneous = run(1, [0, 1], {"a": 10.0, "b": 20.0})
+    rows = [
+        *in_turn(0, [12.0, 18.0], names="ab", node=0),
+        *in_turn(1, [18.0, 12.0], names="ba", node=0),
+    ]
+    rotated = replace(
+        stored(rows, run=2, order="rotated", mode="rotated", copies=2, benchmarks=("a", "b")),
+        pus=PUS,
+    )
+    (found,) = orders(scaled(homogeneous, rotated).samples)
+    assert (found.copies, found.homogeneous, found.rotated) == (2, (1,), (2,))
+    mean, a, b = found.times
+    assert a.share == pytest.approx(0.2)  # 12 s for 10 s
+    assert b.share == pytest.approx(-0.1)
+    assert mean.benchmark is None
+    assert found.work is not None
+    # 2 x (10 + 10) reference seconds in 30 s, either way
+    assert (found.work.before, found.work.after) == pytest.approx((40 / 30, 40 / 30))
+    assert found.scores is not None
+    assert found.scores.before == pytest.approx((2.0 * 1.0) ** 0.5)
+    assert found.scores.after == pytest.approx((20 / 12 * 20 / 18) ** 0.5)
+
+
+def test_an_imported_result_with_two_tunes_is_two_curves() -> None:
+    def both(number: int, cpus: Sequence[int]) -> StoredRun:
+        rows = [
+            copy_row(n, seconds, phase=phase, tune=tune, cpu=cpu, core=cpu, node=0)
+            for phase, (tune, seconds) in enumerate((("base", 10.0), ("peak", 8.0)))
+            for n, cpu in enumerate(cpus)
+        ]
+        made = stored(rows, run=number, copies=len(cpus), source="import", tune=None)
+        return replace(made, pus=PUS)
+
+    found = scaled(both(1, [0]), both(2, [0, 1]))
+    assert [one.name for one in found.curves] == ["tune=base", "tune=peak"]
+    assert found.curves[1].series[0].points[1].rate == pytest.approx(2.5)
+
+
+def test_runs_without_a_benchmark_in_common_are_no_curve() -> None:
+    found = scaled(run(1, [0], {"a": 10.0}), run(2, [0, 1], {"b": 10.0}))
+    assert found.curves == ()
+    assert str(found.alone[0]) == ("runs 1-2: no benchmark has results with two numbers of copies")
+
+
+def test_runs_in_which_all_failed_are_no_curve() -> None:
+    failed = run(2, [0, 1], {"a": 10.0})
+    rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in failed.copies]
+    found = scaled(replace(failed, copies=tuple(rows)))
+    assert str(found.alone[0]) == "run 2: no benchmark has a result"
+    whole = replace(failed, copies=tuple(rows))
+    beside = scaled(run(1, [0], {"a": 10.0}), whole)
+    assert "no benchmark has results with two" in str(beside.alone[0])
+    (drawn,) = scaled(run(1, [0], {"a": 10.0}), whole, run(3, [0, 1, 2], {"a": 10.0})).curves
+    assert drawn.copies == (1, 3)
+    assert drawn.lacking[0].startswith("run 2 (2 copies): a: ")

@@ -1,0 +1,414 @@
+"""What is planted, what counts as naming it, and how that is shown; nothing runs here."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from rater.analysis.divots.data.finding import Finding, Kind, Single
+from rater.analysis.selftest.judge import (
+    Judgement,
+    Spread,
+    Verdict,
+    floor_of,
+    judge,
+    made,
+    spread_of,
+    tally,
+)
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.selftest import CLEAN, Plant, Planting, choose, stopped_share, usual_copies
+from rater.show.divots.selftest import SelfTest, print_selftest, refusal, selftest_document, summary
+from tests.support.example_findings import finding_of
+
+FOUND = finding_of(
+    Kind.SLOW_CPU,
+    "CPU 1",
+    (1,),
+    benchmarks=(),
+    tune=None,
+    nodes=(0,),
+    core=1,
+    slowdown=1.25,
+    score_lost=0.2,
+    summary="+25.0 % in 3 of 3 benchmarks",
+)
+CPU = Plant(Planting.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
+LGROUP = Plant(
+    Planting.SLOW_LGROUP, "lgroup 1", "", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+)
+COPY = Plant(
+    Planting.OUTLIER_COPY, "copy 2", "", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
+)
+ITERATION = Plant(Planting.SLOW_ITERATION, "iteration 2", "", iteration=2, aimed=1.25)
+DRIFT = Plant(Planting.DRIFT, "iterations 1 to 3", "", aimed=1.25)
+
+
+def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Placement]:
+    """Copies dealt over the CPUs of lgroups, CPU after CPU, `copies_each` on every CPU."""
+    cpus = lgroups * cpus_each
+    return [
+        Placement(n, (n % cpus,), n % cpus, n % cpus, 0, n % cpus // cpus_each, 0, LOCAL, ())
+        for n in range(cpus * copies_each)
+    ]
+
+
+LOCAL = MemoryPolicy.LOCAL
+
+
+def verdict(plant: Plant, *found: Finding, effect: float | None = 1.25) -> Verdict:
+    return judge(plant, effect, found, 0.03, 3).verdict
+
+
+# -- what is planted ------------------------------------------------------------------------------
+
+
+def test_two_lgroups_get_one_plant_of_every_kind() -> None:
+    plants, missing = choose(placements(2, 4), ["a", "b"], 3, random.Random(1))
+    assert [plant.kind for plant in plants] == [
+        "slow-lgroup",
+        "remote-memory",
+        "slow-cpu",
+        "outlier-copy",
+        "slow-iteration",
+        "drift",
+    ]
+    assert missing == ()
+
+
+def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
+    plants, missing = choose(placements(1, 2, 4), ["a", "b"], 3, random.Random(1))
+    assert [plant.kind for plant in plants] == [
+        "slow-cpu",
+        "outlier-copy",
+        "slow-iteration",
+        "drift",
+    ]
+    assert [(it.kind, "one lgroup" in it.why or "equally near" in it.why) for it in missing] == [
+        ("slow-lgroup", True),
+        ("remote-memory", True),
+    ]
+
+
+def test_lgroups_of_two_copies_are_too_small_to_be_judged() -> None:
+    _, missing = choose(placements(4, 2), ["a"], 3, random.Random(1))
+    assert [it.kind for it in missing] == ["slow-lgroup", "remote-memory"]
+    assert "more --copies" in missing[0].why
+
+
+def test_one_cpu_can_not_be_the_slow_one() -> None:
+    _, missing = choose(placements(1, 1, 8), ["a"], 3, random.Random(1))
+    assert "slow-cpu" in [it.kind for it in missing]
+
+
+def test_two_copies_have_no_odd_one() -> None:
+    plants, missing = choose(placements(1, 2), ["a"], 3, random.Random(1))
+    assert [it.kind for it in plants] == ["slow-iteration", "drift"]
+    assert [it.kind for it in missing[2:]] == ["slow-cpu", "outlier-copy"]
+
+
+def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
+    plants, _ = choose(placements(2, 4), ["a", "b"], 3, random.Random(1))
+    plant = plants[0]
+    assert (
+        plant.copies == plant.cpus == tuple(range(4 * (plant.node or 0), 4 * (plant.node or 0) + 4))
+    )
+    assert len(plant.cells) == 6
+    assert {cpu for cpu, _ in plant.cells["b", 3].competing} == set(plant.cpus)
+    assert all(share == pytest.approx(0.2) for _, share in plant.cells["b", 3].competing)
+
+
+def test_drift_begins_undisturbed_and_rises_in_equal_steps() -> None:
+    plants, _ = choose(placements(1, 4), ["a"], 3, random.Random(1))
+    cells = plants[-1].cells
+    assert ("a", 1) not in cells
+    times = [1 / (1 - cells["a", k].competing[0][1]) for k in (2, 3)]
+    assert times == pytest.approx([1.125, 1.25])
+
+
+def test_the_seed_decides_what_is_planted() -> None:
+    first, again = (choose(placements(2, 8), ["a"], 5, random.Random(7))[0] for _ in range(2))
+    assert first == again
+    different = [choose(placements(2, 8), ["a"], 5, random.Random(n))[0] for n in range(20)]
+    assert len({plants[2].place for plants in different}) > 4
+
+
+@pytest.mark.parametrize(("copies", "share"), [(1, 0.4 / 1.4), (4, 1.6 / 2.6)])
+def test_a_copy_among_others_must_be_stopped_for_longer(copies: int, share: float) -> None:
+    assert stopped_share(1.4, copies) == pytest.approx(share)
+
+
+def test_the_neighbours_of_a_stopped_copy_do_not_gain_what_it_loses() -> None:
+    alone = choose(placements(1, 4), ["a"], 3, random.Random(1))[0][1]
+    shared = choose(placements(1, 2, 4), ["a"], 3, random.Random(1))[0][1]
+    [one], [other] = alone.cells.values(), shared.cells.values()
+    assert one.competing == ()
+    [(_, taken)], [(_, stopped)] = other.competing, other.stopped
+    assert taken == pytest.approx(stopped / 4)
+
+
+@pytest.mark.parametrize(
+    ("pus", "lgroups", "copies"), [(1, 1, 8), (2, 1, 8), (4, 1, 4), (96, 4, 16), (24, 1, 8)]
+)
+def test_few_copies_are_enough(pus: int, lgroups: int, copies: int) -> None:
+    assert usual_copies(pus, lgroups) == copies
+
+
+# -- what counts as naming it ---------------------------------------------------------------------
+
+
+def test_the_planted_cpu_is_right_and_another_is_wrong() -> None:
+    assert verdict(CPU, FOUND) is Verdict.RIGHT
+    assert verdict(CPU, replace(FOUND, cpus=(2,), copies=(2,))) is Verdict.WRONG
+    assert verdict(CPU) is Verdict.WRONG
+
+
+def test_one_false_finding_beside_the_right_one_is_wrong() -> None:
+    false = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(2,), copies=(0, 1, 2))
+    assert verdict(CPU, FOUND, false) is Verdict.WRONG
+
+
+def test_a_cpu_told_as_the_group_of_exactly_its_copies_is_named() -> None:
+    plant = replace(CPU, copies=(1, 3, 5))
+    group = replace(FOUND, kind=Kind.SLOW_GROUP, copies=(1, 3, 5), nodes=())
+    assert verdict(plant, group) is Verdict.RIGHT
+    assert verdict(plant, replace(group, copies=(1, 2, 3, 5))) is Verdict.WRONG
+
+
+def test_a_slow_cpu_told_as_outlier_copies_only_is_true_but_does_not_name_it() -> None:
+    outlier = replace(FOUND, kind=Kind.OUTLIER_COPY)
+    result = judge(CPU, 1.25, [outlier], 0.03, 3)
+    assert (result.named, result.secondary, result.false) == ((), (outlier,), ())
+    assert result.verdict is Verdict.WRONG
+    assert verdict(CPU, FOUND, outlier) is Verdict.RIGHT
+
+
+def test_a_part_that_is_slow_in_some_iterations_only_is_not_the_planted_one() -> None:
+    assert verdict(CPU, replace(FOUND, iterations=(2,))) is Verdict.WRONG
+    assert verdict(CPU, replace(FOUND, iterations=(1, 2, 3))) is Verdict.RIGHT
+
+
+def test_a_slow_lgroup_is_named_by_its_number_or_by_exactly_its_copies() -> None:
+    lgroup = replace(FOUND, kind=Kind.SLOW_LGROUP, nodes=(1,), copies=(3, 4, 5), cpus=(3, 4, 5))
+    assert verdict(LGROUP, lgroup) is Verdict.RIGHT
+    assert verdict(LGROUP, replace(lgroup, nodes=(0,), copies=(0, 1, 2))) is Verdict.WRONG
+    assert verdict(LGROUP, replace(lgroup, kind=Kind.SLOW_GROUP, nodes=())) is Verdict.RIGHT
+
+
+def test_an_outlier_must_be_the_copy_in_its_benchmark_and_iteration() -> None:
+    outlier = replace(
+        FOUND,
+        kind=Kind.OUTLIER_COPY,
+        benchmarks=("vm",),
+        iterations=(3,),
+        copies=(2,),
+        slowdown=1.4,
+        singles=(Single("vm", None, 3, 2, 2, 0, 1.4),),
+    )
+    assert verdict(COPY, outlier, effect=1.4) is Verdict.RIGHT
+    two = (*outlier.singles, Single("vm", None, 3, 7, 7, 0, 1.4))
+    assert verdict(COPY, replace(outlier, singles=two), effect=1.4) is Verdict.WRONG
+    elsewhere = (Single("vm", None, 1, 2, 2, 0, 1.4),)
+    assert verdict(COPY, replace(outlier, singles=elsewhere), effect=1.4) is Verdict.WRONG
+
+
+def test_a_slow_first_iteration_may_be_called_a_start_up() -> None:
+    slow = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
+    startup = replace(slow, kind=Kind.STARTUP)
+    first = replace(ITERATION, iteration=1)
+    assert verdict(first, slow, startup) is Verdict.RIGHT
+    assert verdict(first, startup) is Verdict.RIGHT  # its copies had to wait
+    second = replace(slow, iterations=(2,))
+    assert verdict(ITERATION, second, replace(startup, iterations=(2,))) is Verdict.WRONG
+
+
+def test_drift_told_as_a_slow_last_iteration_is_not_named() -> None:
+    drift = replace(FOUND, kind=Kind.DRIFT)
+    last = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(3,))
+    assert verdict(DRIFT, drift, last) is Verdict.RIGHT
+    assert verdict(DRIFT, last) is Verdict.WRONG
+
+
+def test_what_the_layout_explains_is_no_finding() -> None:
+    assert verdict(CLEAN, replace(FOUND, explained=True)) is Verdict.RIGHT
+    assert verdict(CLEAN, FOUND) is Verdict.WRONG
+
+
+def test_a_finding_of_another_size_is_another_thing() -> None:
+    assert verdict(CPU, replace(FOUND, slowdown=1.05)) is not Verdict.RIGHT
+    assert verdict(CPU, replace(FOUND, slowdown=0.8)) is Verdict.WRONG
+
+
+def test_what_is_smaller_than_the_machine_s_own_noise_is_not_judged() -> None:
+    small = replace(FOUND, cpus=(2,), copies=(2,), slowdown=1.02)
+    assert verdict(CPU, FOUND, small) is Verdict.RIGHT
+    assert verdict(CLEAN, small) is Verdict.RIGHT
+
+
+def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
+    assert verdict(CPU, effect=1.04) is Verdict.NO_EFFECT
+    remote = replace(LGROUP, kind=Planting.REMOTE_MEMORY, aimed=None)
+    judged = [judge(remote, 1.01, [], 0.03, 3), judge(CPU, 1.04, [], 0.03, 3)]
+    result = tally(judged)
+    assert (result.planted, result.failed) == (0, 1)  # remote memory may cost nothing
+
+
+def test_a_run_that_others_disturbed_is_not_judged_unless_it_is_right() -> None:
+    assert judge(CPU, 1.25, [], 0.03, 3, others=0.4).verdict is Verdict.NOT_JUDGED
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, others=0.4).verdict is Verdict.RIGHT
+    assert judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4).verdict is Verdict.NOT_JUDGED
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, unsteady=-0.4).verdict is Verdict.RIGHT
+
+
+def test_what_the_machine_did_itself_is_told_and_not_false() -> None:
+    other = replace(FOUND, cpus=(0,), copies=(0,))
+    judged = judge(CPU, 1.25, [FOUND, other], 0.03, 3, is_own=lambda one: one is other)
+    assert (judged.verdict, judged.own, judged.false) == (Verdict.RIGHT, (other,), ())
+    text = " ".join(" ".join(shown(judged)).split())
+    assert "1 of the machine's own right" in text
+    assert "not planted, but so: the CPUs' own speed changed like that" in text
+    # What is planted is not the machine's own, whatever its speed was.
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, is_own=lambda _: True).named == (FOUND,)
+
+
+def test_all_must_be_right_for_the_whole_to_be() -> None:
+    right = judge(CPU, 1.25, [FOUND], 0.03, 3)
+    false = judge(CLEAN, None, [FOUND], 0.03, 3)
+    unjudged = judge(CPU, 1.25, [], 0.03, 3, others=0.4)
+    assert tally([right]).right
+    assert not tally([right, false]).right
+    assert not tally([right, unjudged]).right
+    assert summary(tally([right, false])) == "selftest: 1 of 1 planted divot named, 1 false"
+    assert summary(tally([right, unjudged])).endswith("0 false, 1 not judged")
+
+
+# -- plain comparisons ----------------------------------------------------------------------------
+
+
+def times(slow: dict[tuple[str, int, int], float]) -> dict[tuple[str, int, int], float]:
+    """Two benchmarks of 1 s and 2 s, three iterations, four copies, some of them slower."""
+    usual = {"a": 1.0, "b": 2.0}
+    cells = [(n, k, c) for n in usual for k in (1, 2, 3) for c in range(4)]
+    return {cell: usual[cell[0]] * slow.get(cell, 1.0) for cell in cells}
+
+
+def test_the_spread_is_that_of_the_copy_farthest_from_its_benchmark() -> None:
+    widest = spread_of(times({("b", 2, 3): 1.08, ("a", 1, 0): 0.95}))
+    assert widest is not None
+    assert (widest.benchmark, widest.iteration, widest.copy) == ("b", 2, 3)
+    assert widest.size == pytest.approx(0.08)
+    assert spread_of({}) is None
+
+
+def test_copies_of_a_cpu_that_something_slowed_are_not_the_noise_of_the_others() -> None:
+    slow = times({("b", 2, 3): 1.3, ("a", 1, 0): 0.96})
+    cpu_of = {0: 0, 1: 0, 2: 1, 3: 1}
+    steady = {(n, k, cpu): 1e-3 for n in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+    widest = spread_of(slow, steady | {("b", 2, 1): 1.6e-3}, cpu_of)
+    assert widest is not None
+    assert widest.size == pytest.approx(0.04)
+    ragged = {cell: (1 + cell[1]) * 1e-3 for cell in steady}  # of which hardly anything is left
+    for costs in ({}, steady, ragged):
+        widest = spread_of(slow, costs, cpu_of)
+        assert widest is not None
+        assert widest.size == pytest.approx(0.3)
+
+
+def test_what_is_judged_grows_with_the_noise() -> None:
+    assert floor_of(0.001) == 0.05
+    assert floor_of(0.06) == pytest.approx(0.12)
+
+
+def test_the_effect_is_taken_from_the_raw_times() -> None:
+    slow = times({(n, k, 1): 1.3 for n in "ab" for k in (1, 2, 3)})
+    assert made(CPU, slow, times({}), 3) == pytest.approx(1.3)
+    all_slower = {cell: 1.1 * seconds for cell, seconds in slow.items()}
+    assert made(CPU, all_slower, times({}), 3) == pytest.approx(1.3)
+
+
+def test_the_effect_of_drift_is_the_last_iteration_over_the_first() -> None:
+    slow = times({(n, 3, c): 1.2 for n in "ab" for c in range(4)})
+    assert made(DRIFT, slow, times({}), 3) == pytest.approx(1.2)
+
+
+def test_a_kernel_that_the_clean_run_lacks_is_compared_inside_its_own_run() -> None:
+    plant = replace(CPU, kind=Planting.REMOTE_MEMORY, aimed=None)
+    slow = {("m", k, c): 3.0 if c == 1 else 2.0 for k in (1, 2, 3) for c in range(4)}
+    assert made(plant, slow, times({}), 3) == pytest.approx(1.5)
+
+
+# -- shown ----------------------------------------------------------------------------------------
+
+
+def shown(*judged: Judgement, width: int = 80) -> list[str]:
+    file = io.StringIO()
+    print_selftest(example(*judged), Console(file=file, width=width, force_terminal=False))
+    return file.getvalue().splitlines()
+
+
+def example(*judged: Judgement) -> SelfTest:
+    _, missing = choose(placements(1, 2, 4), ["a"], 3, random.Random(1))
+    return SelfTest(
+        copies=8,
+        cpus=(0, 1),
+        lgroups=1,
+        benchmarks=("moldyn", "vm", "rays"),
+        iterations=3,
+        seed=17,
+        spread=0.012,
+        floor=0.03,
+        judged=judged,
+        missing=missing,
+        tally=tally(judged),
+        again=1,
+        command="rater selftest --seed 17",
+    )
+
+
+def test_planted_and_found_stand_side_by_side() -> None:
+    lines = shown(judge(CLEAN, None, [], 0.03, 3), judge(CPU, 1.26, [FOUND], 0.03, 3))
+    assert max(map(len, lines)) <= 80
+    [clean] = [line for line in lines if line.startswith("nothing")]
+    [cpu] = [line for line in lines if line.startswith("slow-cpu")]
+    assert clean.split() == ["nothing", "nothing", "right"]
+    assert cpu.split() == ["slow-cpu", "CPU", "1", "+26", "%", "CPU", "1", "+25", "%", "right"]
+    assert any("one lgroup" in line for line in lines)
+    assert lines[-1] == "selftest: 1 of 1 planted divot named, 0 false"
+
+
+def test_what_was_wrong_is_told_in_full_with_what_to_do() -> None:
+    text = "\n".join(shown(judge(CPU, 1.25, [replace(FOUND, cpus=(0,), copies=(0,))], 0.03, 3)))
+    assert "Not named" in text
+    assert "+25.0 % in 3 of 3 benchmarks" in text
+    assert "rater selftest --seed 17" in text
+
+
+def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
+    text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, others=0.4))).split())
+    assert "Others took 40% of a CPU" in text
+    assert "--until-idle" in text
+    text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4))).split())
+    assert "The same work took 40% more CPU time on a CPU for a while, however often" in text
+    assert "other guests of the same host" in text
+    assert "1 run made once more, because something else slowed the CPUs" in text
+
+
+def test_too_much_noise_is_a_refusal_with_its_size() -> None:
+    said = refusal(Spread(0.12, "vm", 2, 3), "others took 30% of a CPU", 0.06)
+    assert "copies differ by 12% without anything planted" in said
+    assert "(copy 3 of vm, iteration 2; 6% would do). others took 30% of a CPU; stop" in said
+    assert "would do). stop" in refusal(Spread(0.12, "vm", 2, 3), "", 0.06)
+
+
+def test_the_document_has_truth_and_findings() -> None:
+    document = selftest_document(example(judge(CPU, 1.26, [FOUND], 0.03, 3)))
+    assert (document["right"], document["planted"], document["named"]) == (True, 1, 1)
+    plants = document["plants"]
+    assert isinstance(plants, list)
+    assert plants[0]["verdict"] == "right"
+    assert plants[0]["named"][0]["place"] == "CPU 1"

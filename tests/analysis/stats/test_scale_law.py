@@ -1,0 +1,181 @@
+"""The Universal Scalability Law: exact curves, an independent search, noise, refusals."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rater.analysis.stats.noise import Noise
+from rater.analysis.stats.usl import Refused, Usl, fit_usl
+
+NOISE = Noise(0.02, None)
+DOUBLING = (1, 2, 4, 8, 16, 32)
+
+
+def law(copies: Sequence[int], rate: float, sigma: float, kappa: float) -> list[float]:
+    return [rate * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)) for n in copies]
+
+
+def fit(copies: Sequence[int], rates: Sequence[float], noise: Noise = NOISE) -> Usl:
+    found = fit_usl(copies, rates, [1] * len(copies), noise)
+    assert isinstance(found, Usl)
+    return found
+
+
+def refused(copies: Sequence[int], rates: Sequence[float], noise: Noise = NOISE) -> str:
+    found = fit_usl(copies, rates, [1] * len(copies), noise)
+    assert isinstance(found, Refused)
+    return found.reason
+
+
+def test_a_curve_computed_by_hand_gives_its_coefficients_back() -> None:
+    # lambda 10, sigma 0.05, kappa 0.01: 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15
+    found = fit([1, 2, 4, 8, 16], [10.0, 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15])
+    assert found.rate.value == pytest.approx(10)
+    assert found.sigma.value == pytest.approx(0.05)
+    assert found.kappa.value == pytest.approx(0.01)
+    assert found.peak == pytest.approx(math.sqrt(95))  # sqrt((1 - 0.05) / 0.01)
+    assert not found.extrapolated
+    assert found.rms == pytest.approx(0, abs=1e-9)
+    assert found.at(2) == pytest.approx(20 / 1.07)
+    assert found.degrees == 2
+
+
+@pytest.mark.parametrize(
+    ("sigma", "kappa"), [(0.3, 0.0), (0.0, 0.002), (0.001, 0.0001), (0.8, 0.05), (0.02, 0.3)]
+)
+def test_other_exact_curves_too(sigma: float, kappa: float) -> None:
+    found = fit(DOUBLING, law(DOUBLING, 3.0, sigma, kappa), Noise(1e-6, None))
+    assert found.sigma.value == pytest.approx(sigma, abs=1e-8)
+    assert found.kappa.value == pytest.approx(kappa, abs=1e-8)
+    assert found.rate.value == pytest.approx(3.0)
+
+
+def test_a_measured_curve_is_fitted_as_well_as_an_independent_search_does() -> None:
+    # Loads and throughputs of a SPARCcenter 2000 (SPEC SDM91), as Gunther's book has them.
+    copies = np.array([1.0, 18, 36, 72, 108, 144, 216])
+    rates = np.array([64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2])
+    found = fit([int(n) for n in copies], rates.tolist())
+    best = math.inf
+    for sigma, kappa in itertools.product(np.linspace(0, 0.03, 121), np.linspace(0, 2e-4, 81)):
+        left = np.log(rates / copies * (1 + sigma * (copies - 1) + kappa * copies * (copies - 1)))
+        best = min(best, float(((left - left.mean()) ** 2).sum()))
+    squares = sum(math.log1p(one) ** 2 for one in found.residuals)
+    assert best * 0.99 < squares <= best
+    assert found.sigma.value == pytest.approx(0.01345, abs=5e-5)
+    assert found.kappa.value == pytest.approx(1.151e-4, abs=5e-7)
+    assert found.peak == pytest.approx(92.6, abs=0.1)
+
+
+def test_standard_errors_are_those_of_the_spread_of_many_fits() -> None:
+    rng = np.random.default_rng(3)
+    true = np.array(law(DOUBLING, 1.0, 0.05, 0.002))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.02, 6))).tolist()) for _ in range(200)]
+    for values, errors, truth in (
+        ([one.sigma.value for one in fits], [one.sigma.error or 0 for one in fits], 0.05),
+        ([one.kappa.value for one in fits], [one.kappa.error or 0 for one in fits], 0.002),
+        ([one.rate.value for one in fits], [one.rate.error or 0 for one in fits], 1.0),
+    ):
+        assert np.mean(values) == pytest.approx(truth, rel=0.05)
+        assert math.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
+    held = sum(one.sigma.low <= 0.05 <= one.sigma.high for one in fits)
+    assert 180 <= held <= 199  # 95 % of 200
+
+
+def test_a_coefficient_that_would_be_negative_is_held_at_0() -> None:
+    rates = law(DOUBLING, 1.0, 0.1, 0.0)
+    rates[-1] *= 1.02  # less than nothing lost to coherency
+    found = fit(DOUBLING, rates)
+    assert (found.kappa.value, found.kappa.error) == (0.0, None)
+    assert found.degrees == 4
+    assert found.peak is None
+    assert found.limit == pytest.approx(found.rate.value / found.sigma.value)
+    assert found.kappa.low == 0 < found.kappa.high < 0.001
+    assert found.none_before == pytest.approx(math.sqrt((1 - found.sigma.value) / found.kappa.high))
+
+
+def test_what_is_held_at_0_has_a_bound_that_holds_the_truth() -> None:
+    rng = np.random.default_rng(5)
+    true = np.array(law(DOUBLING, 1.0, 0.1, 0.0))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(60)]
+    held = [one.kappa for one in fits if one.kappa.error is None]
+    assert 15 < len(held) < 50
+    # The truth a little off the bound, so that it can be missed at all.
+    few = np.array(law(DOUBLING, 1.0, 0.1, 2e-4))
+    fits = [fit(DOUBLING, (few * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(100)]
+    assert sum(one.kappa.low <= 2e-4 <= one.kappa.high for one in fits) >= 90
+    assert all(0 < one.high < 0.01 for one in held)
+
+
+def test_the_interval_is_where_the_profile_of_squares_says() -> None:
+    rates = [1.0, 1.9, 3.4, 5.3, 7.6, 8.0]
+    found = fit(DOUBLING, rates)
+    n, y = np.array(DOUBLING), np.log(np.array(rates) / DOUBLING)
+
+    def least(kappa: float) -> float:
+        # By a grid over sigma instead of steps.
+        sigmas = np.linspace(0, 0.4, 8001)[:, None]
+        left = y + np.log(1 + sigmas * (n - 1) + kappa * n * (n - 1))
+        return float(((left - left.mean(axis=1)[:, None]) ** 2).sum(axis=1).min())
+
+    most = least(found.kappa.value) * (1 + 3.182446**2 / 3)  # Student's t of 3 degrees, 95 %
+    for border in (found.kappa.low, found.kappa.high):
+        assert least(border) == pytest.approx(most, rel=1e-3)
+
+
+def test_a_peak_beyond_the_last_point_is_an_extrapolation() -> None:
+    found = fit(DOUBLING, law(DOUBLING, 1.0, 0.02, 0.0002))
+    assert found.peak == pytest.approx(70)  # sqrt(0.98 / 0.0002)
+    assert found.extrapolated
+
+
+def test_no_peak_follows_from_a_kappa_that_is_not_told_from_0() -> None:
+    pattern = np.array([0.0, 0.05, -0.05, 0.05, -0.05, 0.0])
+    found = fit(DOUBLING, (np.array(law(DOUBLING, 1.0, 0.1, 4e-4)) * np.exp(pattern)).tolist())
+    assert found.kappa.error is not None
+    assert found.kappa.low == 0 < found.kappa.value
+    assert found.peak is None
+
+
+def test_three_points_are_too_few_for_three_coefficients() -> None:
+    assert "need 4 numbers of copies, not 3" in refused([1, 2, 4], [1.0, 1.5, 1.7])
+
+
+def test_points_that_lie_close_together_do_not_cover_the_curve() -> None:
+    copies = [32, 40, 48, 56, 64]
+    assert "32 to 64 copies cover too little" in refused(copies, law(copies, 1.0, 0.1, 0.01))
+
+
+def test_a_straight_line_needs_no_law() -> None:
+    rates = [1.0, 2.02, 3.96, 8.1, 15.9, 32.2]
+    assert "a straight line fits as well" in refused(DOUBLING, rates)
+
+
+def test_superlinear_curves_get_no_negative_contention() -> None:
+    assert "a straight line fits as well" in refused([1, 2, 4, 8], [1.0, 2.2, 5.0, 11.0])
+
+
+def test_linear_runs_with_noise_are_hardly_ever_taken_for_a_law() -> None:
+    rng = np.random.default_rng(9)
+    for sd in (0.02, 0.05):
+        fitted = sum(
+            isinstance(
+                fit_usl(
+                    DOUBLING,
+                    (np.array(DOUBLING) * np.exp(rng.normal(0, sd, 6))).tolist(),
+                    [1] * 6,
+                    Noise(sd, None),
+                ),
+                Usl,
+            )
+            for _ in range(200)
+        )
+        assert fitted <= 14
+
+
+def test_a_curve_of_another_kind_is_told_by_its_residuals() -> None:
+    found = fit(DOUBLING, [1.0, 2.0, 4.0, 8.0, 3.0, 3.0])
+    assert found.bad
+    assert max(map(abs, found.residuals)) > 0.2

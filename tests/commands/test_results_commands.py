@@ -1,0 +1,327 @@
+"""`rater list`, `show`, `export`, `import` and `rm` as they are typed."""
+
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.process_id import Owner
+from rater.record.events import OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.store.store import open_store
+from tests.store.exchange.test_observations import DOCUMENT, observed
+from tests.store.test_store_runs import GONE, HOST, PUS
+from tests.support.calls import Rater
+from tests.support.example_events import ended, over, phase, run_of
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps(DOCUMENT))
+    return path
+
+
+def make_run(
+    database: Path,
+    *,
+    uuid: str = "0a1b",
+    finished: bool = True,
+    owner: Owner | None = None,
+    tags: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """Two copies of one benchmark with a reference of 10 s: 3 s and 4 s."""
+    run = replace(
+        run_of(2),
+        uuid=uuid,
+        tags=tags,
+        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+    )
+    with open_store(database) as store:
+        number = store.begin(run, HOST, (), PUS, owner)
+        store.append(number, phase())
+        store.append(number, ended(0, 3.0))
+        if finished:
+            store.append(number, ended(1, 4.0))
+            store.append(number, over(0.0, 4.0))
+            for copy in (0, 1):
+                store.append(number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+            store.append(number, RunEnded(RunStatus.COMPLETE, None))
+
+
+def parsed(text: str) -> Any:
+    return json.loads(text)
+
+
+# -- list and show --------------------------------------------------------------------------------
+
+
+def test_list_is_an_array_of_run_heads(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a")
+    make_run(database, uuid="b", finished=False)
+    make_run(database, uuid="c", finished=False, owner=GONE)
+    status, out, err = rater("list", "--json")
+    heads = parsed(out)
+    assert (status, err) == (0, "")
+    assert [(head["run"], head["uuid"], head["status"]) for head in heads] == [
+        (1, "a", "complete"),
+        (2, "b", "running"),
+        (3, "c", "interrupted"),
+    ]
+    assert heads[0]["benchmarks"] == ["gups"]
+    assert (heads[0]["mode"], heads[0]["copies"], heads[0]["hostname"]) == (
+        "homogeneous",
+        2,
+        "node7",
+    )
+
+
+def test_list_is_a_line_a_run_for_people(database: Path, rater: Rater) -> None:
+    make_run(database, finished=False, owner=GONE)
+    status, out, _ = rater("list")
+    assert status == 0
+    assert "killed" in out.splitlines()[-1]
+    assert "homogeneous" in out
+
+
+def test_json_and_db_may_stand_before_the_command(tmp_path: Path, rater: Rater) -> None:
+    make_run(tmp_path / "other.db", uuid="there")
+    _, out, _ = rater("--json", "--db", tmp_path / "other.db", "list")
+    assert parsed(out)[0]["uuid"] == "there"
+
+
+def test_looking_for_runs_makes_no_database(database: Path, rater: Rater) -> None:
+    status, out, err = rater("list", "--json")
+    assert (status, parsed(out)) == (0, [])
+    assert f"there is no database {database} yet" in err
+    for command in (("show",), ("export", "last"), ("rm", "1")):
+        status, out, err = rater(*command)
+        assert (status, out) == (2, "")
+        assert "`rater run` makes it" in err
+    assert not database.exists()
+
+
+def test_show_has_the_keys_of_the_contract(database: Path, rater: Rater) -> None:
+    make_run(database)
+    status, out, _ = rater("show", "0a", "--json")
+    shown = parsed(out)
+    assert status == 0
+    assert (shown["run"], shown["uuid"], shown["status"]) == (1, "0a1b", "complete")
+    assert (shown["mode"], shown["copies"]) == ("homogeneous", 2)
+    (benchmark,) = shown["benchmarks"]
+    assert (benchmark["benchmark"], benchmark["iteration"]) == ("gups", 1)
+    assert (benchmark["bracket_s"], benchmark["median_copy_s"]) == (4.0, 3.5)
+    assert benchmark["score_lost"] == pytest.approx(1 - 3.5 / 4)
+    assert benchmark["slowest"] == {"copy": 1, "cpu": 1, "node": 0, "elapsed_s": 4.0}
+    assert {"ratio", "int", "fp"} <= set(shown["suite"])
+
+
+def test_show_without_a_name_shows_the_last_run(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a")
+    make_run(database, uuid="b")
+    assert parsed(rater("show", "--json")[1])["uuid"] == "b"
+    status, out, _ = rater("show")
+    assert status == 0
+    assert "run 2" in out
+    assert "gups" in out
+
+
+def test_a_killed_run_is_shown_with_what_there_is(database: Path, rater: Rater) -> None:
+    make_run(database, finished=False, owner=GONE)
+    shown = parsed(rater("show", "last", "--json")[1])
+    assert shown["status"] == "interrupted"
+    assert "killed" in shown["reason"]
+    assert shown["benchmarks"][0]["ratio"] is None
+    status, out, _ = rater("show", "last")
+    assert status == 0
+    assert "killed" in out
+
+
+def test_a_run_that_is_not_there_is_refused(database: Path, rater: Rater) -> None:
+    make_run(database)
+    for command in (("show", "9"), ("export", "9"), ("rm", "1", "9")):
+        status, out, err = rater(*command)
+        assert (status, out) == (2, "")
+        assert "'9': no such run" in err
+    assert len(parsed(rater("list", "--json")[1])) == 1  # `rm 1 9` removed nothing
+
+
+# -- import and export ----------------------------------------------------------------------------
+
+
+def test_an_imported_document_is_exported_as_it_was(document: Path, rater: Rater) -> None:
+    status, out, _ = rater("import", document)
+    assert (status, out) == (0, "run 1: 4 observations of made-by-hand imported\n")
+    status, out, _ = rater("export", "last", "--format", "observations")
+    assert (status, parsed(out)) == (0, DOCUMENT)
+
+
+def test_importing_twice_adds_nothing_and_says_so(document: Path, rater: Rater) -> None:
+    rater("import", document)
+    status, out, _ = rater("import", document)
+    assert (status, out) == (0, "run 1: made-by-hand is stored already, nothing was added\n")
+    assert len(parsed(rater("list", "--json")[1])) == 1
+    status, out, _ = rater("import", document, "--json")
+    assert parsed(out) == {"run": 1, "uuid": "made-by-hand", "added": False, "observations": 4}
+
+
+def test_a_document_can_come_from_standard_input(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.dumps(observed({}) | {"run": {"uuid": "piped", "mode": "steady", "copies": 1}})
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
+    assert rater("import", "-")[0] == 0
+    assert parsed(rater("show", "--json")[1])["mode"] == "steady"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{")))
+    status, _, err = rater("import", "-")
+    assert status == 2
+    assert "standard input:1:2: not JSON" in err
+
+
+def test_a_mistake_in_a_document_leaves_the_database_as_it_was(
+    document: Path, tmp_path: Path, rater: Rater
+) -> None:
+    rater("import", document)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(observed({}, {"copy": 1, "elapsed_s": -1})))
+    status, out, err = rater("import", wrong)
+    assert (status, out) == (2, "")
+    assert "wrong.json: observations[1].elapsed_s: expected a number of seconds" in err
+    assert len(parsed(rater("list", "--json")[1])) == 1
+
+
+def test_dev_stdin_is_standard_input(rater: Rater, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.dumps(DOCUMENT).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert rater("import", "/dev/stdin")[0] == 0
+    monkeypatch.setattr("sys.stdin", None)  # `rater import - <&-`
+    status, _, err = rater("import", "-")
+    assert status == 2
+    assert "standard input is closed" in err
+
+
+def test_a_pipe_that_the_shell_has_opened_is_read(rater: Rater) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, json.dumps(observed({}, {"copy": 1})).encode())
+    os.close(write_end)
+    status, out, _ = rater("import", f"/dev/fd/{read_end}")  # `rater import <(command)`
+    os.close(read_end)
+    assert (status, out) == (0, "run 1: 2 observations of u imported\n")
+
+
+def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        status, out, err = rater("import", path)
+        assert (status, out) == (2, "")
+        assert f"{path}: not a regular file; expected a file, or - for standard input" in err
+
+
+def test_a_document_beyond_the_limit_is_refused(
+    document: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.commands.results._MOST_BYTES", 100)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b" " * 101)))
+    for file in (document, "-"):
+        status, out, err = rater("import", file)
+        assert (status, out) == (2, "")
+        assert f"{file}: more than 100 bytes" in err
+
+
+def test_an_imported_run_says_how_many_of_its_copies_were_observed(
+    tmp_path: Path, rater: Rater
+) -> None:
+    path = tmp_path / "few.json"
+    path.write_text(json.dumps(observed({}, copies=9)))
+    assert rater("import", path)[0] == 0
+    assert "9 copies, only 1 has observations" in rater("show")[1]
+
+
+@pytest.mark.parametrize("mode", ["homogeneous", "rotated"])
+def test_a_run_without_copies_or_without_time_can_be_shown(
+    tmp_path: Path, rater: Rater, mode: str
+) -> None:
+    path = tmp_path / "empty.json"
+    for uuid, rows in (("none", []), ("zero", [{"elapsed_s": 0, "status": "ok", "start_s": 0}])):
+        path.write_text(json.dumps(observed(*rows, uuid=uuid, mode=mode)))
+        assert rater("import", path)[0] == 0
+        assert rater("show")[0] == 0
+        assert parsed(rater("show", "--json")[1])["uuid"] == uuid
+        assert rater("list")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, rater: Rater, name: str) -> None:
+    status, _, err = rater("import", tmp_path / name)
+    assert status == 2
+    assert f"{tmp_path / name}: cannot be read" in err
+
+
+def test_csv_is_a_line_a_copy_and_no_json(database: Path, rater: Rater) -> None:
+    make_run(database)
+    _, out, _ = rater("export", "1", "--format", "csv")
+    heading, *lines = out.splitlines()
+    assert heading.startswith("run,uuid,benchmark,tune,iteration,copy,")
+    assert [line.split(",")[5] for line in lines] == ["0", "1"]
+    status, out, err = rater("export", "1", "--format", "csv", "--json")
+    assert (status, out) == (2, "")
+    assert "leave out --json" in err
+
+
+def test_the_json_export_is_everything_of_the_run(database: Path, rater: Rater) -> None:
+    make_run(database)
+    everything = parsed(rater("export", "1", "--format", "json")[1])
+    assert everything["run"]["command_line"] == "rater run"
+    assert everything["host"]["cpu_model"] == "CPU 9000"
+    assert [copy["status"] for copy in everything["copies"]] == [CopyStatus.OK] * 2
+    assert everything["brackets"][0]["finish_ns"] == 4_000_000_000
+
+
+# -- rm -------------------------------------------------------------------------------------------
+
+
+def test_runs_are_removed_as_they_were_named_before_the_first_went(
+    database: Path, rater: Rater
+) -> None:
+    for uuid in ("a", "b", "c"):
+        make_run(database, uuid=uuid)
+    status, out, _ = rater("rm", "last", "last~1", "c")
+    assert (status, out) == (0, "run 3 removed\nrun 2 removed\n")
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
+    assert parsed(rater("rm", "1", "--json")[1]) == {"removed": [1]}
+
+
+def test_a_number_removed_twice_takes_no_other_run_along(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="2a000000-0000-0000-0000-000000000000")
+    make_run(database, uuid="b")
+    assert rater("rm", "2")[0] == 0
+    status, out, err = rater("rm", "2")
+    assert (status, out) == (2, "")
+    assert "'2': no such run" in err
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
+
+
+def test_all_runs_with_a_tag_are_removed_and_one_is_shown_only_alone(
+    database: Path, rater: Rater
+) -> None:
+    for uuid, tag in (("a", "old"), ("b", "new"), ("c", "old")):
+        make_run(database, uuid=uuid, tags=(("bios", tag),))
+    for command in ("show", "export"):
+        status, out, err = rater(command, "tag:bios=old")
+        assert (status, out) == (2, "")
+        assert "tag:bios=old: 2 runs have this tag, and one is wanted: 3 (c), 1 (a)" in err
+    assert parsed(rater("show", "tag:bios=new", "--json")[1])["uuid"] == "b"
+    assert rater("rm", "tag:bios=old", "1")[:2] == (0, "run 1 removed\nrun 3 removed\n")
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [2]
+
+
+def test_a_run_that_still_runs_is_not_removed(database: Path, rater: Rater) -> None:
+    make_run(database, finished=False)
+    status, _, err = rater("rm", "1")
+    assert status == 2
+    assert "run 1 is still running" in err

@@ -1,0 +1,492 @@
+"""`rater run` as a user types it: real processes, real database, exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.calls import RATER, rater, rows
+from tests.support.places import CHECKOUT
+
+QUIET = [*RATER, "run", "--quiet"]
+
+OWN_SUITE = """
+[suite]
+format = 1
+name = "own"
+
+[benchmarks.right]
+category = "int"
+command = ["./say.sh"]
+[benchmarks.right.sizes.test]
+args = ["42"]
+reference_s = 1.0
+memory_mb = 1
+expected = "42\\n"
+
+[benchmarks.near]
+category = "fp"
+command = ["./say.sh"]
+[benchmarks.near.sizes.test]
+args = ["0.30000001"]
+reference_s = 1.0
+memory_mb = 1
+expected = "0.3\\n"
+relative_tolerance = 1e-6
+"""
+
+
+def ran(*words: str) -> Any:
+    done = rater("run", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def own_suite(tmp_path: Path) -> Path:
+    script = tmp_path / "say.sh"
+    script.write_text('#!/bin/sh\necho "$1"\n')
+    script.chmod(0o755)
+    path = tmp_path / "own.toml"
+    path.write_text(OWN_SUITE)
+    return path
+
+
+def test_any_command_can_be_rated_without_a_suite() -> None:
+    document = ran("--copies", "3", "--", "sleep", "0.05")
+    [one] = document["benchmarks"]
+    assert (document["status"], document["copies"], one["benchmark"]) == ("complete", 3, "sleep")
+    assert one["ratio"] is None
+    assert one["copies_per_hour"] == pytest.approx(3 * 3600 / one["bracket_s"])
+    assert 0.05 < one["bracket_s"] < 10
+
+
+def test_a_command_gets_exactly_its_own_arguments() -> None:
+    ran("--copies", "1", "--keep", "--", "sh", "-c", 'echo "$#|$1|$2"', "name", "a b", "--copies=9")
+    [stdout] = Path(os.environ["RATER_CACHE"]).rglob("*.stdout")
+    assert stdout.read_text() == "2|a b|--copies=9\n"
+
+
+def test_a_command_runs_where_the_user_stands_unless_run_dirs(tmp_path: Path) -> None:
+    for options, expected in (((), str(Path.cwd())), (("--run-dirs",), "sh.i1.c0000")):
+        ran(*options, "--copies", "1", "--", "sh", "-c", f"pwd > {tmp_path}/where")
+        assert (tmp_path / "where").read_text().strip().endswith(expected)
+
+
+def test_a_suite_gives_ratios_and_a_geometric_mean(own_suite: Path) -> None:
+    document = ran(str(own_suite), "--size", "test", "--copies", "2")
+    right, near = document["benchmarks"]
+    assert right["ratio"] == pytest.approx(2 * 1.0 / right["bracket_s"])
+    suite = document["suite"]
+    assert suite["ratio"] == pytest.approx((right["ratio"] * near["ratio"]) ** 0.5)
+    assert (suite["int"], suite["fp"]) == pytest.approx((right["ratio"], near["ratio"]))
+
+
+def test_a_wrong_answer_fails_the_run_and_is_kept(own_suite: Path) -> None:
+    own_suite.write_text(OWN_SUITE.replace('expected = "42', 'expected = "43'))
+    done = rater("run", str(own_suite), "--size", "test", "--copies", "2")
+    assert done.returncode == 1
+    assert rows("SELECT benchmark, status, validity FROM copy WHERE copy = 0 ORDER BY 1") == [
+        ("near", "ok", "valid"),
+        ("right", "wrong-output", "invalid"),
+    ]
+    kept = rows("SELECT run_dir FROM copy WHERE benchmark = 'right'")
+    assert all((Path(path) / "stdout").read_text() == "42\n" for (path,) in kept)
+
+
+def test_one_benchmark_of_a_suite_can_be_named(own_suite: Path) -> None:
+    document = ran(f"{own_suite}/near", "--size", "test", "--copies", "1")
+    assert [b["benchmark"] for b in document["benchmarks"]] == ["near"]
+
+
+def test_each_copy_is_bound_to_its_own_cpu_and_the_database_says_so() -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    script = "grep Cpus_allowed_list /proc/self/status"
+    ran("--copies", "pus", "--keep", "--", "sh", "-c", script)
+    stored = dict(rows("SELECT copy, cpu FROM copy"))
+    assert sorted(stored.values()) == cpus
+    for path in Path(os.environ["RATER_CACHE"]).rglob("*.stdout"):
+        copy = int(path.name.split(".c")[1].split(".")[0])
+        assert path.read_text().split() == ["Cpus_allowed_list:", str(stored[copy])]
+
+
+def test_strict_memory_of_the_home_node_is_inherited_by_the_copy() -> None:
+    ran("--copies", "1", "--mem", "bind", "--keep", "--", "cat", "/proc/self/numa_maps")
+    [stdout] = Path(os.environ["RATER_CACHE"]).rglob("*.stdout")
+    policies = {line.split()[1] for line in stdout.read_text().splitlines()}
+    assert policies == {"bind:0"}
+
+
+def test_layout_none_binds_nothing() -> None:
+    script = "grep Cpus_allowed_list /proc/self/status"
+    ran("--copies", "1", "--layout", "none", "--keep", "--", "sh", "-c", script)
+    [stdout] = Path(os.environ["RATER_CACHE"]).rglob("*.stdout")
+    own = Path("/proc/self/status").read_text()
+    assert stdout.read_text().strip() in own
+    assert rows("SELECT cpu, node FROM copy") == [(None, None)]
+
+
+def test_wrap_puts_a_prefix_before_every_copy() -> None:
+    ran("--copies", "1", "--wrap", "env WRAPPED='a b'", "--keep", "--", "sh", "-c", "echo $WRAPPED")
+    [stdout] = Path(os.environ["RATER_CACHE"]).rglob("*.stdout")
+    assert stdout.read_text() == "a b\n"
+    assert rows("SELECT wrap FROM run") == [("env 'WRAPPED=a b'",)]
+
+
+def test_tags_environment_and_discarded_iterations_are_stored() -> None:
+    document = ran(
+        *("--copies", "1", "--iterations", "3", "--discard", "1", "--tag", "thp=always"),
+        *("--env", "X=1", "--", "sh", "-c", 'test "$X" = 1'),
+    )
+    assert document["tags"] == {"thp": "always"}
+    assert [b["counted"] for b in document["benchmarks"]] == [False, True, True]
+    assert rows("SELECT name, value FROM environment") == [("X", "1")]
+
+
+def test_staggered_runs_tell_both_brackets() -> None:
+    document = ran("--copies", "3", "--stagger", "30", "--", "sleep", "0.2")
+    [one] = document["benchmarks"]
+    assert document["mode"] == "staggered"
+    [(first, last_start, first_finish, last)] = rows(
+        "SELECT min(start_ns), max(start_ns), min(finish_ns), max(finish_ns) FROM copy"
+    )
+    assert one["bracket_s"] == pytest.approx((last - first) / 1e9)
+    assert one["overlap_s"] == pytest.approx((first_finish - last_start) / 1e9)
+    assert one["bracket_s"] > 0.26
+
+
+def test_heterogeneous_means_rotated(own_suite: Path) -> None:
+    words = ("--size", "test", "--copies", "2", "--mode", "heterogeneous", "--iterations", "2")
+    document = ran(str(own_suite), *words)
+    assert document["mode"] == "rotated"
+    assert rows(
+        "SELECT copy, group_concat(benchmark, ' ') FROM (SELECT * FROM copy "
+        "ORDER BY copy, step) GROUP BY copy"
+    ) == [
+        (0, "right near right near"),
+        (1, "near right near right"),
+    ]
+
+
+def test_a_dry_run_starts_and_stores_nothing(own_suite: Path) -> None:
+    done = rater("run", str(own_suite), "--size", "test", "--copies", "4", "--dry-run")
+    assert done.returncode == 0
+    assert "right then near" in done.stdout
+    assert not Path(os.environ["RATER_DB"]).exists()
+    assert not Path(os.environ["RATER_CACHE"]).exists()
+
+
+def test_a_dry_run_of_what_would_be_refused_says_so_and_exits_0(own_suite: Path) -> None:
+    own_suite.write_text(OWN_SUITE.replace("memory_mb = 1", "memory_mb = 900000000"))
+    words = ("run", str(own_suite), "--size", "test", "--copies", "4")
+    dry = rater(*words, "--dry-run")
+    assert dry.returncode == 0
+    assert "would be refused: memory" in dry.stdout
+    refused = rater(*words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--force" in refused.stderr
+    assert rater(*words, "--force").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run --dry-run -- ./not-there", "no such file"),
+        ("run --dry-run --wrap nosuchwrap -- true", "not in PATH"),
+        ("run --dry-run --copies 9999 --no-oversubscribe -- true", "--no-oversubscribe"),
+    ],
+)
+def test_a_dry_run_says_what_the_run_would_be_refused_for(words: str, said: str) -> None:
+    done = rater(*words.split())
+    assert done.returncode == 0
+    assert "REFUSED" in done.stdout
+    assert said in " ".join(done.stdout.split())
+    assert json.loads(rater(*words.replace("--dry-run", "--dry-run --json").split()).stdout)[
+        "refused"
+    ]
+
+
+def test_a_dry_run_fits_the_terminal_and_shows_no_control_characters(own_suite: Path) -> None:
+    words = ("--size", "test", "--copies", "30", "--mode", "rotated", "--dry-run")
+    done = rater("run", str(own_suite), *words, COLUMNS="60")
+    assert max(len(line) for line in done.stdout.splitlines()) <= 60
+    done = rater("run", "--dry-run", "--", "bin/\x1b[31mred\n")
+    assert "\x1b" not in done.stdout
+
+
+def test_bytes_that_are_no_text_are_stored_escaped(tmp_path: Path) -> None:
+    bad = os.fsdecode(b"\xff")
+    words = ("--copies", "1", "--tag", f"a={bad}", "--env", f"B={bad}", "--keep")
+    ran(*words, "--", "sh", "-c", "echo $B", bad)
+    assert rows("SELECT value FROM tag") == [("\\xff",)]
+    [stdout] = Path(os.environ["RATER_CACHE"]).rglob("*.stdout")
+    assert stdout.read_bytes() == b"\xff\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_descriptors_do_not_matter(closed: str) -> None:
+    command = f'"{sys.executable}" -m rater run --copies 2 -- true {closed}'
+    assert subprocess.run(["sh", "-c", command], check=False, capture_output=True).returncode == 0
+    assert rows("PRAGMA integrity_check") == [("ok",)]
+    assert rows("SELECT status FROM copy") == [("ok",), ("ok",)]
+
+
+def test_a_full_standard_output_is_an_error_in_words() -> None:
+    command = f'"{sys.executable}" -m rater run --copies 2 -- true > /dev/full'
+    done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert rows("SELECT status FROM run") == [("complete",)]
+
+
+def test_a_directory_that_is_gone_is_an_error_in_words(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    command = f'mkdir {gone}; cd {gone}; rmdir {gone}; "{sys.executable}" -m rater run -- true'
+    done = subprocess.run(
+        ["sh", "-c", command],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
+    )
+    assert done.returncode == 2
+    assert "cd to one that is there" in done.stderr
+
+
+def test_the_plan_of_128_staggered_copies_as_the_user_types_it() -> None:
+    words = "--copies 128 --mode staggered --stagger 6000 --dry-run --json -- sleep 1"
+    plan = json.loads(rater("run", *words.split()).stdout)
+    assert len(plan["copies"]) == 128
+    assert plan["copies"][127]["start_ms"] == 762_000
+
+
+def test_progress_and_table_stay_out_of_the_json_document() -> None:
+    done = rater("run", "--json", "--copies", "2", "--", "true")
+    json.loads(done.stdout)
+    assert "phase 1 of 1" in done.stderr
+
+
+def test_quiet_says_nothing() -> None:
+    done = rater("run", "--quiet", "--copies", "2", "--", "true")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run nosuchsuite", "unknown suite 'nosuchsuite'"),
+        ("run ./missing.toml", "missing.toml"),
+        ("run --stagger -1 -- true", "--stagger -1"),
+        ("run --iterations 0 -- true", "--iterations 0"),
+        ("run --copies 0 -- true", "--copies '0'"),
+        ("run --copies -- true", "expected one argument"),
+        ("run --mode staggered -- true", "needs --stagger"),
+        ("run -- ./not-there", "no such file"),
+        ("run -- /etc/passwd", "may not be executed"),
+        ("run --", "expected a command"),
+        ("run mini -- true", "both a suite"),
+        ("run --timeout 0 -- true", "--timeout 0"),
+        ("run --tag novalue -- true", "KEY=VALUE"),
+        ("run --env 1X=2 -- true", "no name of an environment variable"),
+        ("run --wrap 'open -- true", "--wrap"),
+        ("run --wrap nosuchwrapper -- true", "not in PATH"),
+        ("run --mem sideways -- true", "--mem sideways"),
+        ("run --layout sideways -- true", "unknown layout"),
+        ("run --layout none --mem bind -- true", "home node"),
+        ("run --copies 100 --no-oversubscribe -- true", "--no-oversubscribe"),
+        ("run --output-limit many -- true", "--output-limit"),
+        ("list -- true", "belong to `rater run`"),
+        ("show 12", "there is no database"),
+        ("run --increment 5 -- true", "--mode rotated"),
+        ("run --size ref -- true", "is for suites"),
+        ("run --tune peak -- true", "is for suites"),
+        ("run --iterations 100000000000 -- true", "take fewer"),
+        ("run --stagger 1e300 -- true", "at most"),
+    ],
+)
+def test_bad_input_is_one_clear_error_and_exit_status_2(words: str, said: str) -> None:
+    done = rater(*words.split())
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_second_run_is_refused_and_told_who_is_first() -> None:
+    first = subprocess.Popen([*QUIET, "--copies", "1", "--", "sleep", "30"])
+    try:
+        lock = Path(os.environ["RATER_LOCK"])
+        while not (lock.exists() and lock.read_text()):
+            time.sleep(0.01)
+        second = rater("run", "--copies", "1", "--", "true")
+        assert second.returncode == 2
+        assert f"process {first.pid}" in second.stderr
+        assert rater("run", "--share", "--copies", "1", "--", "true").returncode == 0
+    finally:
+        first.terminate()
+        assert first.wait() == 143
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_keeps_what_finished_and_tells_its_number(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    script = f'touch {tmp_path}/up.$RATER_COPY; test "$RATER_COPY" = 0 || exec sleep 60'
+    process = subprocess.Popen(
+        [*RATER, "run", "--quiet", "--copies", "2", "--", "sh", "-c", script]
+    )
+    while len(list(tmp_path.glob("up.*"))) < 2 or not rows_if_any("SELECT 1 FROM copy"):
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(timeout=20) == status
+    assert rows("SELECT copy, status FROM copy ORDER BY copy") == [(0, "ok"), (1, "interrupted")]
+    assert rows("SELECT status, reason FROM run") == [("interrupted", f"stopped by {number.name}")]
+
+
+def rows_if_any(sql: str) -> list[tuple[Any, ...]]:
+    try:
+        return rows(sql)
+    except sqlite3.OperationalError:  # not made yet
+        return []
+
+
+def test_ctrl_z_stops_and_continues_the_copies_and_marks_the_run(tmp_path: Path) -> None:
+    # exec: a shell that has forked and waits for its child's exec can not be seen stopped
+    script = f"echo $$ > {tmp_path}/pid; exec sleep 0.6"
+    process = subprocess.Popen(
+        [*RATER, "run", "--quiet", "--copies", "1", "--", "sh", "-c", script]
+    )
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    copy = int((tmp_path / "pid").read_text())
+    process.send_signal(signal.SIGTSTP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    while Path(f"/proc/{copy}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.01)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=20) == 0
+    assert "suspended (Ctrl-Z)" in str(rows("SELECT text FROM note"))
+
+
+def test_the_time_of_a_pause_does_not_count_for_the_time_limit(tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/pid; sleep 0.5"
+    words = ("--copies", "1", "--timeout", "1.5", "--", "sh", "-c", script)
+    process = subprocess.Popen([*QUIET, *words])
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTSTP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    time.sleep(1.6)  # longer than the limit: the length of the pause is what is tested
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=20) == 0
+
+
+def test_an_ignored_sigchld_does_not_matter() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'rater', 'run', '--quiet', '--', 'true'])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_variable_without_a_name_does_not_matter() -> None:
+    words = " ".join([*QUIET, "--", "true"])
+    assert subprocess.run(["env", "=x", "sh", "-c", words], check=False).returncode == 0
+
+
+def test_the_memory_of_every_mix_of_a_rotated_run_is_estimated(own_suite: Path) -> None:
+    # One copy: it begins with `right` and comes to `near`, which does not fit.
+    first, second = OWN_SUITE.split("[benchmarks.near]")
+    second = second.replace("memory_mb = 1", "memory_mb = 900000000")
+    own_suite.write_text(f"{first}[benchmarks.near]{second}")
+    words = ("--size", "test", "--copies", "1", "--mode", "rotated", "--dry-run")
+    assert "would be refused: memory" in " ".join(
+        rater("run", str(own_suite), *words).stdout.split()
+    )
+
+
+def test_a_compiler_dies_with_a_killed_rater(tmp_path: Path) -> None:
+    slow = tmp_path / "slowcc"
+    slow.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*) echo slow 1; exit;; esac\n'
+        f"sleep 300 & echo $! > {tmp_path}/pid; wait\n"
+    )
+    slow.chmod(0o755)
+    words = ["mini/lu", "--size", "test", "--copies", "1"]
+    process = subprocess.Popen([*QUIET, *words], env=os.environ | {"CC": str(slow)})
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    begin = time.monotonic()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        stat = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() - begin < 20
+            time.sleep(0.01)
+
+
+def test_a_database_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    foreign = tmp_path / "photos.db"
+    with closing(sqlite3.connect(foreign)) as db, db:
+        db.execute("CREATE TABLE photo (id INTEGER)")
+    before = foreign.read_bytes()
+    done = rater("run", "--db", str(foreign), "--copies", "1", "--", "true")
+    assert done.returncode == 2
+    assert foreign.read_bytes() == before
+
+
+def test_db_and_json_may_stand_before_the_subcommand(tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    assert (
+        rater("--db", str(other), "run", "--quiet", "--copies", "1", "--", "true").returncode == 0
+    )
+    assert len(json.loads(rater("--json", "--db", str(other), "list").stdout)) == 1
+
+
+def test_a_failing_copy_makes_exit_status_1_with_its_status_stored() -> None:
+    done = rater("run", "--copies", "2", "--", "sh", "-c", "exit $((RATER_COPY * 7))")
+    assert done.returncode == 1
+    assert rows("SELECT copy, status, exit_code FROM copy ORDER BY copy") == [
+        (0, "ok", 0),
+        (1, "failed", 7),
+    ]
+    assert "exit status 7" in done.stdout
+
+
+def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:
+    ours, terminal = os.openpty()
+    process = subprocess.Popen(
+        [*RATER, "run", "--copies", "4", "--", "sleep", "0.6"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+    )
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # the other side is closed: Linux says EIO
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    text = shown.decode()
+    assert "lgroup" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+    assert "This was run 1" in text

@@ -1,0 +1,85 @@
+"""`rater show` of a steady run, alone and beside another."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.record.events import OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed
+from rater.record.status import RunStatus, Validity
+from rater.store.store import open_store
+from tests.store.test_store_runs import GONE, HOST, PUS
+from tests.support.calls import Rater
+from tests.support.example_events import ended, over, phase, run_of
+
+
+def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) -> None:
+    """Two copies of gups, 2 s each time: once, or for 60 s."""
+    run = replace(
+        run_of(2, window_s=window_s),
+        uuid=uuid,
+        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+    )
+    with open_store(database) as store:
+        number = store.begin(run, HOST, (), PUS, GONE)
+        store.append(number, phase(window_s=window_s))
+        steps = 30 if window_s else 1
+        for copy in range(2):
+            for step in range(steps):
+                end = ended(copy, 2.0 * step + 2, start_s=2.0 * step, step=step)
+                good = OutputChecked(0, "gups", 1, copy, step, Validity.VALID, None)
+                store.append(number, end, good)
+        store.append(number, over(0.0, 2.0 * steps, window_s=window_s))
+        store.append(number, RunEnded(RunStatus.COMPLETE, None))
+
+
+def document(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_a_steady_run_is_shown_beside_the_latest_homogeneous_one(
+    database: Path, rater: Rater
+) -> None:
+    add(database, "a")
+    add(database, "b")
+    add(database, "c", (3.0, 43.0))
+    status, out, _ = rater("show", "last")
+    assert status == 0
+    assert "run 3, steady, beside run 2, homogeneous:" in out
+    found = document(rater("show", "last", "--json")[1])
+    assert (found["comparison"]["steady"], found["comparison"]["other"]) == (3, 2)
+    assert found["comparison"]["difference"] == pytest.approx(0.0)
+    assert found["benchmarks"][0]["steady"]["halves"]["verdict"] == "steady"
+    assert "comparison" not in document(rater("show", "2", "--json")[1])
+
+
+@pytest.mark.parametrize("runs", [("2", "1"), ("1", "2")])
+def test_the_run_to_compare_with_can_be_named_in_either_order(
+    database: Path, rater: Rater, runs: tuple[str, str]
+) -> None:
+    add(database, "a")
+    add(database, "b", (3.0, 43.0))
+    status, out, _ = rater("show", runs[0], "--with", runs[1])
+    assert status == 0
+    assert out.startswith("run 2: ")
+    assert "run 2, steady, beside run 1, homogeneous:" in out
+
+
+def test_two_runs_that_are_no_such_pair_are_refused(database: Path, rater: Rater) -> None:
+    add(database, "a")
+    add(database, "b")
+    status, out, err = rater("show", "1", "--with", "2")
+    assert (status, out) == (2, "")
+    assert "--with 2: run 1 is homogeneous and run 2 is homogeneous; expected a steady run" in err
+    assert rater("show", "1", "--with", "9")[0] == 2
+
+
+def test_a_steady_run_alone_says_that_nothing_stands_beside_it(
+    database: Path, rater: Rater
+) -> None:
+    add(database, "a", (3.0, 43.0))
+    out = " ".join(rater("show")[1].split())
+    assert "no complete homogeneous run of the same copies is stored to compare with" in out

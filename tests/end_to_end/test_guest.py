@@ -1,0 +1,267 @@
+"""On a real kernel with four lgroups: copies and their memory lie where the plan said.
+
+One boot of QEMU with the script of `shared/numa-guest`, in which rater runs a tiny
+program once for each memory policy; the tests are about what came out of it.
+"""
+
+from __future__ import annotations
+
+import compileall
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.run.host.sysfiles import meminfo
+from rater.text.cpuset import parse_list
+from tests.support.places import CHECKOUT, TEST_DATA
+
+GUEST = TEST_DATA / "numa-guest" / "guest.sh"
+BYTES = 16 << 20
+POLICIES = ("local", "bind", "interleave", "bind:nodes=2,3", "preferred:nodes=1", "weighted")
+STRAY = "local --env GUEST_STRAY=1"  # the program binds its memory to lgroup 3 by itself
+HOME_CPUS = {0: 0, 1: 2, 2: 4, 3: 6}  # copy: the first CPU of its lgroup
+LIMIT_S = 240
+MEMORY_BYTES = 5 << 29  # four lgroups of 512 MB, and what QEMU takes
+_HIDDEN = ("/tmp", "/run", "/mnt", "/media", "/dev")  # the guest has its own there
+
+# Eight huge pages, aligned: even over four lgroups whether the kernel takes huge pages or not.
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void copy_of(const char *name, FILE *to) {
+    char line[4096];
+    FILE *from = fopen(name, "r");
+    while (from && fgets(line, sizeof line, from)) fputs(line, to);
+}
+
+int main(void) {
+    char name[4096];
+    unsigned long stray = 1UL << 3;
+    if (getenv("GUEST_STRAY") && syscall(SYS_set_mempolicy, 2, &stray, 64)) return 1;
+    char *memory = aligned_alloc(2 << 20, SIZE);
+    if (!memory) return 1;
+    memset(memory, 1, SIZE);
+    usleep(1500000); /* long enough to be looked at twice */
+    snprintf(name, sizeof name, "%s/%s", getenv("GUEST_OUT"), getenv("RATER_COPY"));
+    FILE *to = fopen(name, "w");
+    copy_of("/proc/self/status", to);
+    copy_of("/proc/self/numa_maps", to);
+    return fclose(to);
+}
+"""
+
+# One process for all runs: to import rater takes seconds there.
+DRIVER = """
+import contextlib, io, json, os, pathlib, sys
+from rater.cli import main
+
+program, *policies = sys.argv[1:]
+found = {}
+
+def said(*words):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        main(list(words))
+    return json.loads(out.getvalue())
+
+for number, policy in enumerate(policies):
+    os.environ["GUEST_OUT"] = folder = f"/dev/shm/out{number}"
+    os.mkdir(folder)
+    asked = ["--mem", *policy.split(), "--proof", "0.5"]
+    status = main(["run", "--copies", "4", *asked, "--quiet", "--", program])
+    found[policy] = {
+        "status": status,
+        "copies": {path.name: path.read_text() for path in pathlib.Path(folder).iterdir()},
+        "shown": said("show", "last", "--json", "--proof"),
+        "stored": said("export", "last", "--format", "json"),
+    }
+print("FOUND", json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run in the guest left."""
+
+    status: int
+    copies: dict[int, str]  # what each copy read of itself
+    shown: dict[str, Any]
+    stored: dict[str, Any]
+
+    def cpus(self, copy: int) -> tuple[int, ...]:
+        """The CPUs that a copy read it might use."""
+        [found] = re.findall(r"^Cpus_allowed_list:\s*(\S+)$", self.copies[copy], re.MULTILINE)
+        return parse_list(found)
+
+    def by_node(self, copy: int) -> dict[int, float]:
+        """How a copy's anonymous memory lay, as shares of it."""
+        pages: dict[int, int] = {}
+        for line in self.copies[copy].splitlines():
+            if " anon=" in line:
+                for node, count in re.findall(r" N(\d+)=(\d+)", line):
+                    pages[int(node)] = pages.get(int(node), 0) + int(count)
+        total = sum(pages.values())
+        assert total * 4096 >= BYTES
+        return {node: count / total for node, count in pages.items()}
+
+    def planned(self, copy: int) -> tuple[int, str, tuple[int, ...]]:
+        """CPU, memory policy and nodes that are stored as a copy's plan."""
+        [one] = [row for row in self.stored["placements"] if row["copy"] == copy]
+        return one["cpu"], one["memory_policy"], tuple(one["memory_nodes"])
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What the proof says of each copy."""
+        return [one["verdict"] for one in self.shown["placement"]["copies"]]
+
+
+def missing() -> str | None:
+    """Say what the guest lacks here; None when it can be booted."""
+    programs = ("qemu-system-x86_64", "busybox", "cpio", "cc", "unshare")
+    lacking = [name for name in programs if shutil.which(name) is None]
+    if not list(Path("/boot").glob("vmlinuz-*-cloud-amd64")):
+        lacking.append("a kernel /boot/vmlinuz-*-cloud-amd64")
+    if not GUEST.is_file():
+        lacking.append(str(GUEST))
+    if meminfo(Path("/proc/meminfo")).get("MemAvailable", 0) < MEMORY_BYTES:
+        lacking.append(f"{MEMORY_BYTES / 1e9:.1f} GB of free memory")
+    if os.geteuid() != 0:
+        lacking.append("being root")
+    return f"no NUMA guest without {', '.join(lacking)}" if lacking else None
+
+
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.slow,
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+]
+
+
+def hidden(paths: set[Path]) -> Iterator[str]:
+    """What the guest sees of this machine only when told to: `--bind` for each such path."""
+    for path in sorted(paths):
+        if path.parts[:2] in {("/", name[1:]) for name in _HIDDEN} or (
+            path.stat().st_dev != Path("/").stat().st_dev
+        ):
+            yield from ("--bind", str(path))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    """Boot once; what each policy's run left."""
+    folder = tmp_path_factory.mktemp("guest")
+    (folder / "touch.c").write_text(PROGRAM)
+    (folder / "driver.py").write_text(DRIVER)
+    program = folder / "touch"
+    subprocess.run(["cc", "-O0", f"-DSIZE={BYTES}", "-o", program, folder / "touch.c"], check=True)
+    compileall.compile_dir(CHECKOUT / "rater", quiet=1)  # the guest can not keep what it compiles
+    here = {CHECKOUT, folder, Path(sys.prefix), Path(sys.base_prefix)}
+    kept = {f"RATER_{name}": f"/dev/shm/rater-{name}" for name in ("DB", "LOCK", "CACHE")}
+    variables = {"PYTHONPATH": str(CHECKOUT)} | kept
+    done = subprocess.run(
+        [
+            *(str(GUEST), "-v", "--timeout", str(LIMIT_S), "--cwd", "/", *hidden(here)),
+            *(word for pair in variables.items() for word in ("--env", "=".join(pair))),
+            *("--", sys.executable, str(folder / "driver.py"), str(program), *POLICIES, STRAY),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S + 180,
+        check=False,
+    )
+    said = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, said
+    print(done.stderr)
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    return {
+        policy: Ran(
+            one["status"],
+            {int(copy): text for copy, text in one["copies"].items()},
+            one["shown"],
+            one["stored"],
+        )
+        for policy, one in json.loads(line.removeprefix("FOUND ")).items()
+    }
+
+
+def report(policy: str, ran: Ran) -> None:
+    """Print what was seen: `pytest -m guest -s` shows it."""
+    for copy in range(4):
+        cpu, stored, nodes = ran.planned(copy)
+        lay = ", ".join(f"lgroup {n} {100 * s:.1f} %" for n, s in sorted(ran.by_node(copy).items()))
+        print(
+            f"{policy:18} copy {copy}: CPU {cpu}, allowed {list(ran.cpus(copy))}, {stored} "
+            f"{list(nodes)}; memory {lay}; plan {ran.verdicts[copy]}"
+        )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_copies_run_on_the_cpus_that_were_planned(runs: dict[str, Ran], policy: str) -> None:
+    ran = runs[policy]
+    report(policy, ran)
+    assert ran.status == 0
+    assert {copy: ran.planned(copy)[0] for copy in range(4)} == HOME_CPUS
+    assert {copy: ran.cpus(copy) for copy in range(4)} == {c: (p,) for c, p in HOME_CPUS.items()}
+    assert ran.shown["benchmarks"][0]["good_copies"] == 4
+
+
+@pytest.mark.parametrize("policy", ["local", "bind"])
+def test_memory_lies_on_the_lgroup_of_the_copy(runs: dict[str, Ran], policy: str) -> None:
+    for copy in range(4):
+        assert runs[policy].planned(copy)[1:] == (policy, () if policy == "local" else (copy,))
+        assert runs[policy].by_node(copy) == {copy: 1.0}
+
+
+def test_interleaved_memory_lies_on_all_lgroups_alike(runs: dict[str, Ran]) -> None:
+    for copy in range(4):
+        assert runs["interleave"].planned(copy)[1:] == ("interleave", (0, 1, 2, 3))
+        shares = runs["interleave"].by_node(copy)
+        assert sorted(shares) == [0, 1, 2, 3]
+        assert min(shares.values()) > 0.2
+
+
+def test_memory_lies_on_remote_lgroups_when_they_are_named(runs: dict[str, Ran]) -> None:
+    for copy in range(4):
+        assert runs["bind:nodes=2,3"].planned(copy)[1:] == ("bind", (2, 3))
+        assert runs["bind:nodes=2,3"].by_node(copy).keys() <= {2, 3}
+        assert runs["preferred:nodes=1"].planned(copy)[1:] == ("preferred", (1,))
+        assert runs["preferred:nodes=1"].by_node(copy) == {1: 1.0}
+
+
+def test_a_kernel_without_weights_interleaves_evenly_and_says_so(runs: dict[str, Ran]) -> None:
+    ran = runs["weighted"]
+    said = [text for text in ran.stored["warnings"] if text.startswith("--mem weighted")]
+    policies = {ran.planned(copy)[1] for copy in range(4)}
+    assert policies == {"interleave" if said else "weighted"}
+    assert ran.shown["memory"] == "weighted"
+    for copy in range(4):
+        assert sorted(ran.by_node(copy)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_proof_says_that_the_plan_was_met(runs: dict[str, Ran], policy: str) -> None:
+    ran = runs[policy]
+    assert ran.verdicts == ["met"] * 4
+    assert all(one["seen"]["rss_max_bytes"] > BYTES for one in ran.shown["placement"]["copies"])
+
+
+def test_the_proof_tells_a_copy_that_took_its_memory_elsewhere(runs: dict[str, Ran]) -> None:
+    ran = runs[STRAY]
+    report("strays to 3", ran)
+    assert [ran.by_node(copy).get(3, 0) > 0.95 for copy in range(4)] == [True] * 4
+    assert ran.verdicts == ["not met"] * 3 + ["met"]
+    [reason] = ran.shown["placement"]["copies"][0]["reasons"]
+    print(reason)
+    assert re.search(r"\d+ % of its \S+ MB lay on lgroup 3.*, planned 0; .* bind:3", reason)

@@ -1,0 +1,333 @@
+"""What holds for orders and plans on any machine: real, described, generated."""
+
+import importlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, zip_longest
+from typing import Any
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.placement.assign import deal
+from rater.plan.placement.distrib import distrib
+from rater.plan.placement.layout import WRITTEN, Bind, Counts, Layout, Order, Parts
+from rater.plan.placement.orders import PERMUTATIONS, domain_of
+from rater.plan.placement.place import MemoryPolicy, Placed, place
+from rater.plan.topology.model import PU, Topology
+from rater.run.host.discover import from_synthetic, own_environment
+from tests.support.machines import generated, machine, machine_xml, real_machines
+from tests.support.orderings import layout, numbers, scatter, sequence
+from tests.support.places import MACHINES, needs_machines
+
+DESCRIBED = ("node:4 pu:2", "pack:2 numa:2 core:3 pu:2", "node:18 core:4 pu:2", "nodes=7x5")
+DEALT = [order for order in Order if order is not Order.NONE and order not in WRITTEN]
+
+
+# The reference of the notes on topologies, section 4.
+def rr(seq: Any, keys: Any) -> Any:
+    if not keys:
+        return list(seq)
+    g: Any = {}
+    for p in seq:
+        g.setdefault(keys[0](p), []).append(p)
+    return [p for row in zip_longest(*(rr(v, keys[1:]) for v in g.values())) for p in row if p]
+
+
+def reference(pus: Sequence[PU]) -> list[PU]:
+    span: Any = {}
+    tiers: Any = {}
+
+    def dom(p: PU) -> object:
+        return p.node if p.node is not None else ("none", p.package)
+
+    for p in pus:
+        span.setdefault(dom(p), set()).add(p.package)
+        tiers.setdefault((p.rank, -p.kind), []).append(p)
+
+    def top(p: PU) -> object:
+        return p.package if len(span[dom(p)]) == 1 else ("dom", dom(p))
+
+    keys = [top, dom, lambda p: p.package, lambda p: p.llc]
+    return [p for t in sorted(tiers) for p in rr(tiers[t], keys)]
+
+
+def packages_are_alike(topology: Topology) -> bool:
+    """All lgroups are equal, and each package that has some of its own has equally many."""
+    tops: dict[object, set[object]] = {}
+    for domain in topology.domains:
+        packages = {pu.package for pu in domain.pus}
+        own = domain_of(domain.pus[0])
+        tops.setdefault(packages.pop() if len(packages) == 1 else ("domain", own), set()).add(own)
+    return len(set(shapes(topology).values())) == 1 and len(set(map(len, tops.values()))) == 1
+
+
+def shapes(topology: Topology) -> dict[object, frozenset[tuple[tuple[int, int], int]]]:
+    """How many PUs of each rank and kind each domain has."""
+    found: dict[object, Counter[tuple[int, int]]] = {}
+    for pu in topology.pus:
+        found.setdefault(domain_of(pu), Counter())[pu.rank, pu.kind] += 1
+    return {domain: frozenset(tiers.items()) for domain, tiers in found.items()}
+
+
+def test_scatter_is_the_reference_where_packages_are_alike() -> None:
+    compared = 0
+    for topology in (*real_machines(), *map(from_synthetic, DESCRIBED), *generated()):
+        if packages_are_alike(topology):
+            assert scatter(topology) == reference(topology.pus), topology.source
+            compared += 1
+    assert compared > 80
+
+
+@needs_machines
+def test_scatter_is_the_reference_on_every_real_machine() -> None:
+    for topology in real_machines():
+        assert scatter(topology) == reference(topology.pus), topology.source
+
+
+def check_scatter(topology: Topology) -> None:
+    """Equal lgroups differ by at most one copy at every prefix; cores first, fast ones first."""
+    found = scatter(topology)
+    shape = shapes(topology)
+    alike: dict[object, list[object]] = {}
+    for domain in shape:
+        alike.setdefault(shape[domain], []).append(domain)
+    counts = Counter(dict.fromkeys(shape, 0))
+    for pu in found:
+        counts[domain_of(pu)] += 1
+        same = [counts[domain] for domain in alike[shape[domain_of(pu)]]]
+        assert max(same) - min(same) <= 1, topology.source
+    check_cores_first(topology, found)
+
+
+def check_cores_first(topology: Topology, found: Sequence[PU]) -> None:
+    n_cores = len(topology.cores)
+    assert len({pu.core for pu in found[:n_cores]}) == n_cores, topology.source
+    assert [pu.rank for pu in found] == sorted(pu.rank for pu in found), topology.source
+    kinds = [pu.kind for pu in found[:n_cores]]
+    assert kinds == sorted(kinds, reverse=True), topology.source
+
+
+def check_fill(topology: Topology, found: Sequence[PU]) -> None:
+    domains = [domain_of(pu) for pu in found]
+    changes = sum(one != other for one, other in pairwise(domains))
+    assert changes == len(set(domains)) - 1, topology.source
+    for domain in set(domains):
+        tiers = [(pu.rank, -pu.kind, pu.logical) for pu in found if domain_of(pu) == domain]
+        assert tiers == sorted(tiers), topology.source
+
+
+def check_orders(topology: Topology) -> None:
+    for order in PERMUTATIONS:
+        found = sequence(topology, order)
+        assert sorted(pu.logical for pu in found) == [pu.logical for pu in topology.pus]
+    os = numbers(sequence(topology, Order.OS))
+    assert os == sorted(os)
+    check_scatter(topology)
+    check_cores_first(topology, sequence(topology, Order.CORES))
+    check_fill(topology, sequence(topology, Order.FILL))
+    spread = scatter(topology)
+    for copies in range(1, len(spread) + 1, max(1, len(spread) // 12)):
+        dealt = deal(topology, layout(Order.BALANCED), copies)
+        wanted = sorted(spread[:copies], key=lambda pu: pu.logical)
+        assert [slot[0] for slot in dealt.slots] == wanted, topology.source
+        parts = distrib(topology, copies)
+        assert len(parts) == copies
+        assert tuple(pu for part in parts for pu in part) == topology.pus, topology.source
+
+
+def test_the_orders_hold_what_they_promise_on_any_machine() -> None:
+    for topology in generated():
+        check_orders(topology)
+
+
+@needs_machines
+def test_the_orders_hold_what_they_promise_on_every_real_machine() -> None:
+    for topology in real_machines():
+        check_orders(topology)
+
+
+def any_layout(topology: Topology, seed: int) -> Layout:
+    """A layout with options that the machine has, another one for each seed."""
+    order = DEALT[seed % len(DEALT)]
+    nodes = sorted({pu.node for pu in topology.pus if pu.node is not None})
+    return layout(
+        order,
+        smt=(None, 1, 2)[seed % 3],
+        kind=("", "", "fast", "slow")[seed % 4],
+        reserve=min(seed % 3, len(topology.cores) - 1),
+        only=Parts(nodes=tuple(nodes)) if seed % 5 == 1 else Parts(),
+        exclude=Parts(cores=(topology.pus[-1].core,)) if seed % 7 == 1 else Parts(),
+    )
+
+
+def test_plans_keep_what_a_layout_asks_on_any_machine() -> None:
+    placed_on = 0
+    for seed, topology in enumerate(generated()):
+        wanted = any_layout(topology, seed)
+        copies = 1 + seed % (len(topology.pus) + len(topology.pus) // 2 + 1)
+        try:
+            placed = place(topology, wanted, copies, MemoryPolicy.LOCAL)
+        except InputError as error:
+            assert "leaves none of the" in str(error) or "reserve fewer" in str(error)
+            continue
+        placed_on += 1
+        check_plan(topology, wanted, placed)
+        if seed % 8 == 0:
+            assert place(machine(seed), wanted, copies, MemoryPolicy.LOCAL) == placed
+    assert placed_on > 150
+
+
+def check_plan(topology: Topology, wanted: Layout, placed: Placed) -> None:
+    used = [cpu for p in placed.placements for cpu in p.cpus or ()]
+    pus = [topology.by_cpu[cpu] for cpu in used]
+    given = Counter(p.cpu for p in placed.placements)
+    if len(placed.placements) <= placed.most:
+        assert max(Counter(used).values()) == 1, topology.source
+    elif wanted.order is not Order.DISTRIB:
+        assert len(given) == placed.most
+    assert max(given.values()) - min(given.values()) <= 1, topology.source
+    assert not set(used) & set(placed.reserved), topology.source
+    whole = {pu.core for pu in topology.pus if pu.os in placed.reserved}
+    assert len(whole) == wanted.reserve, topology.source
+    assert not whole & {pu.core for pu in pus}, topology.source
+    assert not {pu.core for pu in pus} & set(wanted.exclude.cores), topology.source
+    if wanted.smt is not None:
+        assert max(Counter(pu.core for pu in set(pus)).values()) <= wanted.smt
+    if wanted.kind:
+        assert len({pu.kind for pu in pus}) == 1
+    if wanted.only:
+        assert {pu.node for pu in pus} <= set(wanted.only.nodes)
+
+
+def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
+    for seed, topology in enumerate(generated()):
+        first = topology.domains[0]
+        if first.node is None:
+            continue
+        share = 1 + seed % 5
+        copies = share + len(topology.domains) - 1
+        counts = Counts(((first.node, share),), 1)
+        order = DEALT[seed % len(DEALT)]
+        slots = deal(topology, layout(order, counts=counts), copies).slots
+        found = Counter(domain_of(slot[0]) for slot in slots)
+        assert found.pop(first.node) == share, topology.source
+        assert set(found.values()) <= {1}
+        assert len(found) == len(topology.domains) - 1
+        own = [slot for slot in slots if domain_of(slot[0]) == first.node]
+        assert len({slot[0].os for slot in own}) == min(share, len(first.pus)), topology.source
+
+
+@needs_machines
+def test_distrib_is_hwloc_s_own_on_every_real_machine() -> None:
+    for topology in real_machines():
+        with loaded("from_xml_file", MACHINES / f"{topology.source}.xml") as hwloc:
+            check_distrib(topology, hwloc)
+
+
+def test_distrib_is_hwloc_s_own_on_described_and_generated_machines() -> None:
+    for description in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4"):
+        with loaded("from_synthetic", description) as hwloc:
+            check_distrib(from_synthetic(description), hwloc)
+    for seed, topology in enumerate(generated()[:60]):
+        with loaded("from_xml_buffer", machine_xml(seed)) as hwloc:
+            check_distrib(topology, hwloc)
+
+
+def loaded(how: str, what: object) -> Any:
+    with own_environment():
+        pyhwloc = importlib.import_module("pyhwloc")  # 50 ms, and it changes the environment
+    return getattr(pyhwloc, how)(what)
+
+
+def check_distrib(topology: Topology, hwloc: Any) -> None:
+    pus = len(topology.pus)
+    for sets in sorted({*range(1, min(pus, 12) + 1), pus // 2 or 1, pus * 2 // 3 or 1, pus}):
+        ours = [set(numbers(part)) for part in distrib(topology, sets)]
+        assert ours == list(hwloc_distrib(hwloc, sets)), f"{topology.source}: {sets} sets"
+
+
+def hwloc_distrib(hwloc: Any, sets: int) -> Iterator[set[int]]:
+    bitmap = importlib.import_module("pyhwloc.bitmap").Bitmap
+    low = importlib.import_module("pyhwloc.hwloc.core")
+    found = (low.hwloc_cpuset_t * sets)()
+    roots = (low.obj_t * 1)(hwloc.get_root_obj().native_handle)
+    low.distrib(hwloc.native_handle, roots, 1, found, sets, 2**31 - 1, 0)
+    return (bitmap.from_native_handle(one).to_sched_set() for one in found)
+
+
+@pytest.mark.parametrize(
+    "description", ["pack:16 numa:2 l3:4 core:4 pu:8", "nodes=1024x4", "nodes=1x4096"]
+)
+def test_4096_pus_are_all_given_out(description: str) -> None:
+    topology = from_synthetic(description)
+    for order in DEALT:
+        for copies in (4096, 2500):
+            dealt = deal(topology, layout(order, smt=8), copies)
+            assert len({slot[0].os for slot in dealt.slots}) == copies
+
+
+def wide(topology: Topology, bind: Bind, cpu: int) -> set[int]:
+    """What a copy that is given a CPU may run on, from the PUs one by one."""
+    own = topology.by_cpu[cpu]
+    key: dict[Bind, Callable[[PU], object]] = {
+        Bind.PU: lambda pu: pu.os,
+        Bind.CORE: lambda pu: pu.core,
+        Bind.LLC: lambda pu: pu.llc,
+        Bind.NODE: domain_of,
+        Bind.PACKAGE: lambda pu: pu.package,
+    }
+    return {pu.os for pu in topology.pus if key[bind](pu) == key[bind](own)}
+
+
+def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
+    bound = 0
+    for seed, topology in enumerate(generated()):
+        bind = [Bind.PU, Bind.CORE, Bind.LLC, Bind.NODE, Bind.PACKAGE][seed % 5]
+        order = DEALT[seed // 5 % len(DEALT)]
+        threads = (1, 2, 3)[seed % 3]
+        wanted = Layout("any", "", order, bind)
+        copies = 1 + seed % max(1, len(topology.pus) // threads)
+        try:
+            placed = place(topology, wanted, copies, MemoryPolicy.LOCAL, threads)
+        except InputError as error:
+            assert f"names no {bind}" in str(error)  # not every machine has them
+            continue
+        bound += 1
+        slots = deal(topology, wanted, copies, threads).slots
+        for p, slot in zip(placed.placements, slots, strict=True):
+            masks = [wide(topology, bind, pu.os) for pu in slot]
+            assert set(p.cpus or ()) == set().union(*masks), topology.source
+            assert p.cpu == slot[0].os
+    assert bound > 150
+
+
+def test_copies_of_threads_have_cpus_of_their_own_while_there_are_enough_on_any_machine() -> None:
+    for seed, topology in enumerate(generated()):
+        threads = (2, 3, 4)[seed % 3]
+        most = len(topology.pus) // threads
+        order = DEALT[seed % len(DEALT)]
+        if not most or order is Order.DISTRIB:  # its parts are as large as they come
+            continue
+        copies = 1 + seed % most
+        slots = deal(topology, layout(order), copies, threads).slots
+        used = [pu.os for slot in slots for pu in slot]
+        assert len(used) == len(set(used)) == copies * threads, topology.source
+
+
+def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
+    for seed, topology in enumerate(generated()):
+        cpus = numbers(topology.pus)
+        random.Random(seed).shuffle(cpus)
+        cpus = cpus[: 1 + seed % len(cpus)]
+        text = ",".join(map(str, cpus))
+        listed = Layout(f"list:{text}", "", Order.LIST, Bind.PU, text=text)
+        found = place(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
+        assert [p.cpu for p in found] == cpus * 2, topology.source
+        places = [seed % len(topology.pus), 0, seed % len(topology.pus)]
+        text = f"N:{','.join(map(str, places))}"
+        first = sorted(topology.pus, key=lambda pu: (pu.rank, pu.logical))
+        again = Layout(f"expr:{text}", "", Order.EXPR, Bind.PU, text=text)
+        found = place(topology, again, 3, MemoryPolicy.LOCAL).placements
+        assert [p.cpu for p in found] == [first[n].os for n in places], topology.source

@@ -1,0 +1,91 @@
+"""What is planned on 18 real machines, kept in `golden_plans.json` so that no change goes unseen.
+
+After a change that is meant: `python -m tests.plan.placement.test_golden_plans` writes the file
+anew; read the difference before it is committed.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.placement.layout import NAMED_ORDERS, Layout, Order, load_layout
+from rater.plan.placement.layout_options import override
+from rater.plan.placement.memory_policy import Memory
+from rater.plan.placement.place import MemoryPolicy, Placed, Placement, place
+from rater.plan.topology.model import Topology
+from tests.support.machines import real, real_machines
+from tests.support.places import needs_machines
+
+GOLDEN = Path(__file__).with_name("golden_plans.json")
+FIRST = 12  # CPUs that are written out
+
+
+def asked() -> dict[str, tuple[Layout, Memory]]:
+    """Every layout that binds, two with options, and other memory than local."""
+    local = Memory(MemoryPolicy.LOCAL)
+    found = {order.value: load_layout(order) for order in NAMED_ORDERS if order is not Order.NONE}
+    balanced = found["balanced"]
+    found["balanced, bind core, smt 1"] = override(balanced, bind="core", smt=1)
+    found["fill, bind node, reserve 2"] = override(found["fill"], bind="node", reserve=2)
+    return {name: (layout, local) for name, layout in found.items()} | {
+        "balanced, mem bind": (balanced, Memory(MemoryPolicy.BIND)),
+        "balanced, mem interleave": (balanced, Memory(MemoryPolicy.INTERLEAVE)),
+    }
+
+
+def plans(topology: Topology) -> dict[str, str]:
+    """By layout: the first CPUs of a third as many copies as PUs, digests of whole plans."""
+    pus = len(topology.pus)
+    told: dict[str, str] = {}
+    for name, (layout, memory) in asked().items():
+        try:
+            by_copies = {
+                copies: place(topology, layout, copies, memory)
+                for copies in (-(-pus // 3), pus, pus + pus // 2)
+            }
+        except InputError as error:  # CPUs without memory that could be bound
+            told[name] = str(error)
+            continue
+        first = next(iter(by_copies.values())).placements[:FIRST]
+        digests = [f"{copies}:{digest(found)}" for copies, found in by_copies.items()]
+        told[name] = " ".join([*map(_cpus, first), "|", *digests])
+    return told
+
+
+def _cpus(placement: Placement) -> str:
+    """`0`, or `0..7(4)` for a mask of four CPUs."""
+    cpus = placement.cpus or ()
+    return str(cpus[0]) if len(cpus) == 1 else f"{cpus[0]}..{cpus[-1]}({len(cpus)})"
+
+
+def digest(placed: Placed) -> str:
+    """Of all that a plan says: places, memory, reserved CPUs, warnings."""
+    return hashlib.sha256(json.dumps(asdict(placed)).encode()).hexdigest()[:12]
+
+
+def all_plans() -> dict[str, dict[str, str]]:
+    return {topology.source: plans(topology) for topology in real_machines()}
+
+
+def golden() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text())
+    return found
+
+
+@needs_machines
+@pytest.mark.parametrize("name", sorted(golden()))
+def test_the_plans_for_a_real_machine_are_the_golden_ones(name: str) -> None:
+    assert plans(real(name)) == golden()[name]
+
+
+def test_there_are_golden_plans_for_18_machines_and_all_layouts() -> None:
+    assert len(golden()) == 18
+    assert all(set(told) == set(asked()) for told in golden().values())
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(json.dumps(all_plans(), indent=1) + "\n")

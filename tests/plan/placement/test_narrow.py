@@ -1,0 +1,176 @@
+"""What layouts leave of a machine, and what the command line changes in them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.placement.assign import deal
+from rater.plan.placement.filter import keep, narrow, reserve
+from rater.plan.placement.layout import Bind, Layout, Order, Parts, load_layout
+from rater.plan.placement.layout_options import options, override
+from rater.plan.placement.place import MemoryPolicy, place
+from rater.plan.topology.build import RawKind, RawNode, RawPU, build
+from rater.plan.topology.model import CpuKind, Details, Topology
+from tests.support.machines import made
+
+SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
+
+
+def layout(order: Order = Order.COMPACT, **more: Any) -> Layout:
+    return Layout("mine", "", order, Bind.PU, **more)
+
+
+def left(topology: Topology = SMT, **more: Any) -> list[int]:
+    return [pu.os for pu in narrow(topology, layout(**more)).topology.pus]
+
+
+def hybrid() -> Topology:
+    """Two fast cores of two threads, three slow ones of one."""
+    cores = [0, 0, 1, 1, 2, 3, 4]
+    return build(
+        [RawPU(cpu, core, 0, None, None) for cpu, core in enumerate(cores)],
+        [RawNode(0, 0b1111111, 0, None)],
+        usable=0b1111111,
+        allowed_nodes=1,
+        source="hybrid",
+        kinds=[RawKind(0b1110000, 0), RawKind(0b0001111, 1)],
+    )
+
+
+def two_kinds(topology: Topology, source: str) -> Topology:
+    """The same machine, its kinds described without anything that ranks them."""
+    cpus = [tuple(pu.os for pu in topology.pus if pu.kind == kind) for kind in (1, 0)]
+    return replace(
+        topology,
+        pus=tuple(replace(pu, kind=0) for pu in topology.pus),
+        details=Details(kinds=tuple(CpuKind(own, ()) for own in cpus)),
+        source=source,
+    )
+
+
+def test_smt_keeps_the_first_threads_of_each_core() -> None:
+    assert left(smt=1) == [0, 1, 2, 3]
+    assert left(smt=2) == left(smt=64) == [0, 4, 1, 5, 2, 6, 3, 7]
+    part = made([[[0, 4], [1, 5]]], usable={4, 1, 5})
+    assert left(part, smt=1) == [4, 1]  # the first usable thread
+
+
+def test_kinds_are_named_or_numbered() -> None:
+    assert left(hybrid(), kind="fast") == left(hybrid(), kind="1") == [0, 1, 2, 3]
+    assert left(hybrid(), kind="slow") == left(hybrid(), kind="0") == [4, 5, 6]
+    assert left(hybrid(), kind="fast", smt=1) == [0, 2]
+    assert left(SMT, kind="fast") == left(SMT, kind="slow") == left(SMT)
+    with pytest.raises(InputError, match=r"kind 7: the usable CPUs of hybrid are of kind 0 \(CPUs"):
+        left(hybrid(), kind="7")
+
+
+def test_kinds_that_nothing_ranks_are_not_chosen_by_speed_or_number() -> None:
+    unranked = two_kinds(hybrid(), "made")
+    for kind in ("fast", "slow", "0", "1"):
+        with pytest.raises(InputError) as caught:
+            left(unranked, kind=kind)
+        assert str(caught.value) == (
+            f"kind {kind}: made has CPUs of 2 kinds (CPUs 0-3, CPUs 4-6) and does not tell which "
+            "is faster: name the CPUs, as in --layout list:0-3"
+        )
+    assert left(keep(unranked, unranked.pus[:3]), kind="fast") == [0, 1, 2]  # of one kind
+
+
+def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:
+    found = [[pu.os for pu in reserve(SMT, cores)] for cores in (1, 2, 3)]
+    assert found == [[0, 4], [0, 4, 2, 6], [0, 4, 1, 5, 2, 6]]
+    shuffled = made([[[5], [6]], [[0], [3]], [[4], [1]]])
+    assert [[pu.os for pu in reserve(shuffled, n)] for n in (1, 2, 3, 4)] == [
+        [0],
+        [0, 1],
+        [5, 0, 1],
+        [5, 0, 3, 1],
+    ]
+    with pytest.raises(InputError, match="made has 4 usable cores that are not excluded: reserve"):
+        reserve(SMT, 4)
+
+
+def test_copies_never_share_reserved_cores() -> None:
+    placed = place(SMT, layout(reserve=1), 8, MemoryPolicy.LOCAL)
+    assert placed.reserved == (0, 4)
+    assert [p.cpu for p in placed.placements] == [1, 5, 2, 6, 3, 7, 1, 5]
+    assert placed.warnings[0] == "8 copies share 6 usable PUs: 2 on 2 PUs, 1 on 4 PUs"
+    wide = Layout("wide", "", Order.COMPACT, Bind.PACKAGE, reserve=1)
+    assert place(SMT, wide, 1, MemoryPolicy.LOCAL).placements[0].cpus == (1, 5)
+
+
+def test_reserve_costs_nothing_where_copies_do_not_run_anyway() -> None:
+    found = narrow(SMT, layout(reserve=1, only=Parts(nodes=(1,))))
+    assert [pu.os for pu in found.topology.pus] == [2, 6, 3, 7]
+    assert [pu.os for pu in found.reserved] == [0, 4]
+    # What is excluded is for nobody, the supervisor neither.
+    found = narrow(SMT, layout(reserve=1, exclude=Parts(cpus=(0,))))
+    assert [pu.os for pu in found.reserved] == [1, 5]
+    assert [pu.os for pu in found.topology.pus] == [4, 2, 6, 3, 7]
+
+
+def test_cpus_lgroups_and_cores_are_chosen_and_excluded() -> None:
+    assert left(only=Parts(nodes=(1,))) == [2, 6, 3, 7]
+    assert left(only=Parts(cpus=(0, 3, 4))) == [0, 4, 3]
+    assert left(only=Parts(cpus=(0, 3, 4), nodes=(0,))) == [0, 4]
+    assert left(exclude=Parts(cpus=(0,), nodes=(1,))) == [4, 1, 5]
+    assert left(exclude=Parts(cores=(1, 2))) == [0, 4, 3, 7]
+
+
+def test_ranks_count_anew_so_that_a_core_s_only_thread_left_is_its_first() -> None:
+    found = deal(SMT, layout(Order.CORES, exclude=Parts(cpus=(0,))), 4)
+    assert [slot[0].os for slot in found.slots] == [4, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"only": Parts(nodes=(3,))}, "layout mine: made has no lgroups 3; it has 0-1"),
+        ({"only": Parts(cpus=(1, 96, 97))}, "made has no CPUs 96-97; it has 0-7"),
+        ({"exclude": Parts(cores=(9,))}, "layout mine: exclude: made has no cores 9; it has 0-3"),
+        ({"exclude": Parts(nodes=(0, 1))}, r"layout mine \(without lgroups 0-1\) leaves none of"),
+        ({"exclude": Parts(nodes=(0, 1)), "reserve": 1}, "made has 0 usable cores that are not"),
+        ({"only": Parts(cpus=(0,)), "reserve": 1}, r"\(CPUs 0, reserve 1\) leaves none of the 8"),
+    ],
+)
+def test_a_layout_of_another_machine_is_an_error(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        left(**more)
+
+
+def test_the_command_line_changes_a_layout() -> None:
+    base = load_layout("balanced")
+    changed = override(base, bind="core", smt=1, kind="fast", reserve=2)
+    assert (changed.bind, changed.smt, changed.kind, changed.reserve) == (Bind.CORE, 1, "fast", 2)
+    assert changed.order is Order.BALANCED
+    assert override(base) == base
+    assert override(override(base, reserve=2), reserve=0) == base
+    unbound = override(load_layout("list:0,1"), bind="none")
+    assert (unbound.order, unbound.bind, unbound.text) == (Order.NONE, Bind.NONE, "")
+    assert options(changed) == ["reserve 2", "kind fast", "smt 1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("balanced", {"bind": "socket"}, "--bind socket: expected pu, core, llc, node, package"),
+        ("balanced", {"smt": 0}, "--smt 0: expected the number of threads of a core to use, 1 or"),
+        ("balanced", {"kind": "quick"}, "--kind quick: expected fast, slow, or a number"),
+        ("balanced", {"kind": "²"}, "--kind ²: expected fast"),
+        ("balanced", {"reserve": -1}, "--reserve -1: expected a number of cores, 0 to 65536"),
+        ("none", {"bind": "core"}, "--bind core: layout none does not bind copies"),
+        (
+            "none",
+            {"smt": 1, "reserve": 1},
+            "layout none with reserve 1, smt 1: copies that are not",
+        ),
+        ("balanced", {"bind": "none", "smt": 1}, "layout balanced with smt 1: copies that are not"),
+    ],
+)
+def test_options_that_mean_nothing_are_an_error(
+    name: str, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        override(load_layout(name), **more)

@@ -1,0 +1,532 @@
+import random
+from collections import Counter
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.placement.layout import Bind, Layout, Order, load_layout
+from rater.plan.placement.orders import domain_of, singles
+from rater.plan.placement.orders import scatter as scatter_slots
+from rater.plan.placement.place import (
+    MOST_COPIES,
+    MemoryPolicy,
+    default_memory,
+    place,
+    resolve_copies,
+)
+from rater.plan.placement.slots import slots_of
+from rater.plan.topology.build import RawDistances, RawKind, RawNode, RawPU, build
+from rater.plan.topology.model import PU, Topology
+from rater.plan.topology.xml import parse_xml
+from rater.run.host import discover as machine
+from rater.text import cpuset
+from tests.support.places import MACHINES, needs_machines
+
+BALANCED = Layout("balanced", "", Order.BALANCED, Bind.PU)
+UNBOUND = Layout("none", "", Order.NONE, Bind.NONE)
+LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
+
+
+def scatter(topology: Topology) -> list[PU]:
+    return [slot[0] for slot in scatter_slots(singles(topology))]
+
+
+def real(name: str) -> Topology:
+    return parse_xml((MACHINES / f"{name}.xml").read_bytes(), name)
+
+
+def real_machines() -> list[Topology]:
+    return [parse_xml(path.read_bytes(), path.stem) for path in sorted(MACHINES.glob("*.xml"))]
+
+
+def cpus(topology: Topology, copies: int, layout: Layout = BALANCED) -> list[int | None]:
+    return [p.cpu for p in place(topology, layout, copies, LOCAL).placements]
+
+
+def made(nodes: list[list[list[int]]], *, usable: int | None = None, allowed: int = ~0) -> Topology:
+    """A machine from the OS numbers of the threads of the cores of each node; a package a node."""
+
+    pus, raw, core = [], [], 0
+    for number, cores in enumerate(nodes):
+        for threads in cores:
+            pus += [RawPU(os, core, number, None, None) for os in threads]
+            core += 1
+        raw.append(RawNode(number, cpuset.mask_of(os for t in cores for os in t), 0, None))
+    everything = cpuset.mask_of(pu.os for pu in pus)
+    return build(
+        pus,
+        raw,
+        usable=everything if usable is None else usable,
+        allowed_nodes=allowed,
+        source="made",
+    )
+
+
+# Two nodes of two cores of two threads; siblings are numbered last.
+SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
+
+
+@needs_machines
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("epyc9555-8n-128c-smt2", [0, 64, 16, 80, 32, 96, 48, 112, 8]),
+        ("knl7250-snc4-flat-8n-68c-smt4", [0, 18, 36, 52, 2]),
+        ("power9-2n+4gpun-44c-smt4", [0, 88, 8, 96]),
+        ("s390-1n-20c-drawers-books", [0, 10, 3, 7, 13, 15, 16, 17, 1]),
+        (
+            "i7-1370p-hybrid-6p8e",
+            [0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18, 19, 1, 3, 5, 7, 9, 11],
+        ),
+    ],
+)
+def test_scatter_on_real_machines_is_the_order_of_the_notes(name: str, first: list[int]) -> None:
+    assert [pu.os for pu in scatter(real(name))][: len(first)] == first
+
+
+@pytest.mark.parametrize(
+    ("description", "copies", "order"),
+    [
+        ("node:18 core:4 pu:2", 20, [*range(0, 144, 8), 2, 10]),
+        ("pack:2 numa:2 core:3 pu:2", 14, [0, 12, 6, 18, 2, 14, 8, 20, 4, 16, 10, 22, 1, 13]),
+    ],
+)
+def test_scatter_on_described_machines_is_the_order_of_the_notes(
+    description: str, copies: int, order: list[int]
+) -> None:
+    topology = machine.from_synthetic(description)
+    assert [pu.os for pu in scatter(topology)][:copies] == order
+    assert cpus(topology, copies) == sorted(order)
+
+
+def test_balanced_is_the_set_of_scatter_in_logical_order() -> None:
+    assert [pu.os for pu in scatter(SMT)] == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert cpus(SMT, 1) == [0]
+    assert cpus(SMT, 2) == [0, 2]
+    assert cpus(SMT, 3) == [0, 1, 2]
+    assert cpus(SMT, 4) == [0, 1, 2, 3]
+    assert cpus(SMT, 5) == [0, 4, 1, 2, 3]
+    assert cpus(SMT, 8) == [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+def test_more_copies_than_pus_go_round() -> None:
+    placed = place(SMT, BALANCED, 18, LOCAL)
+    assert [p.cpu for p in placed.placements] == [0, 4, 1, 5, 2, 6, 3, 7] * 2 + [0, 4]
+    assert placed.warnings == (
+        "18 copies share 8 usable PUs: 3 on 2 PUs, 2 on 6 PUs",
+        "lgroups run unequal numbers of copies: 10 on lgroup 0, 8 on lgroup 1",
+    )
+    assert place(SMT, BALANCED, 16, LOCAL).warnings == (
+        "16 copies share 8 usable PUs: 2 copies on each",
+    )
+    assert place(SMT, UNBOUND, 9, LOCAL).warnings == (
+        "9 copies share 8 usable PUs: 2 on 1 PU, 1 on 7 PUs",
+    )
+
+
+def test_a_placement_tells_all_of_its_pu() -> None:
+    found = place(SMT, BALANCED, 8, LOCAL).placements[5]
+    assert (found.copy, found.cpus, found.cpu, found.core) == (5, (6,), 6, 2)
+    assert (found.node, found.package, found.llc) == (1, 1, None)
+    assert (found.policy, found.memory_nodes) == (LOCAL, ())
+
+
+def test_unbound_copies_have_no_place() -> None:
+    placed = place(SMT, UNBOUND, 3, MemoryPolicy.NONE)
+    assert [p.copy for p in placed.placements] == [0, 1, 2]
+    for p in placed.placements:
+        assert (p.cpus, p.cpu, p.core, p.llc, p.node, p.package) == (None,) * 6
+        assert (p.policy, p.memory_nodes) == (MemoryPolicy.NONE, ())
+    assert placed.warnings == ()
+    with pytest.raises(InputError, match="layout none does not bind copies to CPUs"):
+        place(SMT, UNBOUND, 3, BIND)
+
+
+def test_memory_is_local_by_default_where_copies_are_bound() -> None:
+    assert default_memory(load_layout("balanced")) is LOCAL
+    assert default_memory(load_layout("none")) is MemoryPolicy.NONE
+
+
+@pytest.mark.parametrize(
+    ("bind", "masks"),
+    [
+        (Bind.PU, [(0,), (4,), (1,)]),
+        (Bind.CORE, [(0, 4), (0, 4), (1, 5)]),
+        (Bind.NODE, [(0, 1, 4, 5)] * 3),
+        (Bind.PACKAGE, [(0, 1, 4, 5)] * 3),
+    ],
+)
+def test_a_mask_is_as_wide_as_the_layout_says(bind: Bind, masks: list[tuple[int, ...]]) -> None:
+    layout = Layout("wide", "", Order.BALANCED, bind)
+    assert [p.cpus for p in place(SMT, layout, 8, LOCAL).placements][:3] == masks
+
+
+def test_a_mask_never_holds_cpus_that_may_not_be_used() -> None:
+    topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable=0b0010_1111)
+    layout = Layout("wide", "", Order.BALANCED, Bind.NODE)
+    assert {p.cpus for p in place(topology, layout, 5, LOCAL).placements} == {(0, 1, 5), (2, 3)}
+
+
+def test_a_mask_of_an_object_that_the_machine_lacks_is_an_error() -> None:
+    layout = Layout("wide", "", Order.BALANCED, Bind.LLC)
+    with pytest.raises(InputError, match="made names no llc for CPUs 0-7"):
+        place(SMT, layout, 2, LOCAL)
+
+
+def test_memory_is_bound_to_the_home_node() -> None:
+    placed = place(SMT, BALANCED, 4, BIND)
+    assert [(p.cpu, p.memory_nodes) for p in placed.placements] == [
+        (0, (0,)),
+        (1, (0,)),
+        (2, (1,)),
+        (3, (1,)),
+    ]
+
+
+def test_memory_of_cpus_without_a_node_is_bound_to_the_nearest_or_refused() -> None:
+    # Node 0 is forbidden, and node 2 is nearer to it than node 1.
+    values = ((10.0, 30.0, 20.0), (30.0, 10.0, 30.0), (20.0, 30.0, 10.0))
+    parts = [RawPU(os, os, 0, None, None) for os in range(3)]
+    nodes = [RawNode(os, 1 << os, 0, None) for os in range(3)]
+    for distances, node in ((RawDistances((0, 1, 2), values), 2), (None, None)):
+        topology = build(
+            parts, nodes, usable=0b111, allowed_nodes=0b110, source="made", distances=distances
+        )
+        if node is None:
+            with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
+                place(topology, BALANCED, 3, BIND)
+            assert place(topology, BALANCED, 3, LOCAL).warnings == (
+                "1 CPU without memory of an own NUMA node (0): all memory of the copies there "
+                "is remote",
+            )
+        else:
+            found = [p.memory_nodes for p in place(topology, BALANCED, 3, BIND).placements]
+            assert found == [(2,), (1,), (2,)]
+            assert place(topology, BALANCED, 3, BIND).warnings[-1] == (
+                "1 CPU without memory of an own NUMA node (0): all memory of the copies there "
+                "is remote, from lgroup 2"
+            )
+
+
+def test_copies_that_share_a_core_beside_others_that_do_not_get_a_warning() -> None:
+    assert place(SMT, BALANCED, 4, LOCAL).warnings == ()
+    assert place(SMT, BALANCED, 8, LOCAL).warnings == ()
+    assert place(SMT, BALANCED, 6, LOCAL).warnings == (
+        "4 copies share 2 cores while 2 run on cores of their own: they will not take equally long",
+    )
+
+
+def test_unequal_lgroups_get_a_warning_with_their_numbers() -> None:
+    uneven = made([[[0], [1], [2]], [[3]], [[4]]])
+    assert place(uneven, BALANCED, 3, LOCAL).warnings == ()
+    assert place(uneven, BALANCED, 5, LOCAL).warnings == (
+        "lgroups run unequal numbers of copies: 3 on lgroup 0, 1 on lgroups 1-2 each",
+    )
+    assert cpus(uneven, 4) == [0, 1, 3, 4]
+
+
+def test_cpus_of_different_speeds_get_a_warning() -> None:
+    topology = build(
+        [RawPU(os, os, 0, None, None) for os in range(3)],
+        [RawNode(0, 0b111, 0, None)],
+        usable=0b111,
+        allowed_nodes=1,
+        source="made",
+        kinds=[RawKind(0b001, 1), RawKind(0b110, 2)],
+    )
+    assert cpus(topology, 2) == [1, 2]
+    assert place(topology, BALANCED, 3, LOCAL).warnings == (
+        "copies run on CPUs of 2 speeds, from the fastest kind to the slowest: 2, 1 copies",
+    )
+
+
+def test_a_node_over_several_packages_is_dealt_before_them() -> None:
+    # Node 0 spans packages 0 and 1; node 1 is package 2.
+    pus = [RawPU(os, os, os // 2, None, None) for os in range(6)]
+    nodes = [RawNode(0, 0b001111, 0, None), RawNode(1, 0b110000, 0, None)]
+    topology = build(pus, nodes, usable=0b111111, allowed_nodes=3, source="made")
+    assert [pu.os for pu in scatter(topology)] == [0, 4, 2, 5, 1, 3]
+
+
+def slots(topology: Topology, copies: int, threads: int) -> list[tuple[int, ...] | None]:
+    return [p.cpus for p in place(topology, BALANCED, copies, LOCAL, threads).placements]
+
+
+def test_a_copy_of_several_threads_gets_neighbours() -> None:
+    # Cores of their own while there are enough, then with their siblings.
+    assert slots(SMT, 1, 2) == [(0, 1)]
+    assert slots(SMT, 2, 2) == [(0, 1), (2, 3)]
+    assert slots(SMT, 3, 2) == [(0, 4), (1, 5), (2, 3)]
+    assert slots(SMT, 4, 2) == [(0, 4), (1, 5), (2, 6), (3, 7)]
+    assert slots(SMT, 2, 4) == [(0, 1, 4, 5), (2, 3, 6, 7)]
+    # An lgroup has 3 PUs only with siblings: better than 3 cores in two of them.
+    assert slots(SMT, 1, 3) == [(0, 1, 4)]
+    first = place(SMT, BALANCED, 2, LOCAL, 2).placements[1]
+    assert (first.cpu, first.core, first.node, first.package) == (2, 2, 1, 1)
+
+
+def test_a_copy_of_several_threads_lies_in_one_cache_if_it_fits() -> None:
+    # A node of two LLCs of three cores, numbered 0-2 and 3-5.
+    pus = [RawPU(os, os, 0, os // 3, None) for os in range(6)]
+    nodes = [RawNode(0, 0b111111, 0, None)]
+    topology = build(pus, nodes, usable=0b111111, allowed_nodes=1, source="made")
+    assert slots(topology, 2, 2) == [(0, 1), (3, 4)]
+    assert slots(topology, 3, 2) == [(0, 1), (2, 5), (3, 4)]
+    assert place(topology, BALANCED, 3, LOCAL, 2).warnings == ()
+
+
+def test_fast_cpus_and_slow_ones_are_not_mixed_without_need() -> None:
+    topology = build(
+        [RawPU(os, os, 0, None, None) for os in range(7)],
+        [RawNode(0, 0b1111111, 0, None)],
+        usable=0b1111111,
+        allowed_nodes=1,
+        source="made",
+        kinds=[RawKind(0b0000111, 2), RawKind(0b1111000, 1)],
+    )
+    assert slots(topology, 1, 2) == [(0, 1)]
+    assert slots(topology, 3, 2) == [(0, 1), (3, 4), (5, 6)]
+
+
+def test_more_threads_than_pus_share_them_with_a_warning() -> None:
+    assert slots(SMT, 2, 9) == [tuple(range(8))] * 2
+    assert slots(SMT, 5, 2)[4] == (0, 4)
+    assert place(SMT, BALANCED, 5, LOCAL, 2).warnings[0] == (
+        "5 copies of 2 threads on 8 usable PUs: there are PUs with more than one thread to run"
+    )
+    assert place(SMT, UNBOUND, 4, LOCAL, 2).warnings == ()
+    assert place(SMT, UNBOUND, 1, LOCAL, 9).warnings == (
+        "1 copy of 9 threads on 8 usable PUs: there are PUs with more than one thread to run",
+    )
+
+
+def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
+    two = made([[[0], [1], [2]], [[3], [4], [5]]])
+    placed = place(two, BALANCED, 3, BIND, 2)
+    assert [(p.cpus, p.memory_nodes) for p in placed.placements] == [
+        ((0, 1), (0,)),
+        ((2, 5), (0, 1)),
+        ((3, 4), (1,)),
+    ]
+    assert placed.warnings[0] == (
+        "1 copy has CPUs in several lgroups: part of their memory is remote"
+    )
+
+
+def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> None:
+    topology = made([[[0, 6], [1, 7], [2, 8]], [[3, 9], [4, 10], [5, 11]]])
+    assert slots(topology, 4, 3) == [(0, 1, 6), (2, 7, 8), (3, 4, 9), (5, 10, 11)]
+    assert place(topology, BALANCED, 4, LOCAL, 3).warnings == ()
+    assert place(topology, BALANCED, 3, LOCAL, 3).warnings[0] == (
+        "2 copies share a core with another one while 1 does not: they will not take equally long"
+    )
+
+
+def test_only_copies_that_would_stray_are_crowded_into_fewer_cores() -> None:
+    # Two nodes of five cores of four threads, siblings next to each other.
+    two = made(
+        [[[4 * core + thread for thread in range(4)] for core in range(n, n + 5)] for n in (0, 5)]
+    )
+    assert resolve_copies("cores", two, 3) == 2
+    assert slots(two, 2, 3) == [(0, 4, 8), (20, 24, 28)]
+    assert place(two, BALANCED, 2, LOCAL, 3).warnings == ()
+    # The third has what is left of its node: two cores, and no more of each than it must.
+    assert slots(two, 3, 3) == [(0, 4, 8), (12, 13, 16), (20, 24, 28)]
+    assert place(two, BALANCED, 3, LOCAL, 3).warnings[:2] == (
+        "1 copy has fewer cores for the threads than 2 with 3 cores each: "
+        "they will not take equally long",
+        "copies use 8 of 10 cores: threads share cores while others idle",
+    )
+    # No node has seven cores, but two threads of each will do.
+    assert resolve_copies("cores", two, 7) == 1
+    assert slots(two, 1, 7) == [(0, 1, 4, 5, 8, 9, 12)]
+
+
+@needs_machines
+@pytest.mark.parametrize(
+    ("name", "threads", "copies", "cores", "more_cores"),
+    [
+        ("power8-2n-20c-smt8", 4, 4, 16, 18),
+        ("knl7250-snc4-flat-8n-68c-smt4", 4, 16, 64, 66),
+        ("thunderx2-2n-64c-smt4", 4, 16, 64, 64),
+        ("xeon-snc2-pmem-6n-56c-smt2", 4, 12, 48, 50),
+    ],
+)
+def test_one_copy_more_than_fits_on_whole_cores_leaves_no_others_idle(
+    name: str, threads: int, copies: int, cores: int, more_cores: int
+) -> None:
+    topology = real(name)
+    assert resolve_copies("cores", topology, threads) == copies
+    for wanted, used in ((copies, cores), (copies + 1, more_cores)):
+        given = [cpu for cpus in slots(topology, wanted, threads) for cpu in cpus or ()]
+        assert len(set(given)) == wanted * threads
+        assert len({topology.by_cpu[cpu].core for cpu in given}) == used
+
+
+def test_where_no_lgroup_has_cores_enough_for_a_copy_all_cores_count() -> None:
+    assert resolve_copies("cores", made([[[0]], [[1]], [[2]], [[3]]]), 2) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "threads", "copies"),
+    [("pus", 2, 4), ("pus", 3, 2), ("cores", 3, 1), ("cores", 9, 1), ("pus", 9, 1), ("nodes", 2, 2),
+     ("5", 2, 5)],
+)  # fmt: skip
+def test_counted_copies_of_threads_have_room(text: str, threads: int, copies: int) -> None:
+    assert resolve_copies(text, SMT, threads) == copies
+
+
+@pytest.mark.parametrize(
+    ("text", "copies"), [("3", 3), (" 12 ", 12), ("007", 7), ("pus", 8), ("cores", 4), ("nodes", 2)]
+)
+def test_copies_are_a_number_or_counted(text: str, copies: int) -> None:
+    assert resolve_copies(text, SMT) == copies
+
+
+def test_counted_copies_count_what_may_be_used() -> None:
+    part = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable=0b0010_0011)
+    assert [resolve_copies(text, part) for text in ("pus", "cores", "nodes")] == [3, 2, 1]
+    homeless = made([[[0]], [[1]]], allowed=0)
+    with pytest.raises(InputError, match="no NUMA node of made has usable CPUs"):
+        resolve_copies("nodes", homeless)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "+3", "1.5", "1e3", "many", "PUS", "٣", "9" * 5000, "100000", "1 2"]
+)
+def test_wrong_copies_are_an_error(text: str) -> None:
+    with pytest.raises(InputError, match=f"expected a number from 1 to {MOST_COPIES}, pus"):
+        resolve_copies(text, SMT)
+
+
+def generated(seed: int) -> Topology:
+    """Any machine: 1-4 packages of 1-4 nodes, SMT 1-8, holes, two kinds, nodes without CPUs."""
+    dice = random.Random(seed)
+    threads = dice.choice((1, 2, 4, 8))
+    equal, n_cores = dice.random() < 0.5, dice.randint(1, 4)
+    numbers = iter(sorted(dice.sample(range(2048), 512)))
+    hybrid = dice.random() < 0.3
+    pus: list[RawPU] = []
+    nodes: list[RawNode] = []
+    core = slow = 0
+    for package in range(dice.randint(1, 4)):
+        for _ in range(dice.randint(1, 4)):
+            mask = 0
+            for _ in range(n_cores if equal else dice.randint(1, 4)):
+                is_slow = hybrid and dice.random() < 0.4
+                for _ in range(1 if is_slow else threads):
+                    os = next(numbers)
+                    pus.append(RawPU(os, core, package, core // 2, None))
+                    mask |= 1 << os
+                    slow |= is_slow << os
+                core += 1
+            nodes.append(RawNode(2 * len(nodes), mask, 0, None))
+    if dice.random() < 0.5:
+        nodes.append(RawNode(99, nodes[0].cpus, 0, "HBM"))
+        nodes.append(RawNode(100, 0, 0, None))
+    everything = cpuset.mask_of(pu.os for pu in pus)
+    usable = everything
+    if dice.random() < 0.3:
+        usable = cpuset.mask_of(pu.os for pu in pus if dice.random() < 0.6) or everything
+    return build(
+        pus,
+        nodes,
+        usable=usable,
+        allowed_nodes=~0 if dice.random() < 0.8 else 0b101,
+        source=f"generated {seed}",
+        kinds=[RawKind(everything & ~slow, 2), RawKind(slow, 1)] if slow else [],
+    )
+
+
+def check_properties(topology: Topology) -> None:
+    """What must hold on any machine at every number of copies up to that of PUs."""
+    sequence = scatter(topology)
+    assert sorted(sequence, key=lambda pu: pu.logical) == list(topology.pus), topology.source
+    n_cores = len(topology.cores)
+    assert len({pu.core for pu in sequence[:n_cores]}) == n_cores, topology.source
+    sizes = {len(domain.pus) for domain in topology.domains}
+    alike = len(sizes) == 1 and len({(pu.kind) for pu in topology.pus}) == 1
+    threads = {len(core) for core in topology.cores}
+    packages = Counter(domain.package for domain in topology.domains)
+    if alike and len(threads) == 1 and len(set(packages.values())) == 1:
+        counts = dict.fromkeys(((d.node, d.package) for d in topology.domains), 0)
+        homes = {pu.os: (d.node, d.package) for d in topology.domains for pu in d.pus}
+        for pu in sequence:
+            counts[homes[pu.os]] += 1
+            assert max(counts.values()) - min(counts.values()) <= 1, topology.source
+    for copies in range(1, len(sequence) + 1, max(1, len(sequence) // 24)):
+        found = place(topology, BALANCED, copies, LOCAL).placements
+        assert {p.cpu for p in found} == {pu.os for pu in sequence[:copies]}, topology.source
+        logical = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
+        assert logical == sorted(set(logical)), topology.source
+        assert [p.copy for p in found] == list(range(copies))
+
+
+def check_threads(topology: Topology, threads: int) -> None:
+    """What must hold of copies of several threads on any machine."""
+    pus = len(topology.pus)
+    most = max(1, pus // threads)
+    rooms = Counter(domain_of(pu) for pu in topology.pus)
+    inside = sum(count // threads for count in rooms.values())
+    in_cores = Counter(domain_of(core[0]) for core in topology.cores)
+    alone = sum(count // threads for count in in_cores.values())
+    caches = Counter((domain_of(core[0]), core[0].llc) for core in topology.cores)
+    in_caches = sum(count // threads for count in caches.values())
+    alike = len({pu.kind for pu in topology.pus}) == 1
+    for copies in range(1, most + 1, max(1, most // 12)):
+        found = place(topology, BALANCED, copies, LOCAL, threads).placements
+        about = (topology.source, copies, threads)
+        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in found]
+        assert all(len(slot) == min(threads, pus) for slot in given), about
+        assert len({pu.os for slot in given for pu in slot}) == sum(map(len, given)), about
+        firsts = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
+        assert firsts == sorted(set(firsts)), about
+        assert firsts == [min(pu.logical for pu in slot) for slot in given], about
+        if copies <= inside:
+            assert all(len({domain_of(pu) for pu in slot}) == 1 for slot in given), about
+        if copies <= alone:
+            assert all(len({pu.core for pu in slot}) == threads for slot in given), about
+        if copies <= in_caches and alike:
+            assert all(len({pu.llc for pu in slot}) == 1 for slot in given), about
+    assert len(scatter_slots(slots_of(topology, most, threads))) == most
+
+
+THREADS = (2, 3, 4, 7, 16)
+
+
+@needs_machines
+def test_copies_of_threads_stay_together_on_every_real_machine() -> None:
+    for topology in real_machines():
+        for threads in THREADS:
+            check_threads(topology, threads)
+
+
+def test_copies_of_threads_stay_together_on_any_machine() -> None:
+    for text in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4", "nodes=7x5", "2 3 2"):
+        for threads in THREADS:
+            check_threads(machine.from_synthetic(text), threads)
+    for seed in range(80):
+        check_threads(generated(seed), THREADS[seed % len(THREADS)])
+
+
+@needs_machines
+def test_copies_spread_evenly_on_every_real_machine() -> None:
+    for topology in real_machines():
+        check_properties(topology)
+
+
+def test_copies_spread_evenly_on_described_machines() -> None:
+    for text in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4", "nodes=7x5", "2 3 2"):
+        check_properties(machine.from_synthetic(text))
+
+
+def test_copies_spread_evenly_on_any_machine() -> None:
+    for seed in range(150):
+        check_properties(generated(seed))
+
+
+def test_the_same_machine_gets_the_same_plan() -> None:
+    for seed in range(20):
+        copies = 3 + seed
+        first = place(generated(seed), BALANCED, copies, LOCAL)
+        assert place(generated(seed), BALANCED, copies, LOCAL) == first

@@ -1,0 +1,198 @@
+"""The process that judges what copies wrote: nothing in it can hold up the run, or outlive it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rater.plan.schedule.phases import Window, make_plan
+from rater.plan.suite.model import Expected, Metric
+from rater.record.events import CopyEnded, Event, Noted, PhaseEnded
+from rater.record.status import RunStatus, Validity
+from rater.run.check import checker as judge_process
+from rater.run.check.checker import Checker, Paper, Rules
+from rater.run.copies.guard import MARKER, children, guard
+from rater.run.supervise.supervisor import Supervisor
+from tests.support.rig import Rig
+
+ENDLESS = r"^((?:a+)+)$"
+TRAP = "a" * 60 + "!\n"
+NUMBER = Metric("speed", r"speed (\d+)", "GB/s", "higher", "mean", "stdout", 1.0)
+STUCK = Metric("trap", ENDLESS, "", None, "sum", "stdout", 1.0)
+
+
+def paper(folder: Path, wrote: str, *metrics: Metric, expected: tuple[Expected, ...] = ()) -> Paper:
+    stdout = folder / f"{len(list(folder.iterdir()))}.stdout"
+    stdout.write_text(wrote)
+    return Paper(Rules(expected, metrics), str(folder), str(stdout), str(stdout))
+
+
+def test_many_copies_of_several_benchmarks_are_judged_in_their_order(tmp_path: Path) -> None:
+    text = "line\n" * 20_000  # more than a pipe holds
+    handed_in = [
+        paper(tmp_path, "speed 7\n", NUMBER),
+        paper(tmp_path, "nothing\n", NUMBER),
+        paper(tmp_path, "anything"),
+        paper(tmp_path, text, expected=(Expected("stdout", text, 0, 0),)),
+        paper(tmp_path, "speed ?\n", NUMBER),
+    ] * 20
+    with Checker() as checker:
+        found = checker.check(handed_in)
+    assert [one and (one.detail, one.metrics) for one in found[:5]] == [
+        (None, (("speed", 7.0),)),
+        (r"metric speed: no line of stdout matches speed (\d+)", ()),
+        (None, ()),
+        (None, ()),
+        (r"metric speed: no line of stdout matches speed (\d+)", ()),
+    ]
+    assert found == found[:5] * 20
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected", "at"),
+    [
+        ((NUMBER, STUCK), (), "metric trap: its pattern"),
+        ((), (Expected("stdout", "", 0, 0, ignore=ENDLESS),), "checking stdout"),
+    ],
+)
+def test_a_pattern_without_end_is_wrong_and_the_next_copy_is_judged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    metrics: tuple[Metric, ...],
+    expected: tuple[Expected, ...],
+    at: str,
+) -> None:
+    monkeypatch.setattr(judge_process, "LIMIT_S", 0.15)
+    with Checker() as checker:
+        bad, good = checker.check(
+            [
+                paper(tmp_path, f"{TRAP}speed 1\n", *metrics, expected=expected),
+                paper(tmp_path, "speed 2\n", NUMBER),
+            ]
+        )
+    assert bad is not None
+    assert good is not None
+    assert bad.detail == f"{at} took longer than 0.15 s of CPU time"
+    assert good.metrics == (("speed", 2.0),)
+
+
+def test_a_file_without_end_is_left_alone_when_the_run_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_process, "AFTER_STOP_S", 0.1)
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        file.truncate(100_000_000_000)
+    begin_s = time.monotonic()
+    want = Expected("big", "", 0, 0, hashlib.sha256().hexdigest())
+    with Checker(stopped=lambda: time.monotonic() > begin_s + 0.2) as checker:
+        found = checker.check([paper(tmp_path, ""), paper(tmp_path, "", expected=(want,))])
+        assert time.monotonic() - begin_s < 20  # to read it all takes longer
+        assert [one is None for one in found] == [False, True]
+        assert checker.check([paper(tmp_path, "", NUMBER)]) == [None]
+
+
+def test_when_the_process_dies_the_copy_in_hand_is_wrong_and_another_goes_on(
+    tmp_path: Path,
+) -> None:
+    with guard("judge-dies", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as checker:
+        checker.start()
+        [first] = keeper.helpers.pids
+        os.kill(first, signal.SIGKILL)
+        bad, good = checker.check([paper(tmp_path, "speed 2\n", NUMBER)] * 2)
+        assert bad is not None
+        assert good is not None
+        assert bad.detail == "checking its output ended the process that did it (out of memory?)"
+        assert good.metrics == (("speed", 2.0),)
+        [second] = keeper.helpers.pids
+        assert second != first
+
+
+def test_the_process_is_no_leftover_and_bears_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARKER, "judge-stays")
+    with guard("judge-stays", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as checker:
+        checker.start()
+        [pid] = keeper.helpers.pids
+        assert pid in children()
+        assert keeper.kill_strays() == keeper.kill_leftovers() == []
+        assert MARKER.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+        assert os.getpgid(pid) == pid
+        [found] = checker.check([paper(tmp_path, "speed 2\n", NUMBER)])
+        assert found is not None
+        assert keeper.helpers.pids == {pid}
+    assert pid not in children()
+
+
+def test_the_process_dies_with_rater_whatever_it_does(tmp_path: Path) -> None:
+    (tmp_path / "stdout").write_text(TRAP)
+    script = f"""
+import sys
+from rater.plan.suite.model import Metric
+from rater.run.check.checker import Checker, Paper, Rules
+checker = Checker()
+checker.start()
+print(*checker._helpers.pids, flush=True)
+rules = Rules((), (Metric("m", {ENDLESS!r}, "", None, "sum", "stdout", 1.0),))
+checker.check([Paper(rules, {str(tmp_path)!r}, {str(tmp_path / "stdout")!r}, "")])
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as rater:
+        assert rater.stdout is not None
+        pidfd = os.pidfd_open(int(rater.stdout.readline()))
+        try:
+            time.sleep(0.1)  # into the pattern; if not yet there, all the better
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)  # readable when the process has ended
+            assert poll.poll(0) == []
+            rater.kill()
+            assert poll.poll(2000) != []
+        finally:
+            os.close(pidfd)
+
+
+def test_a_run_that_is_stopped_while_it_judges_ends_and_leaves_the_rest_unchecked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_process, "AFTER_STOP_S", 0.1)
+
+    def stop(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, PhaseEnded):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    begin_s = time.monotonic()
+    rig = Rig(tmp_path, metrics=(STUCK,), on_event=stop)
+    seen = rig.run({"trap": f"echo {TRAP}"}, 2)
+    assert time.monotonic() - begin_s < 20
+    assert (seen.outcome.status, seen.outcome.signal) == (RunStatus.INTERRUPTED, signal.SIGINT)
+    assert seen.checked == []
+    assert {event.validity for event in seen.ended} == {Validity.UNCHECKED}
+    assert not [event for event in seen.events if isinstance(event, Noted)]
+    assert list(rig.work.iterdir()) == []
+
+
+def test_a_pattern_without_end_does_not_hold_up_the_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_process, "LIMIT_S", 0.3)
+    gone = tmp_path / "gone"
+    # The first run of copy 0 sets the trap, which is sprung while the others go on.
+    script = f"if mkdir {gone} 2>/dev/null; then echo {TRAP.strip()}; else echo aa; fi; sleep 0.02"
+    window = Window(warmup_ns=0, length_ns=1_000_000_000)
+    plan = make_plan(["nap"], 2, mode="steady", window=window)
+    metric = Metric("trap", rf"{ENDLESS}|(?!)", "", None, "sum", "stdout", 1.0)
+    seen = Rig(tmp_path, metrics=(metric,)).run({"nap": script}, 2, plan)
+    said = [event.detail for event in seen.checked if event.detail and "longer" in event.detail]
+    assert said == ["metric trap: its pattern took longer than 0.3 s of CPU time"]
+    assert len(seen.checked) == len(seen.ended)
+    starts = sorted(event.start_ns for event in seen.ended if isinstance(event, CopyEnded))
+    assert max(b - a for a, b in pairwise(starts)) < 200_000_000

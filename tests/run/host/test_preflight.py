@@ -1,0 +1,261 @@
+import mmap
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater.plan.placement.place import MemoryPolicy, Placement
+from rater.plan.topology.lgroup_memory import HugePages, LgroupMemory
+from rater.run.host import page_cache as pagecache
+from rater.run.host.lgroup_memory import lgroups_now
+from rater.run.host.memory import gb
+from rater.run.host.page_cache import cached, cached_by_node, drop_cached
+from rater.run.host.preflight import Row, preflight, preflight_now
+
+GB = 10**9
+PAGE = mmap.PAGESIZE
+
+
+def on(copy: int, node: int | None) -> Placement:
+    return Placement(copy, (copy,), copy, copy, None, node, 0, MemoryPolicy.LOCAL, ())
+
+
+def memory(
+    node: int,
+    free: int,
+    cache: int = 0,
+    *,
+    blocks: int | None = None,
+    pools: tuple[HugePages, ...] = (),
+) -> LgroupMemory:
+    return LgroupMemory(node, 64 * GB, free, cache, 0, blocks, pools)
+
+
+def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
+    found = preflight(
+        [on(0, 0), on(1, 1), on(2, 1)],
+        {0: 2 * GB, 1: 2 * GB, 2: 3 * GB},
+        {0: memory(0, 8 * GB, GB), 1: memory(1, 5 * GB)},
+    )
+    assert found.warnings == ()
+    assert found.refusal() is None
+    assert found.rows == (
+        Row(0, 1, 2 * GB, 8 * GB, GB, None, None, 0, "enough"),
+        Row(1, 2, 5 * GB, 5 * GB, 0, None, None, 0, "enough"),
+    )
+
+
+def test_page_cache_of_the_set_up_on_one_lgroup_is_told_with_the_cure() -> None:
+    before = {0: memory(0, 8 * GB, GB), 1: memory(1, 8 * GB, GB)}
+    now = {0: memory(0, 2 * GB, 7 * GB), 1: memory(1, 8 * GB, GB)}
+    found = preflight([on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}, now, before=before)
+    assert found.warnings == (
+        "page cache fills lgroup 0 (its copies need 4.0 GB; 2.0 GB free, 7.0 GB page cache): the "
+        "kernel drops it while copies are timed or takes memory of another lgroup; `sync; echo 1 > "
+        "/proc/sys/vm/drop_caches` as root frees it; what a set-up reads under `numactl "
+        "--interleave=all` spreads over all lgroups",
+        "page cache that came during the set-up (builds, inputs): 6.0 GB on lgroup 0; once inputs "
+        "are made, a second run has less of it",
+    )
+    assert [row.verdict for row in found.rows] == ["page-cache", "enough"]
+    assert [row.set_up_cache_bytes for row in found.rows] == [6 * GB, 0]
+    refusal = found.refusal()
+    assert refusal is not None
+    assert refusal.splitlines()[-1] == "--preflight strict refuses the run for that"
+
+
+def test_too_little_memory_is_told_and_huge_pages_set_aside_may_be_the_reason() -> None:
+    pools = (HugePages(2 << 20, 2000, 1500), HugePages(1 << 30, 4, 0))
+    now = {0: memory(0, GB, pools=pools), 1: memory(1, 9 * GB)}
+    found = preflight([on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}, now)
+    short, pool = found.warnings
+    assert short.startswith("too little memory in lgroup 0 (its copies need 4.0 GB; 1.0 GB free")
+    assert pool == (
+        "3.15 GB of lgroup 0 lie in huge pages that are set aside and free: only programs that ask "
+        "for them get that memory; as root `echo 500 > /sys/devices/system/node/node0/hugepages/"
+        "hugepages-2048kB/nr_hugepages` gives it back"
+    )
+    assert found.rows[0].verdict == "short"
+    assert found.rows[0].huge_pages_bytes == 1500 * (2 << 20)
+
+
+def test_memory_in_small_pieces_matters_where_huge_pages_are_for_all() -> None:
+    now = {0: memory(0, 9 * GB, blocks=GB), 1: memory(1, 9 * GB, blocks=9 * GB)}
+    placements, needs = [on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}
+    assert preflight(placements, needs, now).warnings == ()
+    [warning] = preflight(placements, needs, now, huge_pages_always=True).warnings
+    assert warning == (
+        "too few free blocks of the size of a huge page in lgroup 0 (its copies need 4.0 GB; "
+        "1.0 GB free in such blocks): part of the copies' memory comes in small pages, or is "
+        "compacted while copies are timed; `echo 1 > /proc/sys/vm/compact_memory` as root makes "
+        "larger blocks"
+    )
+
+
+def test_what_is_not_known_is_no_warning() -> None:
+    found = preflight([on(0, 5), on(1, None)], {0: 4 * GB, 1: 4 * GB}, {})
+    assert found.warnings == ()
+    assert found.rows == (Row(5, 1, 4 * GB, None, None, None, None, None, "unknown"),)
+    assert preflight([on(0, 0)], {}, {0: memory(0, 0)}).warnings == ()
+
+
+def test_what_could_not_be_compared_is_known() -> None:
+    def unchecked(
+        placements: list[Placement], need: int, *unstated: str, now: int = 0
+    ) -> tuple[str, ...]:
+        needs = {placed.copy: need for placed in placements}
+        return preflight(placements, needs, {now: memory(now, 9 * GB)}, unstated=unstated).unchecked
+
+    way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
+    assert unchecked([on(0, 0)], GB) == ()
+    assert unchecked([on(0, 0)], 0, "a") == (f"memory need not stated: lgroups not checked; {way}",)
+    assert unchecked([on(0, 0)], GB, "b", "c") == (
+        f"memory need of b, c not stated: lgroups checked for the other benchmarks only; {way}",
+    )
+    assert unchecked([on(0, None)], GB) == (
+        "copies are bound to no lgroup: lgroups not checked; a layout other than none binds them",
+    )
+    assert unchecked([on(0, 0), on(1, 3)], GB) == (
+        "the kernel does not tell what is free on lgroup 3: not checked",
+    )
+
+
+def test_numbers_have_digits_enough_to_be_told_apart() -> None:
+    told = {
+        0: "0.0 MB",
+        262_144: "0.26 MB",
+        8_000_000: "8.0 MB",
+        99_960_000: "100 MB",
+        216_200_000: "216 MB",
+        999_600_000: "1.0 GB",
+        1_234_000_000: "1.23 GB",
+        14 * GB: "14.0 GB",
+        900_000 * GB: "900000 GB",
+    }
+    assert {count: gb(count) for count in told} == told
+
+
+def machine(root: Path) -> tuple[Path, Path]:
+    """A machine of two lgroups below `root`: its /proc and /sys."""
+
+    proc, sys = root / "proc", root / "sys"
+    proc.mkdir()
+    (proc / "meminfo").write_text("MemTotal: 999 kB\nHugepagesize:       2048 kB\n")
+    # 3 blocks of 2 MiB (order 9) and 1 of 4 MiB.
+    zeros = "0 " * 9
+    (proc / "buddyinfo").write_text(f"Node 1, zone   Normal  {zeros}3 1 \n")
+    for node, free in ((0, 100), (1, 200)):
+        folder = sys / f"devices/system/node/node{node}"
+        folder.mkdir(parents=True)
+        (folder / "meminfo").write_text(
+            f"Node {node} MemTotal:  1000 kB\nNode {node} MemFree:  {free} kB\n"
+            f"Node {node} FilePages:   300 kB\nNode {node} Shmem:   50 kB\n"
+            f"Node {node} Dirty:   7 kB\nNode {node} Writeback:   1 kB\n"
+        )
+        for size, total in ((1048576, 0), (2048, 8)):
+            pool = folder / f"hugepages/hugepages-{size}kB"
+            pool.mkdir(parents=True)
+            (pool / "nr_hugepages").write_text(f"{total}\n")
+            (pool / "free_hugepages").write_text(f"{total // 2}\n")
+    return proc, sys
+
+
+def test_lgroups_are_read_from_the_kernel(tmp_path: Path) -> None:
+    proc, sys = machine(tmp_path)
+    pools = (HugePages(2 << 20, 8, 4), HugePages(1 << 30, 0, 0))
+    first = LgroupMemory(0, 1000 << 10, 100 << 10, 250 << 10, 8 << 10, None, pools)
+    second = replace(first, node=1, free_bytes=200 << 10, free_huge_order_bytes=10 << 20)
+    assert lgroups_now(proc, sys) == {0: first, 1: second}
+    assert first.droppable_bytes == 242 << 10
+    assert first.pooled_bytes == 8 << 20
+    assert lgroups_now(tmp_path, tmp_path) == {}
+
+
+def test_the_preflight_of_a_machine_reads_it(tmp_path: Path) -> None:
+    proc, sys = machine(tmp_path)
+    found = preflight_now([on(0, 1)], {0: 300 << 10}, proc=proc, sys=sys)
+    assert [row.verdict for row in found.rows] == ["enough", "page-cache"]
+    assert (
+        "lgroup 1 (its copies need 0.31 MB; 0.2 MB free, 0.26 MB page cache)" in found.warnings[0]
+    )
+
+
+def test_this_machine_has_lgroups() -> None:
+    if not Path("/sys/devices/system/node/node0").exists():
+        pytest.skip("this kernel knows no NUMA nodes")
+    for node, has in lgroups_now().items():
+        assert has.node == node
+        assert has.total_bytes >= has.free_bytes > 0
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A run directory: 100 pages in a file with two names, an empty file, a link, a pipe."""
+    root = tmp_path / "run"
+    (root / "deep").mkdir(parents=True)
+    (root / "data").write_bytes(b"x" * (100 * PAGE - 7))
+    os.link(root / "data", root / "deep" / "same")
+    (root / "empty").touch()
+    (root / "link").symlink_to("/etc/passwd")
+    os.mkfifo(root / "pipe")
+    return root
+
+
+def on_disk(path: Path) -> bool:
+    """Tell whether the page cache of files here can be dropped (not on tmpfs)."""
+    probe = path / "probe"
+    probe.write_bytes(b"x" * PAGE)
+    dropped = drop_cached(probe)
+    probe.unlink()
+    return dropped.left_bytes == 0
+
+
+def test_what_was_written_is_cached_until_it_is_dropped(tree: Path) -> None:
+    if not on_disk(tree):
+        pytest.skip("files here live in memory")
+    before = cached(tree)
+    assert (before.files, before.size_bytes) == (2, 100 * PAGE - 7)
+    assert before.cached_bytes == 100 * PAGE
+    dropped = drop_cached(tree)
+    assert (dropped.files, dropped.dropped_bytes, dropped.left_bytes) == (2, 100 * PAGE, 0)
+    assert dropped.problems == ()
+    after = cached(tree)
+    assert after.cached_bytes == 0
+    assert (tree / "data").read_bytes() == b"x" * (100 * PAGE - 7)
+
+
+def test_mapped_pages_stay_and_are_counted(tree: Path) -> None:
+    if not on_disk(tree):
+        pytest.skip("files here live in memory")
+    drop_cached(tree)  # now on disk: what is read from there can be mapped and clean
+    with (
+        (tree / "data").open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
+        assert sum(mapped[i * PAGE] for i in range(100)) == 100 * ord("x")
+        assert drop_cached(tree / "data").left_bytes == 100 * PAGE
+    assert drop_cached(tree / "data").left_bytes == 0
+
+
+def test_the_older_way_to_measure_agrees(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = cached(tree)
+    monkeypatch.setattr(pagecache, "_cachestat", lambda _: None)
+    older = cached(tree)
+    assert older == replace(newer, dirty_bytes=None)
+
+
+def test_cached_pages_are_found_on_their_lgroup(tree: Path) -> None:
+    if not Path("/proc/self/numa_maps").exists():
+        pytest.skip("this kernel has no numa_maps")
+    found = cached_by_node(tree)
+    assert sum(found.values()) == cached(tree).cached_bytes == 100 * PAGE
+    assert found.keys() <= lgroups_now().keys()
+
+
+def test_what_cannot_be_dropped_is_told(tmp_path: Path) -> None:
+    dropped = drop_cached(tmp_path / "gone")
+    assert dropped.files == 0
+    assert dropped.problems == (f"{tmp_path / 'gone'}: No such file or directory",)
+    assert cached(tmp_path / "gone").files == 0
+    assert cached_by_node(tmp_path / "gone") == {}

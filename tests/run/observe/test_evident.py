@@ -1,0 +1,256 @@
+"""What is seen of copies on the way: real processes looked at while they wait and run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.sampling import Cadence
+from rater.plan.schedule.phases import Order, Window, make_plan
+from rater.record.events import (
+    CopyStarted,
+    Event,
+    GateFacts,
+    Noted,
+    Observed,
+    PhaseEnded,
+    RunEnded,
+    Sampled,
+)
+from rater.record.status import RunStatus
+from rater.run.copies.launch import Child, CopySpec
+from rater.run.observe import gate_check
+from rater.run.observe.gate_check import GateCheck
+from rater.run.observe.merge import together
+from rater.run.observe.samples import MOST_SAMPLES, Samples
+from rater.run.supervise import phase
+from rater.run.supervise.supervisor import Supervisor
+from tests.analysis.placement.test_proof import sample
+from tests.support.rig import Rig, Seen
+
+MS = 1_000_000
+CPU = min(os.sched_getaffinity(0))
+AUTO = Cadence()
+
+
+def on_one_cpu(copies: int, cpu: int = CPU) -> tuple[Placement, ...]:
+    return tuple(
+        Placement(copy, (cpu,), cpu, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()) for copy in range(copies)
+    )
+
+
+def samples_of(seen: Seen) -> list[Sampled]:
+    return [event for event in seen.events if isinstance(event, Sampled)]
+
+
+class Telling(Samples):
+    """Lets a copy that waits at the pipe `go.COPY` go on once it was looked at."""
+
+    folder: Path
+
+    def take(self, sample: Sampled) -> None:
+        super().take(sample)
+        (self.folder / f"go.{sample.copy}").write_text("go on\n")
+
+
+def test_a_running_copy_is_looked_at_and_its_gate_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phase, "Samples", Telling)
+    monkeypatch.setattr(Telling, "folder", tmp_path, raising=False)
+    for copy in range(2):
+        os.mkfifo(tmp_path / f"go.{copy}")
+    code = f"held = b'x' * (64 << 20); open('{tmp_path}/go.' + __import__('sys').argv[1]).read()"
+    rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
+    seen = rig.run({"big": f'exec "{sys.executable}" -S -c "{code}" "$RATER_COPY"'}, 2)
+    assert seen.outcome.status is RunStatus.COMPLETE
+    one, two = sorted(samples_of(seen), key=lambda it: it.copy)
+    assert (one.copy, one.step, one.phase, one.looks) == (0, 0, 0, 1)
+    for it in (one, two):
+        assert it.age_ns >= 200 * MS
+        assert it.allowed == it.cpus == (CPU,)
+        assert it.private_bytes is None or it.private_bytes > 0  # it may still be growing
+        assert (it.rss_bytes or 0) > 0
+    assert [end.gate and end.gate.cpus for end in seen.ended] == [(CPU,), (CPU,)]
+    assert all(end.gate and end.gate.mems for end in seen.ended)
+    kinds = [type(event) for event in seen.events]
+    assert kinds[-2:] == [Observed, RunEnded]
+    assert max(n for n, kind in enumerate(kinds) if kind is Sampled) < kinds.index(PhaseEnded)
+    observed = seen.events[-2]
+    assert isinstance(observed, Observed)
+    assert (observed.samples, observed.cadence) == (2, "once")
+
+
+def test_without_a_proof_nothing_is_looked_at(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"nap": "sleep 0.25"}, 2)
+    assert samples_of(seen) == []
+    assert [end.gate for end in seen.ended] == [None, None]
+    assert not any(isinstance(event, Observed) for event in seen.events)
+
+
+def test_short_runs_through_a_window_have_gates_but_no_samples(tmp_path: Path) -> None:
+    window = Window(warmup_ns=50 * MS, length_ns=150 * MS)
+    plan = make_plan(["quick"], 2, mode="steady", window=window)
+    rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
+    seen = rig.run({"quick": "exit 0"}, 2, plan)
+    assert len(seen.ended) > 4
+    assert samples_of(seen) == []
+    assert {end.gate and end.gate.cpus for end in seen.ended} == {(CPU,)}
+    assert seen.notes == ""
+
+
+def test_every_step_of_a_queue_is_looked_at(tmp_path: Path) -> None:
+    plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
+    rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
+    seen = rig.run(dict.fromkeys("ab", "sleep 0.3"), 2, plan)
+    looked = {(it.copy, it.step) for it in samples_of(seen)}
+    assert looked == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_a_mask_that_is_not_the_planned_one_is_told_before_time_begins_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((7, 8), None))
+    rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(5))
+    seen = rig.run({"quick": "exit 0"}, 5, make_plan(["quick"], 5, iterations=2))
+    assert [event.text for event in seen.events if isinstance(event, Noted)] == [
+        f"not placed as planned: copy 0 bound to CPUs 7-8, planned {CPU}; copy 1 bound to CPUs "
+        f"7-8, planned {CPU}; copy 2 bound to CPUs 7-8, planned {CPU}; and 2 more"
+    ]
+    kinds = [type(event) for event in seen.events]
+    assert kinds.index(Noted) < kinds.index(CopyStarted)
+    assert seen.ended[0].gate == GateFacts((7, 8), None)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_copy_too_short_to_be_looked_at_still_tells_where_it_ended(tmp_path: Path) -> None:
+    other = max(os.sched_getaffinity(0) - {CPU})
+    moves = f"exec {sys.executable} -c 'import os; os.sched_setaffinity(0, {{{other}}})'"
+    seen = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(1)).run({"moves": moves}, 1)
+    assert seen.by_copy(0).last_cpu == other
+    (tmp_path / "b").mkdir()
+    stays = Rig(tmp_path / "b", proof=AUTO, placements=on_one_cpu(1)).run({"stays": "exit 0"}, 1)
+    assert stays.by_copy(0).last_cpu == CPU
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_later_run_without_a_gate_is_not_judged_by_a_mask_that_it_set_itself(
+    tmp_path: Path,
+) -> None:
+    both = tuple(sorted(os.sched_getaffinity(0)))
+    placed = tuple(replace(it, cpus=both) for it in on_one_cpu(1))
+    pin = f"exec {sys.executable} -S -c 'import os; os.sched_setaffinity(0, {{{CPU}}})'"
+    plan = make_plan(["pin"], 1, mode="steady", window=Window(0, 1_000_000_000))
+    rig = Rig(tmp_path, proof=AUTO, placements=placed)
+    seen = rig.run({"pin": pin}, 1, plan)
+    assert len(seen.ended) > 2
+    assert {end.gate and end.gate.cpus for end in seen.ended} == {both}
+    assert "not placed as planned" not in seen.notes
+
+
+def child(copy: int, step: int = 0) -> Child:
+    spec = CopySpec(("true",), {}, "/", "/out.")
+    made = make_plan(["a"], 1).phases[0].queues[0].steps[0]
+    return Child(copy, step, made, 1, -1, spec, None)
+
+
+def test_memory_on_an_lgroup_that_may_not_give_any_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Noted] = []
+    home = Placement(0, None, None, None, None, None, None, MemoryPolicy.BIND, (3,))
+    monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((0,), (0, 1)))
+    check = GateCheck((home,), told.append)
+    check.check([child(0)])
+    check.check([child(0, 1)])
+    assert [note.text for note in told] == [
+        "not placed as planned: copy 0 may not take memory of lgroup 3 as planned: its cpuset "
+        "allows 0-1"
+    ]
+
+
+# -- how much is kept -----------------------------------------------------------------------------
+
+
+PLACED = tuple(Placement(copy, (0,), 0, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()) for copy in range(40))
+
+
+def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:
+    kept: list[Event] = []
+    samples = Samples(kept.append, PLACED)
+    for number in range(1000):
+        samples.take(
+            sample({0: number * 1000}, copy=0, age_ns=number, cpus=(number % 2,), peak_bytes=None)
+        )
+    samples.ended(child(0))
+    samples.close()
+    rows = [it for it in kept if isinstance(it, Sampled)]
+    assert MOST_SAMPLES // 2 <= len(rows) <= MOST_SAMPLES
+    assert sum(it.looks for it in rows) == 1000
+    assert [it.age_ns for it in rows] == sorted(it.age_ns for it in rows)
+    assert rows[-1].age_ns == 999
+    mean = sum(dict(it.node_bytes or ())[0] * it.looks for it in rows) / 1000
+    assert mean == pytest.approx(499_500, abs=10)
+    assert all(it.cpus == (0, 1) for it in rows)
+    assert rows[-1].peak_bytes == sample({0: 999_000}).rss_bytes
+
+
+def test_what_copies_left_is_told_a_little_at_a_time_until_the_end() -> None:
+    told: list[Event] = []
+    samples = Samples(told.append, PLACED)
+    for copy in range(40):
+        samples.take(sample({0: 1}, copy=copy))
+    assert told == []
+    for copy in range(39):
+        samples.ended(child(copy))
+    samples.take(sample({0: 1}, copy=39, age_ns=1))
+    assert 0 < len(told) < 39
+    samples.close()
+    assert len(told) == 41
+
+
+def test_a_look_that_comes_after_the_end_is_not_lost() -> None:
+    told: list[Event] = []
+    samples = Samples(told.append, PLACED)
+    samples.ended(child(0))
+    samples.take(sample({0: 1}, copy=0))
+    samples.close()
+    assert len(told) == 1
+
+
+def test_two_samples_as_one_have_averages_by_looks_and_extremes() -> None:
+    first = sample({0: 300, 1: 100}, looks=3, migrations=5, swap_bytes=None, policy="local")
+    then = sample({1: 900}, allowed=(2, 3), migrations=2, swap_bytes=7, policy=None, age_ns=9)
+    one = together(first, then, (0,))
+    assert (one.looks, one.age_ns, one.policy) == (4, 9, "local")
+    assert one.node_bytes == ((0, 225), (1, 300))
+    assert (one.migrations, one.swap_bytes, one.allowed) == (5, 7, (2, 3))
+    assert one.rss_bytes == round((1_000_400 * 3 + 1_000_900) / 4)
+    assert one.peak_bytes == 2_000_900
+    unread = replace(then, node_bytes=None, page_bytes=None, rss_bytes=None)
+    assert together(first, unread, (0,)).node_bytes == first.node_bytes
+    assert together(unread, first, (0,)).page_bytes == first.page_bytes
+
+
+def test_of_looks_put_together_the_one_with_most_astray_is_kept() -> None:
+    home, away = sample({0: 900}), sample({0: 10, 1: 890})
+    one = together(together(home, away, (0,)), home, (0,))
+    assert one.node_bytes == ((0, 603), (1, 297))
+    assert one.astray_bytes == ((0, 10), (1, 890))
+    assert together(home, home, (0,)).astray_bytes == ((0, 900),)
+    assert together(sample(None), sample(None), (0,)).astray_bytes is None
+
+
+def test_a_stop_while_copies_are_looked_at_ends_the_run(tmp_path: Path) -> None:
+    def stop(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyStarted) and event.copy == 1:
+            supervisor.stop(15, None)
+
+    rig = Rig(tmp_path, proof=AUTO, on_event=stop, placements=on_one_cpu(2))
+    seen = rig.run({"nap": "exec sleep 60"}, 2)
+    assert seen.outcome.status is RunStatus.INTERRUPTED
+    assert isinstance(seen.events[-2], Observed)

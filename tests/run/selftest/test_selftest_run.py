@@ -1,0 +1,278 @@
+"""Planting with real processes, and `rater selftest` from end to end on copies of moments."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater.analysis.selftest import judge as planted
+from rater.analysis.selftest.judge import Judgement, judge
+from rater.cli import main
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.selftest import Disturbance, Plant, Planting
+from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
+from rater.record.status import CopyStatus
+from rater.run.copies.guard import children, guard
+from rater.run.host import discover as machine
+from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.host.thread_binding import memory_support
+from rater.run.selftest import competitor
+from rater.run.selftest.disturb import Disturbed, Planter, busy_by_cpu
+from rater.store.store import open_store
+from rater.workflow.selftest import selftest
+
+CPU = min(os.sched_getaffinity(0))
+BEGIN = PhaseStarted(0, "b", 1, counted=True, total_phases=1, expected_s=None)
+END = PhaseEnded(0, "b", 1, True, 0, 1, 0, 1, complete=True)
+COPY_ENDED = CopyEnded(
+    *(0, "b", 1, 0, 0, 1, 0, 0, 1, CopyStatus.OK, 0, None, 0, 0, 0, None, 0, 0, 0, 0, None, None)
+)
+_PATIENCE_S = 20.0  # for what takes milliseconds
+
+
+@contextmanager
+def planting(disturbance: Disturbance) -> Iterator[Planter]:
+    """A planter that disturbs benchmark b, of one copy on one CPU."""
+    placement = Placement(0, (CPU,), CPU, 0, 0, 0, 0, MemoryPolicy.LOCAL, ())
+    with guard("of-a-test", 1, use_cgroup=False) as keeper:
+        planter = Planter({("b", 1): disturbance}, [placement], keeper)
+        planter.start()
+        try:
+            yield planter
+        finally:
+            planter.close()
+        assert keeper.helpers.pids == set()
+        assert set(children()) <= {keeper.watchdog_pid}
+
+
+def state_of(process: subprocess.Popen[bytes]) -> str:
+    """The third field of proc_pid_stat(5): T is stopped, S asleep."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_until(process: subprocess.Popen[bytes], states: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while state_of(process) not in states:
+        assert time.monotonic() < deadline, f"it stays {state_of(process)}, not {states}"
+        time.sleep(0.001)
+
+
+@contextmanager
+def stopping() -> Iterator[tuple[Planter, subprocess.Popen[bytes]]]:
+    """A planter that stops a copy, and that copy once it is stopped."""
+    with (
+        planting(Disturbance(stopped=((0, 0.5),))) as planter,
+        subprocess.Popen(["sleep", "100"], env=os.environ | {"RATER_COPY": "0"}) as copy,
+    ):
+        try:
+            planter.put(BEGIN)
+            wait_until(copy, "T")
+            yield planter, copy
+        finally:
+            copy.kill()
+
+
+def seen_by(planter: Planter) -> Disturbed:
+    planter.put(END)
+    planter.close()
+    [seen] = planter.seen
+    return seen
+
+
+def test_a_competing_process_takes_time_of_its_cpu_and_is_gone_afterwards() -> None:
+    with planting(Disturbance(competing=((CPU, 0.2),))) as planter:
+        planter.put(BEGIN)
+        work = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
+        subprocess.run(work, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {CPU}))
+        seen = seen_by(planter)
+    assert (seen.benchmark, seen.iteration) == ("b", 1)
+    [(cpu, share)] = seen.taken
+    assert cpu == CPU
+    assert 0 < share < 0.9
+
+
+def test_nothing_competes_while_nothing_is_to_be_disturbed() -> None:
+    with planting(Disturbance(competing=((CPU, 0.2),))) as planter:
+        planter.put(PhaseStarted(0, "b", 2, counted=True, total_phases=1, expected_s=None))
+        seen = seen_by(planter)
+    assert seen.iteration == 2
+    assert all(share * seen.elapsed_s < 0.5 for _, share in seen.taken)  # its own start only
+
+
+def test_a_copy_is_stopped_and_goes_on_when_it_is_over() -> None:
+    with stopping() as (planter, copy):
+        seen = seen_by(planter)
+        wait_until(copy, "SR")
+    [(number, share)] = seen.stopped
+    assert number == 0
+    assert 0 < share <= 1
+
+
+def test_a_copy_that_ended_is_not_stopped_any_more() -> None:
+    with stopping() as (planter, copy):
+        planter.put(COPY_ENDED)
+        wait_until(copy, "SR")
+
+
+def test_what_competes_is_no_cost_of_the_copies() -> None:
+    used = replace(COPY_ENDED, user_ns=300_000_000, system_ns=0, gate_cpu_ns=0)
+    with planting(Disturbance(competing=((CPU, 0.2),))) as planter:
+        planter.put(BEGIN)
+        work = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
+        subprocess.run(work, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {CPU}))
+        planter.put(used)
+        seen = seen_by(planter)
+    [(cpu, cost_s)], [(_, others)] = seen.costs, seen.others
+    assert cpu == CPU
+    assert cost_s == pytest.approx(0.3 + others * seen.elapsed_s)
+
+
+def test_a_competitor_ends_with_the_rater_that_started_it() -> None:
+    argv = [sys.executable, "-I", "-S", "-B", competitor.__file__, str(CPU)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(bytes([5]))
+        process.stdin.close()
+        assert process.wait(_PATIENCE_S) == 0
+
+
+def test_busy_time_of_each_cpu_is_read(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    (tmp_path / "stat").write_text(
+        f"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 {ticks} 0 {ticks} 500 7 0 0 0 0 0\n"
+        f"cpu3 0 {ticks} 0 500 7 0 0 {ticks} 0 0\nintr 5 1 2\n"
+    )
+    assert busy_by_cpu(tmp_path) == {0: 2.0, 3: 2.0}
+    assert busy_by_cpu(tmp_path / "elsewhere") == {}
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of 10 ms instead of 300, and a folder of our own for the temporary database."""
+    suite = "[suite]\nformat = 1\n" + "".join(
+        f'[benchmarks.{name}]\ncommand = ["sleep", "0.01"]\n[benchmarks.{name}.sizes.test]\n'
+        "reference_s = 0.01\nmemory_mb = 1\n"
+        f"[benchmarks.{name}.sizes.train]\nreference_s = 0.01\nmemory_mb = 1\n"
+        for name in ("first", "second")
+    )
+    (tmp_path / "moments.toml").write_text(suite)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(selftest, "_FEWER_KERNELS", str(tmp_path / "moments.toml"))
+    monkeypatch.setattr(selftest, "_REMOTE_KERNEL", str(tmp_path / "moments.toml"))
+    monkeypatch.setattr(selftest, "_REPEATS", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+
+@pytest.mark.usefixtures("moments")
+def test_everything_is_planted_and_judged_and_kept_when_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(planted, "NOISIEST", math.inf)
+    status = main(["selftest", "--quick", "--copies", "3", "--seed", "1", "--keep", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert status == (0 if document["right"] else 1)  # whether it is, hangs on the machine
+    assert document["seed"] == 1
+    kinds = [one["kind"] for one in document["plants"]]
+    assert kinds[0] == "nothing"
+    assert {"outlier-copy", "slow-iteration", "drift"} <= set(kinds)
+    assert {it["kind"] for it in document["not_planted"]} | set(kinds) == {
+        *("nothing", "slow-lgroup", "remote-memory", "slow-cpu"),
+        *("outlier-copy", "slow-iteration", "drift"),
+    }
+    with open_store(tmp_path / "rater.db") as store:
+        assert all(store.find_all(f"tag:selftest={kind}") for kind in kinds)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert children() == []
+
+
+@pytest.mark.usefixtures("moments")
+@pytest.mark.skipif(
+    MemoryPolicy.BIND not in memory_support().policies, reason="the kernel refuses to bind memory"
+)
+def test_memory_is_taken_from_the_planted_node_by_the_planted_copies_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    node = machine.discover().nodes[0].os
+    remote = Plant(
+        Planting.REMOTE_MEMORY, "lgroup 0", "", copies=(1,), node=node, remote=((1, node),)
+    )
+    monkeypatch.setattr(planted, "NOISIEST", math.inf)
+    monkeypatch.setattr("rater.plan.selftest.choose", lambda *_: ((remote,), ()))
+    assert main(["selftest", "--quick", "--copies", "3", "--keep"]) in (0, 1)
+    with open_store(tmp_path / "rater.db") as store:
+        [number] = store.find_all("tag:selftest=remote-memory")
+        placements = store.load(number).placements
+    bound = [(it.memory_policy, it.memory_nodes) for it in placements]
+    assert bound[1] == ("bind", (node,))
+    assert {policy for policy, _ in (bound[0], bound[2])} == {"local"}
+
+
+@pytest.mark.usefixtures("moments")
+def test_a_disturbed_run_that_is_not_right_is_made_once_more(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never_named(plant: Plant, *_: object) -> Judgement:
+        return judge(plant, None, [], 0.05, 3, others=0.5)
+
+    monkeypatch.setattr(planted, "NOISIEST", math.inf)
+    monkeypatch.setattr(selftest, "_OTHERS", -1.0)  # whatever others take is too much
+    monkeypatch.setattr(selftest, "_REPEATS", 1)
+    monkeypatch.setattr(selftest._Test, "_judge", staticmethod(never_named))
+    assert main(["selftest", "--quick", "--copies", "3", "--json"]) == 1
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    plants = len(document["plants"]) - 1  # all but the undisturbed run, which is right
+    assert document["not_judged"] == document["made_again"] == plants
+    assert said.err.count("selftest once more: others took") == plants
+
+
+@pytest.mark.usefixtures("moments")
+def test_nothing_is_planted_on_a_machine_that_is_too_noisy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(planted, "NOISIEST", 1e-9)
+    assert main(["selftest", "--quick", "--copies", "3"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "too noisy right now: copies differ by" in said.err
+    assert "selftest 1 of 4" in said.err or "selftest 1 of 6" in said.err
+    assert "selftest 2 of" not in said.err
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "rater.db").exists()
+
+
+def test_the_lock_of_another_run_applies(capsys: pytest.CaptureFixture[str]) -> None:
+    with machine_lock(default_lock_path(), "rater run 0123, process 1"):
+        assert main(["selftest"]) == 2
+    assert "another run holds this machine: rater run 0123" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--copies", "0"], "--copies 0"),
+        (["--seconds", "0"], "--seconds 0"),
+        (["--until-idle", "-1"], "--until-idle -1"),
+        (["--db", "x.db"], "add --keep"),
+    ],
+)
+def test_mistakes_are_told_with_the_way_out(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["selftest", *words]) == 2
+    assert said in capsys.readouterr().err

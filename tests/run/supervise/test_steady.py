@@ -1,0 +1,204 @@
+"""Steady mode with real processes: copies repeat, the window decides what counts."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.schedule.phases import Order, Plan, Window, make_plan, resolve_mode, resolve_window
+from rater.record.events import CopyEnded, Event, PhaseStarted
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.run.supervise.supervisor import Supervisor
+from rater.run.supervise.window import WindowWatch
+from tests.support.rig import Rig
+
+MS = 1_000_000
+WINDOW = Window(warmup_ns=100 * MS, length_ns=300 * MS)
+
+
+def steady(*names: str, copies: int, order: Order = Order.HOMOGENEOUS, iterations: int = 1) -> Plan:
+    return make_plan(
+        list(names), copies, mode="steady", order=order, iterations=iterations, window=WINDOW
+    )
+
+
+def runs_of(ended: list[CopyEnded], copy: int) -> list[CopyEnded]:
+    return [event for event in ended if event.copy == copy]
+
+
+def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
+    tmp_path: Path,
+) -> None:
+    seen = Rig(tmp_path).run({"nap": "sleep 0.03"}, 3, steady("nap", copies=3))
+    assert seen.outcome.status is RunStatus.COMPLETE
+    [bracket] = seen.brackets
+    assert (bracket.window_start_ns, bracket.window_finish_ns) == (100 * MS, 400 * MS)
+    assert bracket.complete
+    for copy in range(3):
+        runs = runs_of(seen.ended, copy)
+        assert [run.step for run in runs] == list(range(len(runs)))
+        assert len(runs) > 1
+        assert all(a.finish_ns <= b.start_ns for a, b in pairwise(runs))
+        assert all(run.iteration == 1 and run.status is CopyStatus.OK for run in runs)
+
+
+def test_every_run_that_began_before_the_window_closed_ends_and_no_later_one_is_told(
+    tmp_path: Path,
+) -> None:
+    # Copy 0's runs are long: the others must go on, untold, until its last one has ended.
+    script = 'if [ "$RATER_COPY" = 0 ]; then sleep 0.25; else sleep 0.02; fi'
+    seen = Rig(tmp_path).run({"mixed": script}, 3, steady("mixed", copies=3))
+    [bracket] = seen.brackets
+    assert bracket.window_finish_ns is not None
+    assert all(run.start_ns < bracket.window_finish_ns for run in seen.ended)
+    assert all(run.status is CopyStatus.OK for run in seen.ended)
+    assert runs_of(seen.ended, 0)[-1].finish_ns == bracket.finish_ns > bracket.window_finish_ns
+    assert len(seen.started) == len(seen.ended)
+
+
+def test_what_the_copies_wrote_is_judged_and_cleared_while_they_run(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, expected="well\n")
+    seen = rig.run({"say": "echo well; sleep 0.02"}, 2, steady("say", copies=2))
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert {event.validity for event in seen.checked} == {Validity.VALID}
+    assert len(seen.checked) == len(seen.ended)
+    assert list(rig.work.iterdir()) == []
+
+
+def test_a_wrong_answer_fails_the_run_and_its_files_stay(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, expected="well\n")
+    script = '[ "$RATER_COPY" = 1 ] && echo ill || echo well; sleep 0.05'
+    seen = rig.run({"say": script}, 2, steady("say", copies=2))
+    wrong = [event for event in seen.checked if event.validity is Validity.INVALID]
+    assert {event.copy for event in wrong} == {1}
+    assert all(event.run_dir and Path(event.run_dir).is_dir() for event in wrong)
+    assert (seen.outcome.status, seen.outcome.reason) == (
+        RunStatus.FAILED,
+        f"{len(wrong)} copy {'run' if len(wrong) == 1 else 'runs'} failed",
+    )
+
+
+def test_a_copy_that_fails_does_not_start_again_and_the_others_go_on(tmp_path: Path) -> None:
+    script = '[ "$RATER_COPY" = 1 ] && exit 3; sleep 0.03'
+    seen = Rig(tmp_path).run({"torn": script}, 3, steady("torn", copies=3))
+    assert [run.status for run in runs_of(seen.ended, 1)] == [CopyStatus.FAILED]
+    assert len(runs_of(seen.ended, 0)) > 1
+    assert seen.outcome.status is RunStatus.FAILED
+    assert seen.outcome.reason == "1 copy run failed"
+    assert seen.brackets[0].window_finish_ns == 400 * MS
+
+
+def test_when_every_copy_failed_there_is_no_window(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"bad": "exit 3"}, 2, steady("bad", copies=2))
+    assert len(seen.ended) == 2
+    [bracket] = seen.brackets
+    assert bracket.window_start_ns is None
+    assert not bracket.complete
+
+
+def test_in_rotated_order_each_copy_goes_round_the_ring(tmp_path: Path) -> None:
+    scripts = {"a": "sleep 0.02", "b": "sleep 0.03", "c": "sleep 0.01"}
+    plan = steady(*scripts, copies=2, order=Order.ROTATED, iterations=2)
+    seen = Rig(tmp_path).run(scripts, 2, plan)
+    for phase in (0, 1):
+        for copy, ring in enumerate(("abc", "bca")):
+            runs = [run for run in runs_of(seen.ended, copy) if run.phase == phase]
+            assert len(runs) > 1
+            assert [run.benchmark for run in runs] == [ring[n % 3] for n in range(len(runs))]
+            assert {run.iteration for run in runs} == {phase + 1}
+    assert [(b.benchmark, b.iteration) for b in seen.brackets] == [(None, 1), (None, 2)]
+
+
+def test_the_head_of_a_phase_tells_its_window(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"nap": "sleep 0.05"}, 1, steady("nap", copies=1))
+    [head] = [event for event in seen.events if isinstance(event, PhaseStarted)]
+    assert head.window_ns == (100 * MS, 400 * MS)
+    assert head.expected_s == 0.4
+
+
+def test_stopped_inside_the_window_a_phase_has_no_window(tmp_path: Path) -> None:
+    def stop_soon(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyEnded):
+            supervisor.stop(2, None)
+
+    seen = Rig(tmp_path, on_event=stop_soon).run({"nap": "sleep 0.02"}, 2, steady("nap", copies=2))
+    assert seen.outcome.status is RunStatus.INTERRUPTED
+    [bracket] = seen.brackets
+    assert (bracket.complete, bracket.window_start_ns) == (False, None)
+
+
+def test_steady_mode_is_homogeneous_unless_an_order_says_else() -> None:
+    assert resolve_mode("steady", None) == ("steady", Order.HOMOGENEOUS, 0.0)
+    assert resolve_mode("steady", 5.0, "rotated") == ("steady", Order.ROTATED, 5.0)
+    assert resolve_mode("rotated", None, "rotated") == ("rotated", Order.ROTATED, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "order", "said"),
+    [
+        ("homogeneous", "rotated", "--order rotated goes with --mode steady"),
+        ("steady", "sideways", "expected homogeneous or rotated"),
+    ],
+)
+def test_an_order_that_contradicts_is_an_error(mode: str, order: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        resolve_mode(mode, None, order)
+
+
+def test_without_a_warm_up_a_tenth_of_the_window_is_one() -> None:
+    assert resolve_window("steady", None, 60.0) == Window(6_000 * MS, 60_000 * MS)
+    assert resolve_window("steady", 0.0, 60.0) == Window(0, 60_000 * MS)
+    # The last copy starts 8 s after the first: not before then.
+    assert resolve_window("steady", None, 60.0, 8.0) == Window(8_000 * MS, 60_000 * MS)
+    assert resolve_window("rotated", None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "warmup_s", "window_s", "stagger_s", "said"),
+    [
+        ("steady", None, None, 0.0, "needs --window S"),
+        ("steady", 1.0, 10.0, 8.0, "--warmup 1: the last copy starts 8 s"),
+        ("homogeneous", None, 10.0, 0.0, "--window 10 belongs to --mode steady"),
+        ("rotated", 3.0, None, 0.0, "--warmup 3 belongs to --mode steady"),
+    ],
+)
+def test_a_window_that_can_not_be_is_an_error(
+    mode: str, warmup_s: float | None, window_s: float | None, stagger_s: float, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        resolve_window(mode, warmup_s, window_s, stagger_s)
+
+
+def test_daemons_that_copies_leave_die_while_others_run_and_are_told_in_few_words(
+    tmp_path: Path,
+) -> None:
+    script = f"setsid sh -c 'echo $$ >> {tmp_path}/daemons; exec sleep 60' & sleep 0.02"
+    window = Window(warmup_ns=0, length_ns=1_300 * MS)
+    plan = make_plan(["leak"], 2, mode="steady", window=window)
+    seen = Rig(tmp_path).run({"leak": script}, 2, plan)
+    pids = (tmp_path / "daemons").read_text().split()
+    assert len(pids) > 10
+    assert not any(Path("/proc", pid).exists() for pid in pids)
+    assert "left process" in seen.notes
+    assert "more processes were left behind by copies of leak and killed" in seen.notes
+    assert len(seen.notes.splitlines()) <= 9
+
+
+def test_what_dies_with_its_own_copy_is_nobodys_leftover(tmp_path: Path) -> None:
+    # `sleep` is still dying when its shell, a filler, is gone.
+    seen = Rig(tmp_path).run({"nap": "sleep 0.1; true"}, 4, steady("nap", copies=4))
+    assert "left process" not in seen.notes
+
+
+def test_a_window_in_which_copies_stood_still_is_none() -> None:
+    watch = WindowWatch(Window(warmup_ns=0, length_ns=1))
+    assert not watch.suspended()  # nothing runs yet
+    begin_ns = time.monotonic_ns()
+    watch.begin(begin_ns)
+    assert watch.bounds_ns(begin_ns) == (0, 1)
+    assert watch.suspended()
+    assert watch.bounds_ns(begin_ns) is None

@@ -1,0 +1,360 @@
+"""What copies can do to a supervisor, with real processes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from rater.plan.schedule.phases import Order, make_plan
+from rater.record.events import Event, PhaseStarted, Resting
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.run.copies import launch
+from rater.run.host.idle import IdleWatch
+from rater.run.supervise.supervisor import Supervisor
+from tests.support.rig import Rig
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_copies_that_end_well_make_a_complete_run(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=3)
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert [e.status for e in seen.ended] == [CopyStatus.OK] * 3
+    assert {e.copy for e in seen.ended} == {0, 1, 2}
+
+
+def test_all_copies_are_released_at_the_same_instant_which_is_the_origin(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=4)
+    assert [e.start_ns for e in seen.started] == [0, 0, 0, 0]
+    bracket = seen.brackets[0]
+    assert bracket.start_ns == 0
+    assert bracket.finish_ns == max(e.finish_ns for e in seen.ended)
+    assert bracket.first_finish_ns == min(e.finish_ns for e in seen.ended)
+
+
+def test_every_copy_exists_and_waits_before_time_starts(tmp_path: Path) -> None:
+    waiting: list[list[str]] = []
+
+    def look(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, PhaseStarted):
+            pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            tasks = Path("/proc/self/task").iterdir()
+            pids = [p for t in tasks for p in (t / "children").read_text().split()]
+            lines = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
+            waiting.append([line for line in lines if "rater-gate" in line])
+
+    Rig(tmp_path, on_event=look).run({"quick": "exit 0"}, copies=5)
+    assert len(waiting[0]) == 5
+
+
+def test_a_copy_that_fails_is_recorded_and_the_others_times_stand(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"mixed": 'test "$RATER_COPY" != 1 || exit 3'}, copies=3)
+    assert seen.outcome.status is RunStatus.FAILED
+    assert seen.outcome.reason == "1 copy failed"
+    assert (seen.by_copy(1).status, seen.by_copy(1).exit_code) == (CopyStatus.FAILED, 3)
+    assert seen.by_copy(0).status is seen.by_copy(2).status is CopyStatus.OK
+    assert seen.brackets[0].complete
+
+
+def test_a_copy_that_crashes_is_recorded_with_its_signal(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"crash": "kill -SEGV $$"}, copies=1)
+    one = seen.by_copy(0)
+    assert (one.status, one.exit_code, one.signal) == (CopyStatus.FAILED, None, signal.SIGSEGV)
+
+
+def test_a_wrong_answer_is_a_failed_copy_and_its_files_are_kept(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, expected="42\n")
+    seen = rig.run({"answer": "echo $((42 + RATER_COPY))"}, copies=2)
+    assert {e.copy: e.validity for e in seen.checked} == {0: Validity.VALID, 1: Validity.INVALID}
+    assert seen.outcome.status is RunStatus.FAILED
+    assert [path.name for path in sorted(rig.work.iterdir())] == ["answer.i1.c0001"]
+    assert (rig.work / "answer.i1.c0001" / "stdout").read_text() == "43\n"
+
+
+def test_keep_keeps_the_run_directories_of_good_copies(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True)
+    rig.run({"say": "echo out; echo err >&2"}, copies=1)
+    run_dir = rig.work / "say.i1.c0000"
+    assert (run_dir / "stdout").read_text() == "out\n"
+    assert (run_dir / "stderr").read_text() == "err\n"
+
+
+def test_each_copy_knows_who_and_where_it_is(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True, environment=[("EXTRA", "a b")])
+    rig.run({"who": 'echo "$RATER_COPY|$RATER_CPUS|$RATER_NODE|$RATER_RUN_DIR|$PWD|$EXTRA"'}, 2)
+    run_dir = rig.work / "who.i1.c0001"
+    assert (run_dir / "stdout").read_text() == f"1|||{run_dir}|{run_dir}|a b\n"
+
+
+def test_standard_input_is_empty(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"read": "read line && exit 9; exit 0"}, copies=1)
+    assert seen.by_copy(0).exit_code == 0
+
+
+def test_no_descriptor_of_the_gate_is_left_open_in_a_copy(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True)
+    rig.run({"fds": "exec ls /proc/self/fd"}, copies=1)
+    listed = (rig.work / "fds.i1.c0000" / "stdout").read_text().split()
+    # Whoever runs the tests may have left descriptors open for all programs alike.
+    without = subprocess.run(
+        ["ls", "/proc/self/fd"], close_fds=False, stdin=0, capture_output=True, check=True
+    )
+    assert listed == without.stdout.decode().split()
+
+
+def test_sigpipe_is_not_ignored_in_a_copy(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True)
+    rig.run({"mask": "grep SigIgn /proc/self/status"}, copies=1)
+    ignored = int((rig.work / "mask.i1.c0000" / "stdout").read_text().split()[1], 16)
+    assert ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)) == 0
+
+
+def test_a_copy_has_ordinary_priority_though_the_supervisor_may_not(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True)
+    rig.run({"prio": "exec cat /proc/self/stat"}, copies=1)
+    fields = (rig.work / "prio.i1.c0000" / "stdout").read_text().rpartition(")")[2].split()
+    # Fields 19, 40 and 41 of /proc/PID/stat: nice, real-time priority, policy.
+    assert (fields[16], fields[37], fields[38]) == (str(os.nice(0)), "0", "0")
+
+
+def test_a_copy_that_runs_too_long_is_stopped_and_the_others_stand(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, timeout_s=0.3)
+    seen = rig.run({"hang": 'test "$RATER_COPY" = 0 || exec sleep 60'}, copies=2)
+    assert seen.by_copy(0).status is CopyStatus.OK
+    late = seen.by_copy(1)
+    assert (late.status, late.signal) == (CopyStatus.TIMEOUT, signal.SIGTERM)
+    assert late.note == "ran longer than 0.3 s"
+    assert 0.3e9 <= late.elapsed_ns < 5e9
+
+
+def test_a_copy_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, timeout_s=0.2, grace_s=0.2)
+    seen = rig.run({"stubborn": "trap '' TERM; sleep 60 & wait; sleep 60"}, copies=1)
+    one = seen.by_copy(0)
+    assert (one.status, one.signal) == (CopyStatus.TIMEOUT, signal.SIGKILL)
+    assert one.note is not None
+    assert "ignored SIGTERM for 0.2 s" in one.note
+
+
+def test_what_a_copy_leaves_in_its_group_dies_with_it(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"fork": "sleep 300 & echo $! > $RATER_RUN_DIR/../child"}, copies=1)
+    assert not alive(int((tmp_path / "work" / "child").read_text()))
+    assert seen.by_copy(0).status is CopyStatus.OK
+    assert "left processes behind" in (seen.by_copy(0).note or "")
+
+
+@pytest.mark.parametrize("use_cgroup", [True, False])
+def test_a_daemon_in_a_session_of_its_own_dies_before_the_next_phase(
+    tmp_path: Path, use_cgroup: bool
+) -> None:
+    script = (
+        "setsid sh -c 'echo $$ > ../child; exec sleep 300' & while [ ! -s ../child ]; do :; done"
+    )
+    seen = Rig(tmp_path, use_cgroup=use_cgroup).run({"daemon": script}, copies=1)
+    assert not alive(int((tmp_path / "work" / "child").read_text()))
+    assert "copy 0 of daemon left process" in seen.notes
+
+
+def test_a_copy_that_prints_too_much_is_stopped(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, output_limit_bytes=20_000_000)
+    seen = rig.run({"loud": 'test "$RATER_COPY" = 0 || exec yes'}, copies=2)
+    loud = seen.by_copy(1)
+    assert loud.status is CopyStatus.FAILED
+    assert "of output, more than the limit of 20 MB" in (loud.note or "")
+    assert (rig.work / "loud.i1.c0001" / "stdout").stat().st_size < 400_000_000
+    assert seen.by_copy(0).status is CopyStatus.OK
+
+
+def test_staggered_copies_start_one_after_the_other(tmp_path: Path) -> None:
+    plan = make_plan(["quick"], 4, mode="staggered", stagger_ms=30)
+    seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=4, plan=plan)
+    starts = [e.start_ns for e in sorted(seen.started, key=lambda e: e.copy)]
+    assert starts[0] == 0
+    assert starts == sorted(starts)
+    assert all(e.start_ns >= e.planned_start_ns for e in seen.started if e.planned_start_ns)
+    planned = [e.planned_start_ns for e in sorted(seen.ended, key=lambda e: e.copy)]
+    offsets = [p - planned[0] for p in planned if p is not None and planned[0] is not None]
+    assert offsets == [0, 30_000_000, 60_000_000, 90_000_000]
+    assert seen.brackets[0].last_start_ns == starts[3]
+
+
+def test_rotated_copies_go_through_the_ring_without_a_barrier(tmp_path: Path) -> None:
+    plan = make_plan(["a", "b", "c"], 2, mode="rotated", order=Order.ROTATED, iterations=2)
+    # Copy 1 is slow in its first step; copy 0 must not wait for it.
+    scripts = dict.fromkeys("abc", 'test "$RATER_COPY" = 0 || sleep 0.15')
+    seen = Rig(tmp_path).run(scripts, copies=2, plan=plan)
+    ran = {
+        copy: [e.benchmark for e in sorted(seen.ended, key=lambda e: e.step) if e.copy == copy]
+        for copy in (0, 1)
+    }
+    assert ran == {0: list("abcabc"), 1: list("bcabca")}
+    last_of_0 = max(e.finish_ns for e in seen.ended if e.copy == 0)
+    last_of_1 = max(e.finish_ns for e in seen.ended if e.copy == 1)
+    assert last_of_0 < last_of_1 / 2
+    assert len(seen.brackets) == 1
+    assert seen.brackets[0].benchmark is None
+
+
+def test_a_failed_step_of_a_queue_does_not_end_the_queue(tmp_path: Path) -> None:
+    plan = make_plan(["a", "b"], 1, mode="rotated", order=Order.ROTATED)
+    seen = Rig(tmp_path).run({"a": "exit 1", "b": "exit 0"}, copies=1, plan=plan)
+    assert [e.status for e in seen.ended] == [CopyStatus.FAILED, CopyStatus.OK]
+
+
+def test_cpu_time_is_the_copys_own(tmp_path: Path) -> None:
+    burn = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done"
+    seen = Rig(tmp_path).run({"burn": burn, "idle": "exec sleep 0.2"}, copies=1)
+    burned, idle = seen.ended
+    assert burned.user_ns + burned.system_ns - burned.gate_cpu_ns > 20e6
+    assert 0 < idle.gate_cpu_ns < 20e6
+    assert idle.user_ns + idle.system_ns - idle.gate_cpu_ns < 15e6
+
+
+def test_peak_memory_is_told_only_when_it_is_the_copys_own(tmp_path: Path) -> None:
+    floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    wanted = 3 * floor
+    script = f"exec dd if=/dev/zero of=/dev/null bs={wanted} count=1"
+    seen = Rig(tmp_path).run({"big": script, "small": "exit 0"}, copies=1)
+    big, small = seen.ended
+    assert small.max_rss_bytes is None
+    assert big.max_rss_bytes is not None
+    assert wanted <= big.max_rss_bytes < wanted * 1.3
+
+
+def test_the_prepare_command_runs_before_each_phase(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, prepare=f"echo ready >> {tmp_path}/log")
+    rig.run({"a": f"echo a >> {tmp_path}/log", "b": f"echo b >> {tmp_path}/log"}, copies=1)
+    assert (tmp_path / "log").read_text().split() == ["ready", "a", "ready", "b"]
+
+
+def test_a_prepare_command_that_fails_fails_the_run_before_the_phase(tmp_path: Path) -> None:
+    seen = Rig(tmp_path, prepare="exit 4").run({"a": "exit 0"}, copies=1)
+    assert seen.outcome.status is RunStatus.FAILED
+    assert "ended with status 4" in (seen.outcome.reason or "")
+    assert seen.ended == []
+
+
+def test_a_signal_stops_the_copies_and_keeps_what_finished(tmp_path: Path) -> None:
+    def interrupt(event: Event, supervisor: Supervisor) -> None:
+        if getattr(event, "copy", None) == 0 and hasattr(event, "exit_code"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    rig = Rig(tmp_path, on_event=interrupt)
+    seen = rig.run({"half": 'test "$RATER_COPY" = 0 || exec sleep 60', "never": "exit 0"}, copies=2)
+    assert (seen.outcome.status, seen.outcome.signal) == (RunStatus.INTERRUPTED, signal.SIGINT)
+    assert seen.by_copy(0).status is CopyStatus.OK
+    assert seen.by_copy(1).status is CopyStatus.INTERRUPTED
+    assert not seen.brackets[0].complete
+    assert {e.benchmark for e in seen.ended} == {"half"}
+
+
+def test_a_second_signal_kills_at_once(tmp_path: Path) -> None:
+    def interrupt(event: Event, supervisor: Supervisor) -> None:
+        if getattr(event, "copy", None) == 0 and hasattr(event, "exit_code"):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    begin = time.monotonic()
+    script = (
+        "case $RATER_COPY in 0) while [ ! -e ../deaf ]; do :; done;; "
+        "*) trap '' TERM; touch ../deaf; sleep 60 & wait; sleep 60;; esac"
+    )
+    seen = Rig(tmp_path, on_event=interrupt, grace_s=30).run({"stubborn": script}, copies=2)
+    assert time.monotonic() - begin < 10
+    assert seen.by_copy(1).signal == signal.SIGKILL
+
+
+def test_copies_still_at_the_gate_never_start_after_a_signal(tmp_path: Path) -> None:
+    def interrupt(event: Event, supervisor: Supervisor) -> None:
+        if getattr(event, "copy", None) == 0 and hasattr(event, "exit_code"):
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    plan = make_plan(["touch"], 3, mode="staggered", stagger_ms=60_000)
+    rig = Rig(tmp_path, on_event=interrupt)
+    seen = rig.run({"touch": f"touch {tmp_path}/ran.$RATER_COPY"}, copies=3, plan=plan)
+    assert [path.name for path in tmp_path.glob("ran.*")] == ["ran.0"]
+    assert [e.copy for e in seen.ended] == [0]
+    assert seen.outcome.signal == signal.SIGHUP
+
+
+def test_an_open_file_limit_is_raised_for_rater_and_given_back_to_the_copies(
+    tmp_path: Path,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (96, hard))
+    try:
+        plan = make_plan(["limit"], 64, mode="staggered", stagger_ms=1, iterations=2)
+        rig = Rig(tmp_path, keep=True)
+        seen = rig.run({"limit": "ulimit -Sn; sleep 0.3"}, copies=64, plan=plan)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert (rig.work / "limit.i1.c0063" / "stdout").read_text() == "96\n"
+    assert (rig.work / "limit.i2.c0063" / "stdout").read_text() == "96\n"
+
+
+@pytest.mark.parametrize("late", [(), ("A=1", "B=2 3")], ids=["plain", "tuned"])
+def test_a_gate_whose_supervisor_died_does_not_start_the_program(
+    tmp_path: Path, late: tuple[str, ...]
+) -> None:
+    script = launch.gate_script(len(late))
+    done = subprocess.run(
+        [
+            "/bin/sh",
+            "-c",
+            f"exec 3</dev/null 4>/dev/null; {script}",
+            "gate",
+            "64",
+            str(tmp_path / "no-go-file"),
+            str(tmp_path),
+            *late,
+            "touch",
+            "started",
+        ],
+        check=False,
+    )
+    assert done.returncode == launch.NOT_RELEASED
+    assert not (tmp_path / "started").exists()
+
+
+# -- between phases -------------------------------------------------------------------------------
+
+
+def test_a_cooldown_lies_between_phases_and_not_before_the_first(tmp_path: Path) -> None:
+    seen = Rig(tmp_path, cooldown_s=0.2).run({"a": "true", "b": "true"}, 1)
+    first, second = seen.brackets
+    assert first.start_ns == 0
+    assert second.start_ns - first.finish_ns >= 200_000_000
+    assert [e.text for e in seen.events if isinstance(e, Resting)] == ["cooling down for 0.2 s"]
+
+
+def test_a_stop_ends_a_cooldown_at_once(tmp_path: Path) -> None:
+    def stop(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, Resting):
+            supervisor.stop(signal.SIGINT, None)
+
+    seen = Rig(tmp_path, cooldown_s=3600, on_event=stop).run({"a": "true", "b": "true"}, 1)
+    assert seen.outcome.status is RunStatus.INTERRUPTED
+    assert [bracket.benchmark for bracket in seen.brackets] == ["a"]
+
+
+def test_a_machine_that_does_not_come_to_rest_is_waited_for_within_bounds(tmp_path: Path) -> None:
+    # Each copy warms the machine up by 20 degrees, which never go away.
+    degrees = iter(range(40, 4000, 20))
+    watch = IdleWatch({0}, max_s=0.6, temperatures=lambda: {"cpu": float(next(degrees))})
+    seen = Rig(tmp_path, until_idle=watch).run({"a": "true", "b": "true"}, 1)
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert "--until-idle" in seen.notes
+    assert "cpu" in seen.notes

@@ -1,0 +1,167 @@
+"""The machine as a file: the same numbers as on the page, and all that is known of its parts."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from rater.record.stored import StoredCopy
+from rater.show.charts.machine import machine_svg
+from rater.show.html.timeline import machine
+from tests.support.example_runs import copy_row, stored
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(rows: list[StoredCopy], *panels: dict[str, Any]) -> str:
+    """A run of these copies with these times, as `run_data` has them."""
+    return machine_svg({"run": 7, "machine": machine(stored(rows)), "panels": panels})
+
+
+def panel(
+    *dots: tuple[int | None, int | None, float],
+    median: float | None = 10.0,
+    failed: int | None = None,
+) -> dict[str, Any]:
+    """CPU, lgroup and seconds of copies; `failed`: the CPU of one that did."""
+    bad = [] if failed is None else [[0, 0, 1, failed, 0, 1.0, "exit status 3"]]
+    names = ("cpu", "node", "s")
+    columns = {name: [dot[at] for dot in dots] for at, name in enumerate(names)}
+    return {"median": median, "failed": bad, "dots": columns}
+
+
+def titles(svg: str) -> list[str]:
+    return [one.text or "" for one in ElementTree.fromstring(svg).iter(f"{_SVG}title")]
+
+
+def texts(svg: str) -> list[str]:
+    return [one.text or "" for one in ElementTree.fromstring(svg).iter(f"{_SVG}text")]
+
+
+def cpu_row(cpu: int, **place: int | None) -> StoredCopy:
+    return copy_row(cpu, 10.0, **({"core": None, "llc": None, "node": 0} | place))
+
+
+def test_of_two_times_of_a_cpu_the_middle_between_them_is_told() -> None:
+    # 10 s and 12 s of 10 s: +0 % and +20 %, so +10 %.
+    svg = drawn([cpu_row(0)], panel((0, 0, 10.0)), panel((0, 0, 12.0)))
+
+    assert titles(svg) == ["CPU 0: +10 %"]
+    assert "lgroup 0 +10 %" in texts(svg)
+
+
+def test_an_lgroup_is_the_median_of_all_its_times_not_of_its_cpus() -> None:
+    # CPU 0: one time, +40 %. CPU 1: three, 0, +10 and +20 %. All four: between +10 and +20 %.
+    rows = [cpu_row(0), cpu_row(1)]
+
+    svg = drawn(rows, panel((0, 0, 14.0), (1, 0, 10.0), (1, 0, 11.0), (1, 0, 12.0)))
+
+    assert titles(svg) == ["CPU 0: +40 %", "CPU 1: +10 %"]
+    assert "lgroup 0 +15 %" in texts(svg)
+
+
+def test_numbers_are_written_as_the_page_writes_them() -> None:
+    rows = [cpu_row(cpu, node=cpu) for cpu in range(3)]
+
+    svg = drawn(rows, panel((0, 0, 9.9), (1, 1, 10.0004), (2, 2, 11.25)))
+
+    # JavaScript's toFixed takes 12.5 to 13.
+    assert titles(svg) == ["CPU 0: \u22121.0 %", "CPU 1: \u00b10.0 %", "CPU 2: +13 %"]
+
+
+def test_one_cpu_of_a_hundred_does_not_take_the_colours_from_the_others() -> None:
+    rows = [cpu_row(cpu) for cpu in range(100)]
+    times = [(cpu, 0, 11.0 if cpu else 99.0) for cpu in range(100)]
+
+    svg = drawn(rows, panel(*times))
+
+    assert "faster, \u221210 %" in texts(svg)
+    assert "+10 %, slower" in texts(svg)
+
+
+def test_of_few_cpus_the_one_that_is_farthest_out_has_the_full_colour() -> None:
+    svg = drawn([cpu_row(0), cpu_row(1)], panel((0, 0, 10.0), (1, 0, 13.0)))
+
+    assert "+30 %, slower" in texts(svg)
+    assert 'fill="#d55e00"' in svg
+
+
+def test_a_cpu_whose_copies_failed_is_struck_out_not_unused() -> None:
+    rows = [cpu_row(cpu) for cpu in range(4)]
+
+    svg = drawn(rows, panel((0, 0, 10.0), failed=1), panel((0, 0, 10.0), (2, 0, 10.0), failed=2))
+
+    assert titles(svg) == [
+        "CPU 0: \u00b10.0 %",
+        "CPU 1: a copy failed",
+        "CPU 2: \u00b10.0 %, a copy failed",
+        "CPU 3: not used",
+    ]
+    assert {"a copy failed", "not used"} <= set(texts(svg)), "in the key"
+    assert svg.count("<line ") == 3, "two CPUs and the key"
+
+
+def test_a_run_in_which_nothing_failed_has_no_mark_for_it_in_the_key() -> None:
+    svg = drawn([cpu_row(0)], panel((0, 0, 10.0)))
+
+    assert not {"a copy failed", "not used"} & set(texts(svg))
+
+
+def test_a_benchmark_without_a_median_still_tells_what_failed() -> None:
+    svg = drawn([cpu_row(0)], panel(median=None, failed=0))
+
+    assert titles(svg) == ["CPU 0: a copy failed"]
+
+
+def test_the_ground_is_white() -> None:
+    svg = drawn([cpu_row(0)], panel((0, 0, 10.0)))
+
+    first = next(iter(ElementTree.fromstring(svg)))
+    whole = ElementTree.fromstring(svg).attrib
+    assert (first.tag, first.attrib["fill"]) == (f"{_SVG}rect", "#ffffff")
+    assert (first.attrib["width"], first.attrib["height"]) == (whole["width"], whole["height"])
+
+
+def test_the_cpus_of_a_core_touch_and_those_of_an_llc_have_a_frame() -> None:
+    # Two LLCs of a core each, a core of two CPUs.
+    rows = [cpu_row(cpu, core=cpu // 2, llc=cpu // 2) for cpu in range(4)]
+
+    svg = drawn(rows, panel(*((cpu, 0, 10.0) for cpu in range(4))))
+
+    assert titles(svg) == [
+        "LLC",
+        "CPU 0: \u00b10.0 %",
+        "CPU 1: \u00b10.0 %",
+        "LLC",
+        "CPU 2: \u00b10.0 %",
+        "CPU 3: \u00b10.0 %",
+    ]
+    assert "CPUs that touch are a core; a frame is a last-level cache (LLC)" in texts(svg)
+    assert svg.count('<g transform="translate(16 0)"><g><title>CPU') == 2, "beside its sibling"
+
+
+def test_what_is_not_known_of_a_machine_is_not_drawn() -> None:
+    svg = drawn([cpu_row(cpu) for cpu in range(2)], panel((0, 0, 10.0), (1, 0, 10.0)))
+
+    assert "LLC" not in svg
+    assert "are a core" not in svg
+
+
+def test_the_name_of_a_small_lgroup_fits_into_its_box() -> None:
+    rows = [cpu_row(0, node=17)]
+
+    svg = drawn(rows, panel((0, 17, 11.7)))
+
+    (box,) = re.findall(r'width="([\d.]+)" height="[\d.]+" fill="#f3f3f1"', svg)
+    assert float(box) >= 6.4 * len("lgroup 17 +17 %")
+
+
+def test_an_lgroup_that_spans_packages_holds_them() -> None:
+    rows = [cpu_row(cpu, package=cpu) for cpu in range(2)]
+
+    svg = drawn(rows, panel((0, 0, 10.0), (1, 0, 10.0)))
+
+    assert [one for one in texts(svg) if one.startswith(("lgroup", "package"))] == [
+        "lgroup 0 \u00b10.0 %",
+        "package 0",
+        "package 1",
+    ]

@@ -1,0 +1,665 @@
+"""`rater report`: what the page holds, where it is written, and that names stay text."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from rater.analysis.compare.compare import compare
+from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.divots.data.finding import Analysis, Kind
+from rater.analysis.results.copies import cells_of
+from rater.analysis.results.points import Point, PointRun
+from rater.analysis.results.score import summarise
+from rater.analysis.scaling.curve import scale
+from rater.record.run import MachinePU
+from rater.record.status import CopyStatus
+from rater.record.stored import StoredRun
+from rater.show.charts.picture import Label, picture_of
+from rater.show.charts.vega import machine_svg
+from rater.show.console.table import Column
+from rater.show.html import timeline as page_timeline
+from rater.show.html import vega_library as page_library
+from rater.show.html.data import Told, run_data
+from rater.show.html.html import element, script_json, table_html
+from rater.show.html.page import is_page, page_of
+from rater.show.html.several import Together
+from rater.show.html.story import score_lost
+from rater.show.html.timeline import machine, timeline
+from tests.show.test_proof_shown import seen_run
+from tests.support.calls import Rater
+from tests.support.example_findings import finding_of
+from tests.support.example_runs import S, copy_row, stored
+from tests.support.report_runs import HOSTILE, Page, document, written
+
+try:
+    import vl_convert  # noqa: F401 - whether it is there
+except ImportError:
+    VEGA = False
+else:
+    VEGA = True
+needs_vega = pytest.mark.skipif(not VEGA, reason="vl-convert-python (rater[report]) is missing")
+
+
+def told(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> Told:
+    cells = cells_of(run)
+    picture = picture_of(run.head, cells, labels)
+    return Told(run, summarise(run), cells, picture, divots, read_back(run))
+
+
+def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
+    shown = [told(run, divots=divots) for run in runs]
+    return Page(page_of(shown, "var vega;", beside(*runs) if len(runs) > 1 else None))
+
+
+def beside(*runs: StoredRun) -> Together:
+    points = [Point(f"run {run.head.run}", (), (PointRun(run, None),)) for run in runs]
+    scaling = scale(points, lambda _: False)
+    return Together(compare(points), scaling if scaling.curves else None)
+
+
+def a_run(**head: object) -> StoredRun:
+    rows = [copy_row(n, 10.0 + n, node=n // 2) for n in range(4)]
+    return stored(rows, copies=4, **head)  # type: ignore[arg-type] # any of a head's fields
+
+
+# -- the command --------------------------------------------------------------------------
+
+
+@needs_vega
+def test_a_page_is_written_in_the_current_directory(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rater("import", written(tmp_path, document()))
+
+    status, out, err = rater("report")
+
+    file = tmp_path / "rater-report-1.html"
+    assert (status, err) == (0, "")
+    assert out.startswith(f"{file}: a page on run 1, ")
+    shown = Page(file.read_text(encoding="utf-8"))
+    assert "lgroup 1 : all benchmarks +30.0 %" in shown.text
+    assert len(shown.data["runs"][0]["panels"]) == 3
+    assert [path.name for path in tmp_path.glob(".rater-report-*")] == []
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~_umask()
+
+
+@needs_vega
+def test_each_divot_leads_to_the_pictures_of_its_benchmarks(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document()))
+    rater("report", "-o", tmp_path / "page.html")
+
+    shown = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+
+    links = [one for one in shown.find("a") if "data-pick" in one]
+    assert [link["href"] for link in links] == ["#panel-1-0", "#panel-1-1", "#panel-1-2"]
+    assert json.loads(links[0]["data-pick"] or "") == {
+        "field": "copy",
+        "values": [4, 5, 6, 7],
+        "text": "divot: lgroup 1",
+        "run": 1,
+    }
+
+
+@needs_vega
+def test_the_document_of_json_names_the_file(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document()))
+
+    status, out, _ = rater("report", "1", "-o", tmp_path / "p.html", "--json")
+
+    size = (tmp_path / "p.html").stat().st_size
+    assert status == 0
+    assert json.loads(out) == {"runs": [1], "file": str(tmp_path / "p.html"), "bytes": size}
+
+
+@needs_vega
+def test_a_file_that_rater_did_not_make_stays(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document()))
+    file = tmp_path / "thesis.html"
+    file.write_text("<html>years of work</html>")
+
+    status, _, err = rater("report", "-o", file)
+
+    assert status == 2
+    assert "is no page that rater wrote" in err
+    assert file.read_text() == "<html>years of work</html>"
+    assert rater("report", "-o", file, "--force")[0] == 0
+    assert is_page(file.read_text()[:4096])
+    assert rater("report", "-o", file)[0] == 0, "a page of its own it writes again"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("-o", "/nowhere/at/all.html"), "there is no directory /nowhere/at"),
+        (("-o", "/"), "is a directory"),
+        (("-o", ""), "-o '': expected the name of a page, or - for standard output"),
+        (("-o", "/dev/null"), "is no regular file"),
+        (("99",), "no such run"),
+        (("-o", "/proc/version"), "is no page that rater wrote"),
+        (("-o", f"/tmp/{300 * 'n'}.html"), "cannot be written (File name too long)"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    rater: Rater, tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+
+    status, out, err = rater("report", *words)
+
+    assert (status, out) == (2, "")
+    assert why in err
+    assert err.count("\n") == 1
+
+
+@needs_vega
+def test_a_directory_that_takes_no_file_is_named(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+
+    status, _, err = rater("report", "-o", "/proc/page.html")
+
+    assert status == 2
+    assert "-o /proc/page.html: cannot be written" in err
+
+
+@needs_vega
+def test_a_link_stays_a_link(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+    link = tmp_path / "latest.html"
+    link.symlink_to(tmp_path / "real.html")
+
+    assert rater("report", "-o", link)[0] == 0
+
+    assert link.is_symlink()
+    assert is_page((tmp_path / "real.html").read_text()[:4096])
+
+
+@needs_vega
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o664])
+def test_a_page_that_is_written_again_keeps_who_may_read_it(
+    rater: Rater, tmp_path: Path, mode: int
+) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+    file = tmp_path / "p.html"
+    rater("report", "-o", file)
+    file.chmod(mode)
+    before = file.stat().st_ino
+
+    assert rater("report", "-o", file)[0] == 0
+
+    assert file.stat().st_ino != before, "it is another file"
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_without_the_extra_the_error_names_it(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.setattr(page_library, "library", page_library.library.__wrapped__)
+
+    status, _, err = rater("report", "-o", tmp_path / "p.html")
+
+    assert status == 2
+    assert "pip install 'rater[report]'" in err
+    assert not (tmp_path / "p.html").exists()
+
+
+@needs_vega
+def test_a_database_without_an_ended_copy_still_makes_a_page(rater: Rater, tmp_path: Path) -> None:
+    empty = document(benchmarks=0)
+    rater("import", written(tmp_path, empty))
+
+    status, _, err = rater("report", "-o", tmp_path / "p.html")
+
+    assert (status, err) == (0, "")
+    assert Page((tmp_path / "p.html").read_text()).data["runs"][0]["panels"] == []
+
+
+@needs_vega
+def test_a_run_that_was_cut_off_is_searched_all_the_same(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document()))
+    with sqlite3.connect(os.environ["RATER_DB"]) as base:
+        base.execute("UPDATE run SET status = 'interrupted', source = 'run'")
+
+    rater("report", "-o", tmp_path / "p.html")
+
+    shown = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
+    assert "lgroup 1 : all benchmarks +30.0 %" in shown.text
+    assert "divot 1 " in shown.text
+
+
+@needs_vega
+def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: Path) -> None:
+    for number in range(1, 5):
+        slow = 1.2 if number > 2 else 1.0
+        rater("import", written(tmp_path, document(uuid=f"u-{number}", slow=slow)))
+
+    status, out, err = rater("report", "1,2", "3,4", "4", "-o", tmp_path / "p.html", "--json")
+    again, _, _ = rater("report", "1,2", "3,4", "-o", tmp_path / "p.html", "--json")
+
+    assert (status, out) == (2, "")
+    assert "run 4 is in two points (runs 3, 4; run 4)" in err
+    assert again == 0
+    page = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
+    data = page.data
+    assert [run["run"] for run in data["runs"]] == [2, 4]
+    assert "those of the last run of each point" in page.text
+    assert page.text.count("An lgroup is a NUMA node") == 1
+    assert data["comparison"]["sides"] == ["runs 3, 4"]
+
+
+@needs_vega
+def test_the_same_run_twice_is_one(rater: Rater, tmp_path: Path) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1)))
+
+    _, out, _ = rater("report", "1", "last", "-o", tmp_path / "p.html", "--json")
+
+    assert json.loads(out)["runs"] == [1]
+
+
+@needs_vega
+def test_a_page_can_go_to_standard_output(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path, document(benchmarks=1))
+    rater("import", file)
+
+    status, out, err = rater("report", "-o", "-")
+
+    assert (status, err) == (0, "")
+    assert is_page(out[:4096])
+    assert list(tmp_path.glob("*.html")) == []
+    assert not (tmp_path / "-").exists()
+
+
+@needs_vega
+@pytest.mark.parametrize("what", ["--machine", "--timeline"])
+def test_pictures_of_the_page_are_files_too(rater: Rater, tmp_path: Path, what: str) -> None:
+    rater("import", written(tmp_path, document(benchmarks=1, name="<b>")))
+    file = tmp_path / "p.svg"
+
+    assert rater("plot", what, "-o", file)[0] == 0
+
+    text = file.read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    assert "var(--" not in text
+    assert "run 1" in text
+    status, _, err = rater("plot", what)
+    assert (status, f"{what}: expected -o FILE" in err) == (2, True)
+
+
+@needs_vega
+def test_speedups_are_drawn_into_a_file(rater: Rater, tmp_path: Path) -> None:
+    for number in (1, 2):
+        rater("import", written(tmp_path, document(uuid=f"u-{number}", benchmarks=1)))
+    file = tmp_path / "c.svg"
+
+    assert rater("compare", "1", "2", "-o", file)[0] == 0
+
+    assert "speedup over run 1" in file.read_text(encoding="utf-8")
+
+
+# -- the page -----------------------------------------------------------------------------
+
+
+def test_the_page_asks_nothing_of_the_network() -> None:
+    shown = page(a_run())
+
+    (policy,) = [m["content"] for m in shown.find("meta") if m.get("http-equiv")]
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in policy.split("script-src")[1]
+    for name, attributes in shown.elements:
+        assert name not in ("link", "iframe", "object", "embed")
+        assert not (attributes.get("src") or "").startswith("http")
+
+
+def test_only_the_scripts_of_the_page_may_run() -> None:
+    text = page_of([told(a_run())], "var vega = '</script>';")
+    shown = Page(text)
+
+    data, *scripts = shown.scripts
+    assert json.loads(data)
+    assert scripts[0] == "var vega = '<\\/script>';"
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in text or html_escaped(digest) in text
+
+
+def test_a_healthy_run_says_so_in_one_line() -> None:
+    visible = {"group": 0.011, "copy": 0.03}
+
+    shown = page(a_run(), divots=Analysis((), visible))
+
+    assert (
+        "What is slow No divots: no copy and no part of the machine stands out. This run can see "
+        "an lgroup slower by 1.1 % or more in all benchmarks, a single copy slower by 3.0 %. "
+        "The machine"
+    ) in shown.text
+
+
+def test_a_search_that_failed_is_no_search_that_found_nothing() -> None:
+    shown = page(a_run())
+
+    assert "The search for divots failed; rater divots 7 makes it once more." in shown.text
+    assert "divots not known" in shown.text
+
+
+def test_a_run_that_can_show_little_is_not_said_to_be_healthy() -> None:
+    shown = page(a_run(), divots=Analysis((), {"copy": 0.3}))
+
+    assert "No divots" not in shown.text
+    assert "divots not known" in shown.text
+    assert "This run can see a single copy slower by 30.0 %." in shown.text
+
+
+def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
+    slow = finding_of(Kind.SLOW_CPU, "CPU 0", (0,), summary="+20 %")
+    fast = finding_of(Kind.SLOW_GROUP, "CPU 1", (1,), summary="-20 %", slowdown=0.8)
+
+    one = page(a_run(), divots=Analysis((slow,), {"copy": 0.03})).text
+    both = page(a_run(), divots=Analysis((slow, fast), {"copy": 0.03})).text
+
+    assert "What is slow CPU 0 : +20 %" in one
+    assert "What stands out, slow or fast CPU 0 : +20 %" in both
+    assert "What is slow " not in both
+    assert "A divot is what is slower (or faster) than the rest, and not explained" in both
+
+
+def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
+    stopped = [
+        copy_row(n, 1.0, status=CopyStatus.INTERRUPTED, iteration=2, phase=1) for n in range(4)
+    ]
+    crashed = replace(stopped[3], status=CopyStatus.FAILED, exit_code=3)
+    run, good = a_run(iterations=2), [copy_row(n, 10.0, node=n // 2) for n in range(4)]
+    seen = Analysis((), {"copy": 0.03}, failed=4)
+
+    all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).text
+    some = page(replace(run, copies=(*good, *stopped[:3], crashed)), divots=seen)
+    mixed = some.text
+    one = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).text
+
+    assert "copy runs interrupted 4 " in all_four
+    assert "4 copy runs that were interrupted are left out." in all_four
+    assert "copy run failed" not in all_four
+    assert "copy runs failed" not in all_four
+    assert "copy run failed 1 copy runs interrupted 3 " in mixed
+    assert "4 copy runs that failed or were interrupted are left out." in mixed
+    (panel,) = some.data["runs"][0]["panels"]
+    assert panel["failedText"] == "copy 3 failed; copies 0-2 interrupted"
+    assert "copy run failed 1 " in one
+    assert "1 copy run that failed is left out." in one
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "shown"),
+    [(0.0031, "3.1 ms"), (0.0994, "99 ms"), (0.12, "0.12 s"), (0.996, "1.00 s"), (7.9, "0:07")],
+)
+def test_a_run_below_a_second_is_not_said_to_take_no_time(elapsed_s: float, shown: str) -> None:
+    text = page(a_run(elapsed_s=elapsed_s)).text
+
+    assert f"from first start to last finish {shown} " in text
+
+
+def test_dots_carry_what_a_reader_may_ask_of_them() -> None:
+    rows = [
+        copy_row(0, 10.0, cpu=4, core=2, node=1),
+        copy_row(1, 12.0, cpu=0, core=0, node=0, start_ns=S),
+    ]
+
+    (panel,) = run_data(told(stored(rows)), {})["panels"]
+
+    assert panel["dots"] == {
+        "place": [1, 0],
+        "copy": [0, 1],
+        "cpu": [4, 0],
+        "core": [2, 0],
+        "node": [1, 0],
+        "it": [1, 1],
+        "s": [10.0, 12.0],
+        "kind": [0, 0],
+        "start": [0.0, 1.0],
+        "local": [None, None],
+    }
+
+
+def test_a_dot_knows_how_much_of_its_memory_was_local() -> None:
+    (panel,) = run_data(told(seen_run(remote=1)), {})["panels"]
+
+    local = dict(
+        zip(
+            zip(*(panel["dots"][k] for k in ("copy", "it")), strict=True),
+            panel["dots"]["local"],
+            strict=True,
+        )
+    )
+    assert local[1, 1] == 0.25
+    assert local[1, 2] == 1.0
+
+
+def test_slow_parts_are_marked_as_in_the_other_pictures() -> None:
+    rows = [copy_row(n, 10.0 if n else 13.0, node=0) for n in range(4)]
+    labels = Label((0,), "copy 0: +30 %"), Label((1,), "copy 1: by the layout", explained=True)
+
+    (panel,) = run_data(told(stored(rows, copies=4), *labels), {})["panels"]
+
+    assert panel["dots"]["kind"] == [1, 2, 0, 0]
+    assert panel["labels"] == [
+        {"text": "copy 0: +30 %", "explained": False, "copies": [0], "its": []},
+        {"text": "copy 1: by the layout", "explained": True, "copies": [1], "its": []},
+    ]
+
+
+def test_an_iteration_that_is_slow_at_large_is_marked_and_chosen_alone() -> None:
+    rows = [copy_row(n, 10.0 * it, iteration=it, phase=it) for n in range(4) for it in (1, 2)]
+    label = Label((0, 1, 2, 3), "iteration 2: +100 %", (2,))
+
+    (panel,) = run_data(told(stored(rows, copies=4, iterations=2), label), {})["panels"]
+
+    kinds = dict(zip(panel["dots"]["it"], panel["dots"]["kind"], strict=True))
+    assert kinds == {1: 0, 2: 1}
+    assert panel["labels"][0]["its"] == [2]
+
+
+def test_the_timeline_marks_what_the_panels_mark_in_the_same_tune() -> None:
+    rows = [copy_row(n, 10.0, tune=tune, phase=p) for n in range(3) for p, tune in enumerate("bp")]
+    slow = Label((1,), "copy 1: +30 %", tune="p")
+
+    brackets = run_data(told(stored(rows), slow), {})["timeline"]["brackets"]
+
+    assert [(one["tune"], one["bars"]["kind"]) for one in brackets] == [("b", []), ("p", [[1, 1]])]
+
+
+def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
+    rows = [copy_row(0, 10.0), copy_row(1, 4.0, status=CopyStatus.FAILED, exit_code=3)]
+    shown = told(stored(rows))
+
+    data = run_data(shown, {})
+
+    assert data["panels"][0]["dots"]["copy"] == [0]
+    assert data["panels"][0]["failed"] == [[1, 1, 1, 1, 1, 4.0, "exit status 3"]]
+    assert data["timeline"]["brackets"][0]["bars"]["bad"] == [[1, "exit status 3"]]
+
+
+def test_a_cpu_whose_copy_failed_is_struck_out_in_the_file_of_the_machine() -> None:
+    rows = [copy_row(0, 10.0), copy_row(1, 4.0, status=CopyStatus.FAILED, exit_code=3)]
+
+    svg = machine_svg(run_data(told(stored(rows)), {}))
+
+    assert "<title>CPU 0: \u00b10.0 %</title>" in svg
+    assert "<title>CPU 1: a copy failed</title>" in svg
+
+
+def test_bars_count_from_the_first_start_of_their_bracket() -> None:
+    rows = [copy_row(n, 2.0, start_ns=5 * S + n * S) for n in range(2)]
+    run = stored(rows)
+
+    (bracket,) = timeline(summarise(run), run, {})["brackets"]
+
+    assert bracket["known"] is True
+    assert bracket["bars"]["from"] == [0.0, 1.0]
+
+
+def test_bars_without_known_starts_begin_together() -> None:
+    rows = [replace(copy_row(n, 2.0 + n), start_ns=None, finish_ns=None) for n in range(2)]
+    run = stored(rows, closed=False, source="import")
+
+    (bracket,) = timeline(summarise(run), run, {})["brackets"]
+
+    assert bracket["known"] is False
+    assert bracket["bars"]["from"] == [0.0, 0.0]
+    assert bracket["bars"]["s"] == [2.0, 3.0]
+
+
+def test_more_runs_than_can_be_drawn_are_a_bar_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_timeline, "_MOST_BARS", 5)
+    rows = [
+        copy_row(n, 2.0, step=step, start_ns=3 * step * S) for n in range(2) for step in range(3)
+    ]
+    run = stored(rows)
+
+    found = timeline(summarise(run), run, {})
+
+    assert found["brackets"][0]["folded"] is True
+    assert found["brackets"][0]["bars"]["copy"] == [0, 1]
+    assert found["brackets"][0]["bars"]["s"] == [8.0, 8.0]
+
+
+def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
+    rows = [copy_row(n, 2.0, cpu=n, core=n, llc=None, node=n, package=None) for n in range(2)]
+    run = replace(stored(rows), pus=(MachinePU(0, 0, 7, 0, 0), MachinePU(9, 9, 7, 0, 0)))
+
+    # CPU, package, lgroup, LLC, core: what is not known comes last.
+    assert machine(run) == [[0, 0, 0, 7, 0], [9, 0, 0, 7, 9], [1, None, 1, None, 1]]
+
+
+def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
+    known = stored([copy_row(n, 10.0 + n, node=n // 2) for n in range(4)], copies=4)
+    unknown = stored([copy_row(n, 10.0 + n, node=None) for n in range(4)], copies=4)
+    said = "Copies stand lgroup beside lgroup"
+    assert said in page(known).text
+    assert said not in page(unknown).text
+
+
+def test_score_lost_of_the_suite_is_what_its_ratio_lacks() -> None:
+    # Half of one benchmark's and none of the other's: the geometric mean of 1/2 and 1.
+    rows = [copy_row(n, t) for n, t in enumerate((1.0, 1.0, 2.0))]
+    rows += [copy_row(n, 1.0, benchmark="b", phase=1, start_ns=9 * S) for n in range(3)]
+
+    lost = score_lost(summarise(stored(rows, copies=3)))
+
+    assert lost == pytest.approx(1 - 0.5**0.5)
+
+
+def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
+    runs = [a_run(), replace(a_run(run=8), settings=(("thp", "never"),))]
+    slower = [replace(row, elapsed_ns=row.elapsed_ns * 2) for row in runs[1].copies]
+
+    shown = page(runs[0], replace(runs[1], copies=tuple(slower)))
+
+    assert shown.text.count("run 7; run 8 ") == 1
+    assert "setting thp" in shown.text
+    (line,) = shown.data["comparison"]["lines"]
+    assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell: one run each")
+    first, second = (run["panels"][0] for run in shown.data["runs"])
+    assert (first["low"], first["high"]) == (second["low"], second["high"])
+
+
+def test_what_ran_and_where_stands_below_the_title_of_several_runs() -> None:
+    runs = [
+        stored([copy_row(n, 10.0) for n in range(many)], run=number, copies=many)
+        for number, many in ((1, 1), (2, 4), (3, 4))
+    ]
+    elsewhere = replace(runs[2], head=replace(runs[2].head, hostname="other"))
+
+    alike, apart = page(*runs[:2]).text, page(*runs[:2], elsewhere).text
+
+    machine = "1 package, 2 lgroups, 2 cores, 2 CPUs"
+    assert (
+        f"run 1; run 2 mini/a (test, base), homogeneous; run 1: 1 copy; run 2: 4 copies "
+        f"on h, {machine} Beside each other"
+    ) in alike
+    assert (
+        f"run 1: 1 copy; runs 2, 3: 4 copies {machine}; runs 1, 2: on h; run 3: on other Beside"
+    ) in apart
+
+
+def test_runs_with_other_numbers_of_copies_have_curves() -> None:
+    runs = [
+        stored([copy_row(n, 10.0 + many) for n in range(many)], run=many, copies=many)
+        for many in (1, 2, 4)
+    ]
+
+    speedup, rate = page(*runs).data["scaling"]
+
+    assert speedup["title"] == "speedup over 1 copy"
+    assert [x for x, _ in rate["lines"][0]["at"]] == [1.0, 2.0, 4.0]
+    # 4 copies in 14 s each against 1 in 11 s.
+    assert speedup["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
+
+
+# -- text that is not HTML ----------------------------------------------------------------
+
+
+def test_elements_escape_what_is_not_html() -> None:
+    text = element("p", "<b>&", element("i", '"'), title="a\"'<\x1b")
+
+    assert text == '<p title="a&quot;&#x27;&lt;?">&lt;b&gt;&amp;<i>&quot;</i></p>'
+
+
+def test_json_in_a_script_cannot_end_it() -> None:
+    text = script_json({"name": "</script><!--\u2028\u2029&"})
+
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert json.loads(text) == {"name": "</script><!--\u2028\u2029&"}
+
+
+def test_a_name_that_stands_for_several_rows_stays_with_each() -> None:
+    text = table_html(
+        [Column(("benchmark", ""), ["lu", ""], right=False), Column(("s", ""), ["1", "2"])]
+    )
+
+    assert '<td class="again">lu</td><td class="r">2</td>' in text
+
+
+def test_hostile_names_stay_text_in_every_part_of_the_page() -> None:
+    bad = HOSTILE + "\x00\x1b[31m\u202e\u2028\r\n"
+    rows = [copy_row(n, 10.0 + n, benchmark=bad, note=bad) for n in range(3)]
+    rows += [copy_row(3, 1.0, benchmark=bad, status=CopyStatus.FAILED, validity_detail=bad)]
+    run = stored(rows, copies=4, hostname=bad, suite=bad, command_line=bad, tags=((bad, bad),))
+    run = replace(run, settings=((bad, bad),), warnings=(bad,), environment=((bad, bad),))
+
+    again = replace(run, head=replace(run.head, run=8))
+    text = page_of([told(run), told(again)], "", beside(run, again))
+
+    shown = Page(text)
+    assert len(shown.scripts) == 3, "data, library and script; no other"
+    assert not shown.find("img")
+    assert not shown.find("b", onerror="alert(2)")
+    assert json.loads(shown.scripts[0])["runs"][0]["panels"][0]["title"].startswith("</script>")
+    assert not re.search("[\x00\x1b\u202e\u2028\r]", text)
+    for _, attributes in shown.elements:
+        assert not any(name.startswith("on") for name in attributes)
+
+
+def html_escaped(text: str) -> str:
+    return element("x", text)[3:-4]
+
+
+def _umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now

@@ -1,0 +1,707 @@
+import fcntl
+import io
+import os
+import pty
+import re
+import statistics
+import struct
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rater.record.events import Noted, OutputChecked, Resting, RunEnded
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.show.live.grid import Grid, fit, groups_of
+from rater.show.live.line_view import LineView, title
+from rater.show.live.live import LiveView, make_view
+from rater.show.live.progress import DONE, FAILED, RUNNING, PhaseAhead, Progress
+from tests.support.example_events import S, ended, over, phase, run_of, started
+
+T0 = 1_000 * S  # of the test's clock when the view is made and the first copy is released
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def progress_of(copies: int = 4, **options: Any) -> Progress:
+    return Progress(run_of(copies, **options), (), clock=lambda: T0)
+
+
+def view_on(
+    width: int = 80, height: int = 24, copies: int = 4, lgroups: int = 1, encoding: str = "utf-8"
+) -> tuple[LiveView, io.TextIOWrapper]:
+    """A view on a terminal that is a buffer, and that buffer."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(
+        file=stream, force_terminal=True, width=width, height=height, color_system="standard"
+    )
+    return LiveView(console, run_of(copies, lgroups), clock_ns=lambda: T0), stream
+
+
+def written(stream: io.TextIOWrapper) -> str:
+    """What was written since the last call."""
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    text = buffer.getvalue().decode(stream.encoding)
+    buffer.seek(0)
+    buffer.truncate()
+    return text
+
+
+def seen(text: str) -> list[str]:
+    """The lines of a frame without colours and cursor movements."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", text).split("\n")
+
+
+class Terminal:
+    """A real pseudo-terminal whose other end is read by a thread."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._master, slave = pty.openpty()
+        self.resize(width, height)
+        self.stream = os.fdopen(slave, "w", encoding="utf-8")
+        self.received = bytearray()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def _read(self) -> None:
+        try:
+            while data := os.read(self._master, 65536):
+                self.received += data
+        except OSError:
+            pass  # the other end is closed: all is read
+
+    def close(self) -> str:
+        """Hang up and return everything that was drawn."""
+        self.stream.close()
+        self._reader.join()
+        os.close(self._master)
+        return self.received.decode()
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal(80, 24)
+    yield made
+    if not made.stream.closed:
+        made.close()
+
+
+# -- what the events say ----------------------------------------------------------------------
+
+
+def test_copies_are_counted_by_what_they_do() -> None:
+    progress = progress_of()
+    progress.event(phase())
+    assert progress.counts == [4, 0, 0, 0, 0]
+    for copy in range(3):
+        progress.event(started(copy))
+    progress.event(ended(0, 1.0))
+    progress.event(ended(1, 1.0, status=CopyStatus.FAILED, signal=11))
+    progress.event(ended(2, 1.0, status=CopyStatus.INTERRUPTED, signal=15))
+    assert progress.counts == [1, 0, 1, 1, 1]
+    assert progress.last_failure == "copy 1 of gups: killed by SIGSEGV"
+
+
+def test_a_wrong_answer_found_after_the_phase_is_a_failed_copy() -> None:
+    progress = progress_of(copies=1)
+    progress.event(phase())
+    progress.event(started(0))
+    progress.event(ended(0, 1.0))
+    progress.event(over(0.0, 1.0))
+    assert progress.counts[DONE] == 1
+    progress.event(OutputChecked(0, "gups", 1, 0, 0, Validity.INVALID, "line 1"))
+    assert progress.counts[FAILED] == 1
+    assert progress.last_failure == "copy 0 of gups: wrong output: line 1"
+
+
+def test_a_rotated_copy_is_done_after_its_last_step() -> None:
+    progress = progress_of(copies=1, names=("gups", "lu"), order="rotated")
+    progress.event(phase(name=None, iteration=None))
+    progress.event(started(0))
+    progress.event(ended(0, 1.0))
+    assert progress.counts[RUNNING] == 1
+    progress.event(started(0, 1.0, name="lu", step=1))
+    progress.event(ended(0, 2.0, start_s=1.0, name="lu", step=1))
+    assert progress.counts[DONE] == 1
+    assert progress.steps_done == progress.steps_per_copy == 2
+
+
+def test_the_copy_that_runs_on_stands_out_with_its_distance_from_the_median() -> None:
+    progress = progress_of()
+    progress.event(phase())
+    for copy in range(4):
+        progress.event(started(copy))
+    for copy in range(3):
+        progress.event(ended(copy, 10.0))
+    assert progress.standouts(T0 + 11 * S) == []
+    (one,) = progress.standouts(T0 + 15 * S)
+    assert (one.copy, one.running, one.elapsed_s) == (3, True, 15.0)
+    assert one.over == pytest.approx(0.5)
+
+
+def test_nothing_stands_out_before_half_of_the_copies_have_finished() -> None:
+    progress = progress_of()
+    progress.event(phase())
+    for copy in range(4):
+        progress.event(started(copy))
+    progress.event(ended(0, 1.0))
+    assert progress.standouts(T0 + 100 * S) == []
+
+
+def test_the_slowest_finished_copy_stands_out_against_its_own_benchmark() -> None:
+    progress = progress_of(copies=4, names=("gups", "lu"), order="rotated")
+    progress.event(phase(name=None, iteration=None))
+    for copy, name, seconds in [(0, "gups", 1.0), (1, "gups", 1.3), (2, "lu", 9.0), (3, "lu", 9.0)]:
+        progress.event(started(copy, name=name))
+        progress.event(ended(copy, seconds, name=name))
+    (one,) = progress.standouts(T0)
+    assert (one.copy, one.benchmark, one.running) == (1, "gups", False)
+    assert one.over == pytest.approx(1.3 / 1.15 - 1)
+
+
+def test_no_time_left_is_shown_when_nothing_is_known() -> None:
+    progress = progress_of(names=("gups", "lu"))
+    assert progress.time_left_s(T0) is None
+    progress.event(phase(total=2))
+    progress.event(started(0))
+    assert progress.time_left_s(T0 + 5 * S) is None
+
+
+def test_the_time_left_is_the_plans_and_then_what_was_measured() -> None:
+    ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0), PhaseAhead("gups", 10.0)]
+    progress = Progress(run_of(1, names=("gups", "lu"), iterations=2), ahead, clock=lambda: T0)
+    progress.event(phase(total=3, expected_s=10.0))
+    progress.event(started(0))
+    assert progress.time_left_s(T0 + 4 * S) == (36.0, False)
+    progress.event(ended(0, 5.0))
+    progress.event(over(0.0, 5.0))
+    # gups took half of what was expected: so will lu; gups itself takes what it took.
+    assert progress.time_left_s(T0 + 5 * S) == (15.0, False)
+
+
+def test_a_phase_that_is_late_gives_a_lower_bound() -> None:
+    ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0)]
+    progress = Progress(run_of(1, names=("gups", "lu")), ahead, clock=lambda: T0)
+    progress.event(phase(total=2, expected_s=10.0))
+    progress.event(started(0))
+    assert progress.time_left_s(T0 + 30 * S) == (20.0, True)
+
+
+def test_a_second_iteration_of_a_plain_command_is_expected_to_take_what_the_first_took() -> None:
+    progress = progress_of(copies=1, iterations=2)
+    progress.event(phase(total=2))
+    progress.event(started(0))
+    assert progress.time_left_s(T0 + S) is None
+    progress.event(ended(0, 5.0))
+    progress.event(over(0.0, 5.0))
+    assert progress.time_left_s(T0 + 5 * S) == (5.0, False)
+
+
+WINDOW = (10.0, 70.0)  # seconds after a phase's first release
+
+
+def in_window(copies: int = 2, total: int = 2) -> Progress:
+    """A phase of steady mode whose copies have just been released."""
+    progress = Progress(run_of(copies, window_s=WINDOW), (), clock=lambda: T0)
+    progress.event(phase(total=total, window_s=WINDOW))
+    for copy in range(copies):
+        progress.event(started(copy))
+    return progress
+
+
+def test_a_phase_of_steady_mode_is_in_its_warm_up_its_window_or_closing() -> None:
+    progress = in_window()
+    state = progress.window_state(T0 + 3 * S)
+    assert state is not None
+    assert (state.stage, state.elapsed_s, state.length_s, state.per_s) == (
+        "warm-up",
+        3.0,
+        10.0,
+        None,
+    )
+    for step in range(4):  # copy 0 ends at 20, 40, 60, 80
+        progress.event(ended(0, 20.0 * step + 20, start_s=20.0 * step, step=step))
+        progress.event(started(0, 20.0 * step + 20, step=step + 1))
+    state = progress.window_state(T0 + 40 * S)
+    assert state is not None
+    assert (state.stage, state.elapsed_s, state.length_s) == ("window", 30.0, 60.0)
+    assert (state.runs, state.per_s) == (3, 0.1)
+    state = progress.window_state(T0 + 85 * S)
+    assert state is not None
+    # Copy 1 runs since before the window closed; what copy 0 began after it only keeps up the load.
+    assert (state.stage, state.waiting) == ("closing", 1)
+
+
+def test_a_copy_runs_all_the_time_and_is_done_when_its_last_run_of_the_window_is() -> None:
+    progress = in_window()
+    progress.event(ended(0, 69.0))
+    progress.event(started(0, 69.0, step=1))
+    assert progress.counts[RUNNING] == 2
+    progress.event(ended(0, 71.0, start_s=69.0, step=1))
+    progress.event(started(0, 71.0, step=2))
+    assert (progress.counts[RUNNING], progress.counts[DONE]) == (1, 1)
+
+
+def test_completions_count_runs_across_an_edge_by_their_share_inside() -> None:
+    progress = in_window(copies=1)
+    for step, (start_s, finish_s) in enumerate([(0.0, 20.0), (20.0, 60.0), (60.0, 100.0)]):
+        progress.event(started(0, start_s, step=step))
+        progress.event(ended(0, finish_s, start_s=start_s, step=step))
+    progress.event(over(0.0, 100.0, window_s=WINDOW))
+    assert progress.last_phase is not None
+    assert progress.last_phase.window_s == 60.0
+    assert progress.last_phase.completions == 0.5 + 1 + 0.25
+
+
+def test_the_time_left_of_steady_mode_is_that_of_its_windows_and_a_run() -> None:
+    progress = in_window(copies=1)
+    assert progress.time_left_s(T0 + 30 * S) == (40.0 + 70.0, False)
+    progress.event(ended(0, 30.0))
+    assert progress.time_left_s(T0 + 30 * S) == (40.0 + 30 + 70 + 30, False)
+
+
+def test_the_median_of_endless_runs_is_that_of_the_latest() -> None:
+    progress = in_window(copies=1)
+    for step in range(9000):
+        seconds = 0.002 if step < 4000 else 0.001
+        progress.event(ended(0, 12.0 + seconds, start_s=12.0, step=step))
+    progress.event(over(0.0, 70.0, window_s=WINDOW))
+    assert progress.last_phase is not None
+    assert progress.last_phase.median_s == pytest.approx(0.001)
+
+
+def test_the_median_of_a_window_is_not_that_of_its_warm_up() -> None:
+    progress = in_window(copies=1)
+    for step, (start_s, finish_s) in enumerate([(0.0, 4.0), (4.0, 8.0), (8.0, 11.0), (11.0, 13.0)]):
+        progress.event(ended(0, finish_s, start_s=start_s, step=step))
+    progress.event(over(0.0, 70.0, window_s=WINDOW))
+    assert progress.last_phase is not None and progress.last_phase.median_s == 2.5
+
+
+def test_phases_count_as_they_come_whatever_their_numbers() -> None:
+    ahead = [PhaseAhead("lu", 10.0), PhaseAhead("gups", 20.0)]
+    progress = Progress(run_of(1, names=("gups", "lu")), ahead, clock=lambda: T0)
+    progress.event(phase(7, name="lu", total=2, expected_s=10.0))
+    progress.event(started(0, name="lu"))
+    assert progress.phase_number == 1
+    assert progress.time_left_s(T0 + 4 * S) == (26.0, False)
+    progress.event(over(0.0, 10.0, number=7, name="lu"))
+    progress.event(phase(8, total=2, expected_s=20.0))
+    assert progress.phase_number == 2
+    assert progress.time_left_s(T0 + 10 * S) == (20.0, False)
+
+
+# -- the grid ---------------------------------------------------------------------------------
+
+
+def test_every_copy_has_a_sign_where_there_is_room() -> None:
+    groups = groups_of(128, run_of(128, 4).placements)
+    assert [group.label for group in groups] == ["lgroup 0", "lgroup 1", "lgroup 2", "lgroup 3"]
+    layout = fit(groups, 79, 16)
+    assert (layout.kind, layout.columns, layout.shown) == ("signs", 1, 4)
+
+
+def test_1024_copies_on_a_small_terminal_are_rows_of_64_or_counts() -> None:
+    groups = groups_of(1024, run_of(1024, 8).placements)
+    assert fit(groups, 79, 16).per_row == 64
+    assert fit(groups, 79, 15).kind == "counts"
+    many = fit(groups_of(1024, run_of(1024, 128).placements), 79, 10)
+    assert many.kind == "counts" and many.shown < 128
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (200, 60), (40, 10), (20, 3)])
+@pytest.mark.parametrize(("copies", "lgroups"), [(1, 1), (128, 4), (1024, 8), (1024, 128)])
+def test_no_line_is_wider_than_the_terminal(
+    width: int, height: int, copies: int, lgroups: int
+) -> None:
+    view, stream = view_on(width, height, copies, lgroups)
+    view.event(phase())
+    for copy in range(copies):
+        view.event(started(copy))
+    view.tick(T0)
+    lines = seen(written(stream))
+    assert max(len(line) for line in lines) <= width
+    assert len(lines) < height
+
+
+def test_a_single_failed_copy_does_not_vanish_in_a_bar() -> None:
+    grid = Grid(groups_of(1024, run_of(1024, 8).placements), ascii_only=True)
+    states = bytearray([DONE]) * 1024
+    states[3] = FAILED
+    lines = grid.lines(states, set(), set(), 79, 10)
+    first = "".join(part.text for part in lines[0])
+    assert first.startswith("lgroup 0 +++++++++++x 128 of 128 x 1")
+
+
+def test_only_the_groups_of_touched_copies_are_made_again() -> None:
+    grid = Grid(groups_of(4, run_of(4, 2).placements), ascii_only=True)
+    states = bytearray(4)
+    before = list(grid.lines(states, set(), set(range(4)), 79, 10))
+    states[3] = RUNNING
+    after = grid.lines(states, set(), {3}, 79, 10)
+    assert after[0][0] is before[0][0]
+    assert "".join(part.text for part in after[1]) == "lgroup 1 .>"
+
+
+def test_copies_that_are_not_bound_are_one_group() -> None:
+    (group,) = groups_of(3, run_of(3, bound=False).placements)
+    assert (group.label, group.copies) == ("not bound", (0, 1, 2))
+
+
+# -- the view ---------------------------------------------------------------------------------
+
+
+def test_a_frame_shows_phase_counts_grid_and_the_slow_copy() -> None:
+    view, stream = view_on(copies=8, lgroups=2)
+    view.event(phase(total=3))
+    for copy in range(8):
+        view.event(started(copy))
+    for copy in range(6):
+        view.event(ended(copy, 10.0))
+    view.event(ended(6, 10.0, status=CopyStatus.FAILED, signal=11))
+    view.tick(T0 + 15 * S)
+    assert seen(written(stream)) == [
+        "mini/gups (test, base)   homogeneous, 8 copies",
+        "phase 1 of 3: gups, iteration 1",
+        "elapsed 0:15   this phase 0:15",
+        "· 0 waiting   ► 0 running   ✓ 6 done   ✗ 1 failed   ! 1 slow",
+        "",
+        "lgroup 0 ✓✓✓✓",
+        "lgroup 1 ✓✓✗!",
+        "",
+        "slow: copy 7  CPU 7  lgroup 1    15.0 s  50 % over the median, still running",
+        "copy 6 of gups: killed by SIGSEGV",
+    ]
+
+
+def frame_at(view: LiveView, stream: io.TextIOWrapper, seconds: float) -> list[str]:
+    written(stream)
+    view.tick(T0 + round(seconds * S))
+    return seen(written(stream))
+
+
+def test_a_frame_of_steady_mode_says_where_the_window_is() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    console = Console(file=stream, force_terminal=True, width=80, height=24)
+    view = LiveView(console, run_of(2, window_s=WINDOW), clock_ns=lambda: T0)
+    view.event(phase(5, total=3, window_s=WINDOW))
+    for copy in range(2):
+        view.event(started(copy))
+    warming = frame_at(view, stream, 3.5)
+    assert warming[0] == "mini/gups (test, base)   steady, 2 copies"
+    assert warming[1] == "phase 1 of 3: gups, iteration 1"
+    assert warming[2] == "elapsed 0:03   warm-up 3 of 10 s   about 3:27 left"
+    for step in range(12):
+        view.event(ended(0, 5.0 * step + 5, start_s=5.0 * step, step=step))
+        view.event(started(0, 5.0 * step + 5, step=step + 1))
+    within = frame_at(view, stream, 60.0)
+    assert within[2] == "elapsed 1:00   window 50 of 60 s, 10 runs, 0.200/s   about 2:45 left"
+    assert "► 1 running" in within[3] and "! 1 slow" in within[3]
+    closing = frame_at(view, stream, 71.0)
+    assert closing[2] == "elapsed 1:11   closing: waiting for 2 runs   about 2:34 left"
+
+
+def test_what_is_waited_for_between_phases_stands_where_the_phase_does() -> None:
+    view, stream = view_on()
+    view.event(phase(total=2))
+    view.event(started(0))
+    view.event(ended(0, 1.0))
+    view.event(over(0.0, 1.0))
+    view.event(Resting("cooling down for 5 s"))
+    assert frame_at(view, stream, 2.0)[1] == "cooling down for 5 s, then phase 2 of 2"
+    view.event(phase(1, total=2))
+    assert frame_at(view, stream, 4.0)[1].startswith("phase 2 of 2: gups")
+
+
+def test_a_terminal_without_utf_8_gets_plain_ascii() -> None:
+    view, stream = view_on(encoding="latin-1")
+    view.event(phase(name="caf\u00e9"))
+    view.event(started(0))
+    view.event(Noted("na\u00efve"))
+    view.tick(T0)
+    assert written(stream).isascii()
+
+
+def test_names_are_never_read_as_markup_or_as_control_codes() -> None:
+    view, stream = view_on()
+    view.event(phase(name="[bold]x\x1b[2J"))
+    view.tick(T0)
+    text = written(stream)
+    assert "phase 1 of 1: [bold]x?[2J" in text
+    assert "\x1b[2J" not in text
+
+
+def test_it_draws_four_times_a_second_when_something_changed_and_else_once() -> None:
+    view, stream = view_on()
+    view.event(phase())
+    assert view.tick(T0) == 1.0
+    assert view.tick(T0 + S // 2) == 0.5
+    written(stream)
+    view.event(started(0))
+    assert view.tick(T0 + S // 10) == pytest.approx(0.15)
+    assert written(stream) == ""
+    assert view.tick(T0 + S // 4) == 1.0
+    assert "► 1 running" in written(stream)
+    view.tick(T0 + S)
+    assert written(stream) == ""
+    view.tick(T0 + 2 * S)
+    assert "elapsed 0:02" in written(stream)
+
+
+def test_a_redraw_erases_exactly_the_frame_before() -> None:
+    view, stream = view_on()
+    view.event(phase())
+    view.tick(T0)
+    height = len(seen(written(stream)))
+    view.tick(T0 + 2 * S)
+    assert written(stream).count("\x1b[1A") == height - 1
+
+
+def test_a_narrower_terminal_has_the_wrapped_rows_erased_too(terminal: Terminal) -> None:
+    console = Console(file=terminal.stream, force_terminal=True)
+    console.size = (80, 24)
+    view = LiveView(console, run_of(64), clock_ns=lambda: T0)
+    view.event(phase())
+    view.tick(T0)
+    console.size = (40, 24)
+    view.tick(T0 + 2 * S)
+    view.stop()
+    drawn = terminal.close().split("\x1b[?25l")[1]
+    second = drawn.split("phase 1 of 1")[1]
+    # Seven lines; the title (47 characters), the legend (49) and the 64 signs (73) take two rows.
+    assert second.count("\x1b[1A") == 6 + 3
+
+
+def test_the_frame_follows_the_size_of_a_real_terminal(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("LINES", "12")
+    view = make_view(Console(file=terminal.stream), run_of(64))
+    assert isinstance(view, LiveView)
+    view.event(phase())
+    view.tick(T0)
+    view.stop()
+    frames = terminal.close().split("\r\x1b[2K")  # each begins by erasing the one before
+    assert max(len(line) for frame in frames for line in seen(frame)) == 30
+
+
+def test_the_cursor_is_back_after_an_exception(terminal: Terminal) -> None:
+    view = LiveView(Console(file=terminal.stream, force_terminal=True), run_of(2))
+    with pytest.raises(ZeroDivisionError):
+        try:
+            view.event(phase())
+            view.tick(time.monotonic_ns())
+            raise ZeroDivisionError
+        finally:
+            view.stop()
+            view.stop()
+    drawn = terminal.close()
+    assert drawn.count(HIDE) == drawn.count(SHOW) == 1
+    assert drawn.index(HIDE) < drawn.index(SHOW)
+
+
+def test_ctrl_z_gives_the_terminal_back_and_the_view_comes_again() -> None:
+    view, stream = view_on()
+    view.event(phase())
+    view.tick(T0)
+    written(stream)
+    view.pause()
+    assert SHOW in written(stream)
+    view.tick(T0 + 5 * S)
+    assert written(stream) == ""
+    view.resume()
+    view.tick(T0 + 5 * S)
+    again = written(stream)
+    assert HIDE in again and "\x1b[1A" not in again
+    view.stop()
+    assert SHOW in written(stream)
+    view.tick(T0 + 9 * S)
+    assert written(stream) == ""
+
+
+def test_a_terminal_that_goes_away_does_not_end_the_run() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    console = Console(file=Gone(), force_terminal=True, width=80, height=24)
+    view = LiveView(console, run_of(2), clock_ns=lambda: T0)
+    view.event(phase())
+    view.tick(T0)
+    view.event(started(0))
+    view.tick(T0 + 2 * S)
+    view.stop()
+
+
+def test_no_color_leaves_the_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    view, stream = view_on()
+    view.event(phase())
+    for copy in range(4):
+        view.event(started(copy))
+    view.tick(T0)
+    text = written(stream)
+    assert "►►►►" in text
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text)
+
+
+@pytest.mark.parametrize(("copies", "limit_s"), [(128, 0.03), (1024, 0.12)])
+def test_a_redraw_on_a_real_terminal_costs_little(
+    terminal: Terminal, copies: int, limit_s: float
+) -> None:
+    console = Console(file=terminal.stream, force_terminal=True, color_system="standard")
+    view = LiveView(console, run_of(copies, 8), clock_ns=lambda: T0)
+    view.event(phase())
+    for copy in range(copies):
+        view.event(started(copy))
+    view.tick(T0)
+    costs_s = []
+    for second in range(2, 32, 2):
+        for copy in range(second % 3, copies, 3):
+            view.event(ended(copy, float(second)))
+        begin_s = time.thread_time()
+        view.tick(T0 + second * S)
+        costs_s.append(time.thread_time() - begin_s)
+    view.stop()
+    assert statistics.median(costs_s) < limit_s
+
+
+# -- lines ------------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_one_line_per_finished_phase() -> None:
+    stream = io.StringIO()
+    view = make_view(Console(file=stream), run_of(3, 3, iterations=2))
+    assert isinstance(view, LineView)
+    view.event(phase(total=2))
+    for copy in range(3):
+        view.event(started(copy))
+        view.event(ended(copy, 1.0 + copy))
+    assert view.tick(T0) > 60
+    view.event(over(0.0, 3.0))
+    assert stream.getvalue() == (
+        "phase 1 of 2: gups, iteration 1: bracket 3.00 s, median 2.00 s, slowest 3.00 s "
+        "(copy 2, CPU 2, lgroup 2)\n"
+    )
+
+
+def test_a_line_of_steady_mode_has_the_runs_of_the_window() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2, window_s=WINDOW))
+    view.event(phase(5, total=2, window_s=WINDOW))
+    for copy in range(2):
+        for step in range(8):
+            view.event(started(copy, 10.0 * step, step=step))
+            view.event(ended(copy, 10.0 * step + 10, start_s=10.0 * step, step=step))
+    view.event(over(0.0, 80.0, number=5, window_s=WINDOW))
+    view.event(phase(6, total=2, window_s=WINDOW))
+    view.event(started(0, 90.0))
+    view.event(ended(0, 95.0, start_s=90.0, status=CopyStatus.TIMEOUT, signal=15))
+    view.event(over(90.0, 95.0, number=6, complete=False))
+    first, second = stream.getvalue().splitlines()
+    assert first == ("phase 1 of 2: gups, iteration 1: 12.0 runs in 60 s, 0.200/s, median 10.0 s")
+    assert second.startswith("phase 2 of 2: gups, iteration 1: 5.0 s; 1 copy run failed")
+    assert second.endswith(
+        "stopped at its time limit; no complete window: stopped or suspended before all runs in "
+        "it had ended"
+    )
+
+
+def test_a_line_says_that_all_copies_failed_before_the_window_closed() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2, window_s=WINDOW))
+    view.event(phase(window_s=WINDOW))
+    for copy in range(2):
+        view.event(started(copy))
+    for copy in range(2):
+        view.event(ended(copy, 2.0))
+        view.event(ended(copy, 5.0, start_s=2.0, step=1, status=CopyStatus.FAILED))
+    view.event(over(0.0, 5.0, complete=False))
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("; all copies failed before the window closed")
+    assert "CPU" not in line  # which copy was the slowest says nothing without a bracket
+
+
+def test_wrong_outputs_get_a_line_of_their_own_because_they_are_found_later() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2))
+    view.event(phase())
+    for copy in range(2):
+        view.event(started(copy))
+        view.event(ended(copy, 1.0))
+    view.event(over(0.0, 1.0))
+    for copy in range(2):
+        view.event(OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 1"))
+    view.event(RunEnded(RunStatus.FAILED, None))
+    assert stream.getvalue().splitlines()[1] == (
+        "2 wrong outputs; the last: copy 1 of gups: wrong output: line 1"
+    )
+
+
+def test_a_stopped_phase_and_its_failures_are_told() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(3))
+    view.event(phase())
+    for copy in range(3):
+        view.event(started(copy))
+    view.event(ended(0, 1.0))
+    view.event(ended(1, 1.0, status=CopyStatus.TIMEOUT, signal=15))
+    view.event(ended(2, 2.0, status=CopyStatus.INTERRUPTED, signal=15))
+    view.event(over(0.0, 2.0, complete=False))
+    assert "; 1 copy failed, the last: copy 1 of gups: stopped at its time limit" in (
+        stream.getvalue()
+    )
+    assert "; stopped: 1 of 3 copies done\n" in stream.getvalue()
+
+
+def test_two_failed_runs_of_one_rotated_copy_are_two() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(2, names=("gups", "lu"), order="rotated"))
+    view.event(phase(name=None, iteration=None))
+    for step, name in enumerate(("gups", "lu")):
+        view.event(started(0, step, name=name, step=step))
+        view.event(ended(0, step + 1.0, name=name, step=step, status=CopyStatus.FAILED, signal=11))
+    view.event(over(0.0, 2.0, name=None, iteration=None))
+    assert "; 2 copy runs failed, the last: copy 0 of lu: killed by SIGSEGV\n" in (
+        stream.getvalue()
+    )
+
+
+def test_failures_of_an_earlier_phase_are_not_told_again() -> None:
+    stream = io.StringIO()
+    view = LineView(stream, run_of(1, iterations=2))
+    for number in range(2):
+        view.event(phase(number, total=2))
+        view.event(started(0))
+        status = CopyStatus.OK if number else CopyStatus.TIMEOUT
+        view.event(ended(0, 1.0, status=status, signal=None if number else 15))
+        view.event(over(0.0, 1.0, number=number))
+    first, second = stream.getvalue().splitlines()
+    assert "; 1 copy failed" in first and "failed" not in second
+
+
+def test_a_title_counts_the_benchmarks_of_a_suite() -> None:
+    assert title(run_of(2, names=("gups", "lu")), False) == (
+        "mini (test, base), 2 benchmarks   homogeneous, 2 copies"
+    )
+
+
+def test_lines_that_nobody_reads_do_not_end_the_run() -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    view = LineView(Closed(), run_of(1))
+    for event in (phase(), started(0), ended(0, 1.0), over(0.0, 1.0), over(0.0, 1.0)):
+        view.event(event)
+    view.stop()

@@ -1,0 +1,274 @@
+"""A run whose copies were looked at, as `rater show` and `rater run` tell of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rater.analysis.results.score import summarise
+from rater.cli import main
+from rater.errors import InputError
+from rater.record.events import GateFacts, Observed, Sampled
+from rater.record.run import MachinePU, PlacedCopy
+from rater.record.stored import StoredRun
+from rater.resources import folder
+from rater.show.results.run import print_summary
+from rater.show.results.to_json import to_json
+from rater.store.store import open_store
+from rater.workflow.request.request import request_from_json
+from tests.analysis.placement.test_proof import MB, sample
+from tests.store.test_store_proof import store_run
+from tests.support.calls import Rater
+from tests.support.example_runs import copy_row, in_turn, stored, windowed
+
+PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
+PLACED = tuple(
+    PlacedCopy(n, (n,), n, n, 0, n // 2, 0, memory_policy="local", memory_nodes=())
+    for n in range(4)
+)
+
+
+def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
+    """Four copies on two lgroups, twice; the memory of copy `remote` lies away in iteration 1."""
+    rows = [
+        copy_row(n, 3.0 + n, phase=p, iteration=p + 1, node=n // 2, gate=GateFacts((n,), (0, 1)))
+        for p in range(2)
+        for n in range(4)
+    ]
+
+    def look(phase: int, copy: int) -> Sampled:
+        home = copy // 2
+        away = copy == remote and phase == 0
+        return sample(
+            {1 - home: 300 * MB, home: 100 * MB} if away else {home: 400 * MB},
+            phase=phase,
+            copy=copy,
+            cpus=(copy,),
+            allowed=(copy,),
+        )
+
+    run = stored(rows, copies=4, iterations=2, **head)
+    return replace(
+        run,
+        placements=PLACED,
+        pus=PUS,
+        samples=tuple(look(p, n) for p in range(2) for n in range(4)),
+        observed=Observed("auto", 8, None, 0.02, 0.004, 0.003, ()),
+        warnings=(),
+        notes=(),
+    )
+
+
+def shown(run: StoredRun, width: int = 100, **options: Any) -> str:
+    stream = io.StringIO()
+    print_summary(summarise(run), Console(file=stream, width=width), after_run=False, **options)
+    return stream.getvalue()
+
+
+def test_a_run_with_a_copy_whose_memory_lay_elsewhere_is_marked() -> None:
+    assert shown(seen_run()).splitlines()[3:] == [
+        "benchmark  iter  bracket  ratio  median  slowest  copy/CPU   score   not as",
+        "                       s         copy s   copy s   /lgroup  lost %  planned",
+        "a            1*     6.00   6.67    4.50     6.00     3/3/1    25.0        1",
+        "             2      6.00   6.67    4.50     6.00     3/3/1    25.0",
+        "* the iteration that stands for the benchmark",
+        "",
+        "suite ratio 6.67, the geometric mean over 1 benchmark",
+        "",
+        "placement of 8 copy runs: met 7, not met 1; the results above include what was not met",
+        "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
+        "planned 0;",
+        "    the kernel names its policy local",
+        "benchmark    seen  resident  most     4 KB  local  least  moves",
+        "           copies        MB    MB  pages %      %      %  /copy",
+        "a             8/8       401   402      100   90.6   25.0    0.0",
+        "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
+        "least: of one",
+        "    copy; moves: to another CPU",
+        "8 looks at copies while they ran: 0.40 % of one CPU, 3.0 ms at most",
+    ]
+
+
+def test_a_run_as_planned_has_no_mark_and_one_line_more() -> None:
+    lines = shown(seen_run(remote=None)).splitlines()
+    assert not any("not as" in line or "planned " in line for line in lines[:8])
+    assert "placement as planned: 8 copy runs" in lines
+
+
+def test_a_run_that_was_not_looked_at_says_nothing_of_it() -> None:
+    run = seen_run()
+    bare = replace(
+        run,
+        samples=(),
+        observed=None,
+        copies=tuple(replace(copy, gate=None) for copy in run.copies),
+    )
+    assert "placement" not in shown(bare)
+    assert "looks at" not in shown(bare, proof=True)
+
+
+def test_copies_that_were_not_bound_have_memory_but_no_verdict() -> None:
+    run = seen_run()
+    free = tuple(PlacedCopy(n, None, None, None, None, None, None, "none", ()) for n in range(4))
+    text = shown(replace(run, placements=free))
+    assert "placement" not in text
+    assert "resident" in text
+
+
+def test_a_discarded_iteration_is_not_in_the_results() -> None:
+    run = seen_run(discard=1)
+    discarded = replace(
+        run,
+        copies=tuple(replace(it, counted=it.iteration > 1) for it in run.copies),
+        brackets=tuple(replace(it, counted=(it.iteration or 0) > 1) for it in run.brackets),
+    )
+    text = shown(discarded)
+    assert "met 7, not met 1\n" in text
+
+
+def test_the_memory_of_many_benchmarks_is_shown_when_asked_for() -> None:
+    names = ["a", "b", "c", "d"]
+    rows = [
+        copy_row(0, 3.0, phase=p, benchmark=name, gate=GateFacts((0,), (0, 1)))
+        for p, name in enumerate(names)
+    ]
+    run = replace(
+        stored(rows, copies=1),
+        placements=PLACED[:1],
+        pus=PUS,
+        samples=tuple(
+            sample({0: MB}, phase=p, copy=0, cpus=(0,), allowed=(0,)) for p in range(len(names))
+        ),
+    )
+    assert "resident" not in shown(run)
+    assert "rater show --proof" in shown(run)
+    assert "resident" in shown(run, proof=True)
+
+
+def test_a_window_with_a_copy_that_was_not_placed_as_planned_is_marked() -> None:
+    rows = [
+        row
+        for n in range(2)
+        for row in in_turn(n, [1.0] * 10, node=0, last_cpu=n, gate=GateFacts((n or 3,), (0,)))
+    ]
+    run = replace(windowed(rows, 2.0, 8.0), placements=PLACED[:2], pus=PUS)
+    text = shown(run)
+    assert "planned\n" in text
+    assert "placement of 20 copy runs: met 10, not met 10" in text
+    assert text.count("not met: copy 0 of a") == 10
+
+
+def test_the_document_names_the_copies_of_every_iteration() -> None:
+    document: Any = json.loads(json.dumps(to_json(summarise(seen_run()))))
+    assert [it["placement_not_met"] for it in document["benchmarks"]] == [[1], []]
+
+
+# -- as it is typed -------------------------------------------------------------------------------
+
+
+def test_show_has_the_verdicts_for_people_and_programs(rater: Rater, tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        store_run(store)
+    _, out, _ = rater("show", "--proof")
+    assert "not met: copy 0 of gups, iteration 1 (CPU 0, lgroup 0): may use" not in out
+    assert "not met: copy 0 of gups, iteration 1 (CPU 0, lgroup 0): bound to CPUs 0-2,4" in out
+    _, out, _ = rater("--json", "show")
+    placement = json.loads(out)["placement"]
+    assert (placement["met"], placement["not_met"], placement["not_known"]) == (0, 2, 0)
+    assert placement["copies_listed"] == "all"
+    assert [it["verdict"] for it in placement["copies"]] == ["not met", "not met"]
+    assert placement["not_known_because"] == []
+    assert placement["observed"]["cadence"] == "auto"
+    _, out, _ = rater("export", 1, "--format", "json")
+    assert len(json.loads(out)["samples"]) == 3
+
+
+def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nap = ("--", "sleep", "0.3")
+    status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "once", *nap)
+    assert status == 0
+    placement = json.loads(out)["placement"]
+    assert placement["met"] == 2
+    assert placement["observed"]["samples"] == 2
+    assert [it["seen"]["samples"] for it in placement["copies"]] == [1, 1]
+    status, out, _ = rater("--json", "rerun", "last")
+    assert json.loads(out)["placement"]["observed"]["cadence"] == "once"
+    status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "off", *nap)
+    assert json.loads(out)["placement"]["copies"] == []
+    assert json.loads(out)["placement"]["observed"] is None
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_what_was_not_met_is_in_queries_and_exports_and_survives_an_import(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    astray = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0) ^ EVERY)})"
+    every = ", ".join(map(str, os.sched_getaffinity(0)))
+    code = astray.replace("EVERY", f"{{{every}}}")
+    python = ("--", sys.executable, "-S", "-c", code)
+    assert rater("run", "--copies", 1, "--quiet", *python)[0] == 0
+    query = (folder("db") / "queries" / "placement.sql").read_text()
+    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
+        [row] = db.execute(query, {"run": None}).fetchall()
+    assert row[2:5] == (0, 0, "not met")
+    assert row[5].startswith("ran on CPU ")
+    _, csv, _ = rater("export", 1, "--format", "csv")
+    assert ",not met," in csv
+    _, document, _ = rater("export", 1, "--format", "observations")
+    assert json.loads(document)["observations"][0]["placement"] == "not met"
+    other = json.loads(document)
+    other["run"]["uuid"] = "another"
+    (tmp_path / "it.json").write_text(json.dumps(other))
+    assert rater("import", tmp_path / "it.json")[0] == 0
+    _, out, _ = rater("show", "last")
+    assert "not met 1; the results above include what was not" in out
+
+
+def test_a_placement_of_another_tool_s_making_is_left_alone(rater: Rater, tmp_path: Path) -> None:
+    run = {"uuid": "x", "host": "h", "mode": "homogeneous", "copies": 1, "started_at": None}
+    seen = {"benchmark": "a", "iteration": 1, "copy": 0, "elapsed_s": 1.0, "placement": {"cpu": 1}}
+    document = {"rater": 1, "run": run, "observations": [seen]}
+    (tmp_path / "it.json").write_text(json.dumps(document))
+    assert rater("import", tmp_path / "it.json")[0] == 0
+    assert "placement" not in rater("show", "last")[1]
+    _, out, _ = rater("show", "last", "--proof")
+    assert "placement was not looked at (--proof off, or a run of another tool)" in out
+
+
+def test_a_proof_that_is_none_is_refused_with_what_there_is() -> None:
+    assert request_from_json("{}", "run 1").proof == "auto"
+    assert main(["run", "--proof", "0.01", "--", "true"]) == 2
+    with pytest.raises(InputError, match="damaged: proof"):
+        request_from_json('{"proof": 1}', "run 1")
+
+
+def test_a_rotated_table_counts_the_copies_that_were_not_placed_as_planned() -> None:
+    rows = [
+        row
+        for n in range(2)
+        for row in in_turn(
+            n, [1.0, 2.0], names="ab", node=0, gate=GateFacts((n if n else 3,), (0,))
+        )
+    ]
+    run = replace(
+        stored(rows, mode="rotated", order="rotated", copies=2),
+        placements=PLACED[:2],
+        pus=PUS,
+    )
+    lines = shown(run).splitlines()
+    assert any(line.startswith("a ") and line.split()[-1] == "1" for line in lines)
+    assert any("planned" in line for line in lines[:6])

@@ -1,0 +1,228 @@
+"""An installed SPEC CPU: what is found of it, and what is read there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.speccpu.kit.kit import (
+    find_runs,
+    newest_runs,
+    problems_of,
+    programs_of,
+    read_benchmark,
+    run_of,
+)
+from tests.support.kit import StandInKit
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> StandInKit:
+    return StandInKit(tmp_path / "a kit")
+
+
+def names(folder: Path | str) -> list[str]:
+    return [run.benchmark for run in find_runs(str(folder))[0]]
+
+
+# -- finding ---------------------------------------------------------------------------------------
+
+
+def test_run_directories_are_found_from_every_folder_above_them(kit: StandInKit) -> None:
+    file = kit.count(2)
+    kit.words(2)
+    spec = kit.root / "benchspec"
+    assert names(kit.root) == names(spec) == names(spec / "CPU2006") == ["901.count", "902.words"]
+    one = spec / "CPU2006" / "901.count"
+    assert names(one) == names(one / "run") == names(file.parent) == ["901.count"]
+    assert names(f"{kit.root}/902.words") == ["902.words"]
+    assert names(f"{kit.root}/902.words,901.count") == ["901.count", "902.words"]
+
+
+def test_a_directory_tells_tune_size_label_and_number(kit: StandInKit) -> None:
+    run = run_of(kit.count(1, tune="peak", size="refrate", first=13))
+    assert (run.tune, run.size, run.label, run.number) == ("peak", "refrate", "rig", 13)
+    old = kit.root / "benchspec" / "CINT2000" / "164.gzip" / "run" / "00000003"
+    old.mkdir(parents=True)
+    (old / "speccmds.cmd").write_text("-u 1\n-o x ./x\n")
+    run = run_of(old / "speccmds.cmd")
+    assert (run.benchmark, run.tune, run.size, run.number) == ("164.gzip", None, None, 3)
+
+
+def test_what_is_not_there_is_told_with_the_way_out(kit: StandInKit, tmp_path: Path) -> None:
+    file = kit.count(1)
+    (tmp_path / "empty").mkdir()
+    for folder, said in (
+        (tmp_path / "no", "no such folder"),
+        (tmp_path / "no" / "way", "no such folder"),
+        (tmp_path / "empty", "no speccmds.cmd in it or below; make run directories first"),
+        (file, "a file; expected a kit"),
+        (kit.root / "901.cuont", "no run directory of 901.cuont .* did you mean 901.count"),
+    ):
+        with pytest.raises(InputError, match=said):
+            find_runs(str(folder))
+    with pytest.raises(InputError, match="no such file"):
+        run_of(tmp_path / "x.cmd")
+
+
+def test_the_newest_of_several_is_taken_and_said(kit: StandInKit) -> None:
+    old, new = kit.count(1), kit.count(1, first=7)
+    os.utime(old, (10, 10))
+    (run,), (note,) = newest_runs(find_runs(str(kit.root))[0], None, None, "spec:x")
+    assert run.file == new
+    assert note.startswith("901.count: run_base_ref_rig.0007 is the newest of 2 run directories")
+
+
+def test_sizes_and_tunes_are_chosen_not_guessed(kit: StandInKit) -> None:
+    kit.count(1, size="test")
+    kit.count(1, size="refrate", first=1)
+    kit.count(1, size="refrate", tune="peak", first=2)
+    runs, _ = find_runs(str(kit.root))
+    with pytest.raises(InputError, match="sizes refrate, test; choose one with --size"):
+        newest_runs(runs, None, "base", "spec:x")
+    with pytest.raises(InputError, match="tunes base, peak; choose one with --tune"):
+        newest_runs(runs, "ref", None, "spec:x")
+    with pytest.raises(InputError, match="for --size train; there are: base refrate"):
+        newest_runs(runs, "train", None, "spec:x")
+    (run,), notes = newest_runs(runs, "ref", "peak", "spec:x")
+    assert (run.number, notes) == (2, ())
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def test_a_benchmark_is_read_with_all_that_lies_beside_it(kit: StandInKit) -> None:
+    file = kit.count(3, binds=["0", "8", "16"])
+    (file.parents[2] / "data" / "ref" / "reftime").write_text("ref\n9120\n")
+    found = read_benchmark(run_of(file))
+    assert [Path(it).name[-4:] for it in found.directories] == ["0000", "0001", "0002"]
+    assert found.commands.binds == ("0", "8", "16")
+    assert len(found.comparison) == 2
+    assert (found.root, found.reference_s, found.remarks) == (kit.root, 9120.0, ())
+    assert programs_of(found) == (file.parent / "count_base.rig",)
+    assert problems_of(found, 3) == ()
+
+
+def test_reference_times_of_2017_and_nonsense(kit: StandInKit) -> None:
+    file = kit.count(1, size="refrate")
+    time = file.parents[2] / "data" / "refrate" / "reftime"
+    for text, value in (("refrate 1616\n", 1616.0), ("refrate\n", None), ("x\n", None)):
+        time.write_text(text)
+        assert read_benchmark(run_of(file)).reference_s == value
+
+
+def test_a_copy_of_a_command_file_is_called_after_its_directories(
+    kit: StandInKit, tmp_path: Path
+) -> None:
+    file = kit.count(2)
+    copy = tmp_path / "mine.speccmds.cmd"
+    copy.write_text(file.read_text())
+    found = read_benchmark(run_of(copy))
+    assert (found.name, found.run.size, found.run.file) == ("901.count", "ref", copy)
+    alone = tmp_path / "other.speccmds.cmd"
+    alone.write_text("-o out ./exe\n")
+    found = read_benchmark(run_of(alone))
+    assert (found.name, found.directories) == ("other", (str(tmp_path),))
+
+
+def test_a_kit_that_was_moved_is_found_beside_its_command_file(kit: StandInKit) -> None:
+    kit.count(2)
+    kit.root.rename(kit.root.with_name("moved"))
+    ((run,), _) = find_runs(str(kit.root.with_name("moved")))
+    found = read_benchmark(run)
+    assert problems_of(found, 2) == ()
+    assert (
+        "which is not there; the directories of these names beside it are used"
+        in (found.remarks[0])
+    )
+
+
+def test_directories_that_are_not_there_are_named(kit: StandInKit) -> None:
+    file = kit.count(3)
+    gone = file.parent.with_name("run_base_ref_rig.0002")
+    for inside in gone.iterdir():
+        inside.unlink()
+    gone.rmdir()
+    found = read_benchmark(run_of(file))
+    assert problems_of(found, 2) == ()
+    (said,) = problems_of(found, 3)
+    assert said.startswith(f"copy 2 of 901.count: no run directory {gone}; make run directories")
+
+
+def test_two_copies_in_one_directory_are_refused(kit: StandInKit) -> None:
+    file = kit.count(1)
+    file.write_text(f"-C {file.parent}\n-C ../{file.parent.name}\nexe\n")
+    with pytest.raises(InputError, match="two copies have the run directory"):
+        read_benchmark(run_of(file))
+
+
+def test_bytes_that_are_no_text_are_kept(kit: StandInKit) -> None:
+    file = kit.count(1)
+    file.write_bytes(b"-E A \xff\n" + file.read_bytes())
+    assert read_benchmark(run_of(file)).commands.environment == (("A", "\udcff"),)
+
+
+def test_a_copied_kit_runs_in_its_own_directories(kit: StandInKit) -> None:
+    kit.count(2)
+    other = kit.root.with_name("copy")
+    shutil.copytree(kit.root, other)
+    ((run,), _) = find_runs(str(other))
+    found = read_benchmark(run)
+    assert all(it.startswith(f"{other}/") for it in found.directories)
+    assert f"its command file names {kit.root}, which is another tree" in found.remarks[0]
+    # Not where copies would be missing.
+    shutil.rmtree(run_of(run.file).file.parent.with_name("run_base_ref_rig.0001"))
+    found = read_benchmark(run)
+    assert all(it.startswith(f"{kit.root}/") for it in found.directories)
+    assert "another tree: copies run there" in found.remarks[0]
+
+
+def test_two_copies_in_one_directory_through_a_link_are_refused(kit: StandInKit) -> None:
+    file = kit.count(1)
+    (file.parent.parent / "link").symlink_to(file.parent)
+    file.write_text(f"-C {file.parent}\n-C ../link\nexe\n")
+    with pytest.raises(InputError, match="two copies have the run directory"):
+        read_benchmark(run_of(file))
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named(
+    kit: StandInKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.count(1)
+    closed = kit.words(1).parents[1]
+    look = os.scandir
+
+    def scandir(folder: Path) -> object:  # root may look into every folder
+        if folder == closed:
+            raise PermissionError
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    (run,), (note,) = find_runs(str(kit.root))
+    assert run.benchmark == "901.count"
+    assert f"no permission to look into {closed}" in note
+    with pytest.raises(InputError, match="no permission to look into"):
+        find_runs(str(closed))
+
+
+@pytest.mark.parametrize(("text", "said"), [("\n", "is empty"), ("-C /a\n", "no command in it")])
+def test_a_comparison_that_says_nothing_keeps_nobody_from_running(
+    kit: StandInKit, text: str, said: str
+) -> None:
+    file = kit.count(1)
+    (file.parent / "compare.cmd").write_text(text)
+    found = read_benchmark(run_of(file))
+    assert found.comparison == ()
+    assert re.match(f"901.count: outputs are not validated: .*{said}", found.remarks[0])
+
+
+def test_without_a_comparison_it_is_said_that_nothing_is_validated(kit: StandInKit) -> None:
+    found = read_benchmark(run_of(kit.count(1, expected={})))
+    assert found.comparison == ()
+    (said,) = found.remarks
+    assert said.startswith("901.count: outputs are not validated: no compare.cmd in ")

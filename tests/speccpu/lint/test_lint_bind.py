@@ -1,0 +1,478 @@
+"""Mistakes in bind lists: each found at its line, and the corrected list has none of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.topology.model import Topology
+from rater.speccpu.config.binding import binding_of
+from rater.speccpu.config.config import read_config
+from rater.speccpu.lint.check import KINDS, Lint, lint
+from rater.speccpu.lint.fix import Corrected, corrected
+from rater.speccpu.lint.pattern import misplaced
+from rater.speccpu.lint.scope import MOST_SEATS
+from rater.speccpu.lint.source import Ran, Source, read_source
+from tests.support.machines import generated, made, real, real_machines
+from tests.support.spec_fuzz import CONFIG, broken
+
+# Two lgroups of two cores of two threads; second threads come last, as on x86.
+SMALL = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
+NUMACTL = "submit = $BIND $command\n"
+GOOD = [(0, 0), (1, 0), (4, 0), (5, 0), (2, 1), (3, 1), (6, 1), (7, 1)]
+
+
+def source(text: str, *ran: Ran) -> Source:
+    config = read_config(text)
+    origins = tuple(("x.cfg", line) for line in range(1, config.lines + 1))
+    return Source("x.cfg", config, False, ran, (), origins)
+
+
+def listed(pairs: list[tuple[int, int]]) -> str:
+    return "".join(
+        f"bind{copy} = numactl -m {node} --physcpubind={cpu}\n"
+        for copy, (cpu, node) in enumerate(pairs)
+    )
+
+
+def found(text: str, topology: Topology | None = None, **options: object) -> list[tuple[int, str]]:
+    result = lint(source(text), topology, **options)  # type: ignore[arg-type]  # the test's own
+    return [(one.line, one.kind) for one in result.findings]
+
+
+def text_of(text: str, topology: Topology | None = None) -> str:
+    [one] = lint(source(text), topology).findings
+    return one.text
+
+
+def test_a_right_list_has_no_finding() -> None:
+    assert found(NUMACTL + listed(GOOD)) == []
+    assert found(NUMACTL + listed(GOOD), SMALL) == []
+
+
+def test_the_same_cpu_twice_is_told_with_both_lines_and_the_free_cpu() -> None:
+    text = NUMACTL + listed([*GOOD[:3], (1, 0), *GOOD[4:]])
+    assert text_of(text) == "bind3 binds CPU 1 again (bind1, line 3 has it); CPU 5 has no copy"
+    assert found(text, SMALL) == [(5, "cpu-twice"), (9, "idle")]
+
+
+def test_a_third_copy_on_a_cpu_is_one_more_finding() -> None:
+    assert found("submit = taskset -c $BIND $command\nbind = 3, 3, 3\n") == [
+        (2, "cpu-twice"),
+        (2, "cpu-twice"),
+    ]
+
+
+def test_copies_may_share_as_many_cpus_as_they_are() -> None:
+    assert found(NUMACTL + "bind0 = taskset -c 0-1 \nbind1 = taskset -c 0-1\n") == []
+    assert found(NUMACTL + "bind0 = taskset -c 0-1\n" * 1 + "bind1 = taskset -c 1-2\n") == [
+        (3, "cpu-twice")
+    ]
+    nodes = NUMACTL + "".join(f"bind{i} = numactl -N 0 -m 0\n" for i in range(5))
+    assert found(nodes, SMALL, copies=5) == [(6, "cpu-twice")]  # the node has 4 CPUs
+    assert found(nodes) == []
+
+
+def test_a_name_given_twice_is_told_where_it_is_given_again() -> None:
+    text = NUMACTL + listed(GOOD).replace("bind3 =", "bind2 =")
+    kinds = found(text)
+    assert kinds == [(5, "repeated"), (6, "gap")]
+    assert "8 bindN lines are 7 binds" in lint(source(text)).findings[0].text
+
+
+def test_the_same_name_in_another_section_is_no_repetition() -> None:
+    assert found(f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\n{listed(GOOD)}") == []
+
+
+def test_what_the_machine_lacks() -> None:
+    text = NUMACTL + listed([*GOOD[:6], (8, 1), (7, 2)])
+    assert found(text, SMALL) == [(8, "cpu-missing"), (9, "node-missing"), (9, "idle")]
+    said = {one.kind: one.text for one in lint(source(text), SMALL).findings}
+    assert said["cpu-missing"] == "bind6 binds CPU 8, which is not there: made has CPUs 0-7"
+    assert said["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
+
+
+def test_a_cpu_that_may_not_be_used_is_as_good_as_absent() -> None:
+    machine = made([[[0], [1]], [[2], [3]]], usable={0, 1, 2})
+    text = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
+    assert (5, "cpu-missing") in found(text, machine)
+
+
+def test_memory_of_another_node_is_told_with_the_right_one() -> None:
+    text = NUMACTL + listed([*GOOD[:7], (7, 0)])
+    assert found(text, SMALL) == [(9, "far-memory")]
+    assert text_of(text, SMALL) == (
+        "bind7 binds memory to node 0, but CPU 7 is of node 1; use -m 1"
+    )
+
+
+def test_memory_beside_the_cpus_is_not_far() -> None:
+    """MCDRAM of the same quarter: another node number, the same place."""
+    machine = made([[[0], [1]]])
+    both = "bind0 = numactl -m 0,1 -C 0\nbind1 = numactl -l -C 1\n"
+    assert found(NUMACTL + both, machine) == [(2, "node-missing")]
+    assert found(NUMACTL + both.replace("0,1", "0"), machine) == []
+
+
+def test_siblings_before_free_cores() -> None:
+    text = NUMACTL + listed([(0, 0), (4, 0), (1, 0)])
+    [one] = [one for one in lint(source(text), SMALL).findings if one.kind == "siblings"]
+    assert one.line == 3
+    assert one.text == (
+        "bind1 (CPU 4) shares the core of bind0 (CPU 0, line 2), while 2 cores have no copy: "
+        "CPUs 2-3 first"
+    )
+    # With all CPUs in use no core is free; only fewer copies would meet in one.
+    whole = lint(source(NUMACTL + listed(GOOD)), SMALL)
+    assert whole.findings == ()
+    assert whole.notes == (
+        "with 3 to 5 copies of this list some share a core while other cores have none "
+        "(--fix --copies N prints a list for N)",
+    )
+    assert found(NUMACTL + listed(GOOD), SMALL, copies=4) == [(4, "siblings"), (9, "many-binds")]
+
+
+def test_idle_cpus_are_those_of_as_many_threads_as_the_copies_need() -> None:
+    cores = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
+    assert found(cores, SMALL) == []  # one thread a core is a choice
+    three = NUMACTL + listed([(0, 0), (1, 0), (2, 1)])
+    assert found(three, SMALL) == [(4, "idle")]
+    assert "CPU 3 has no copy (1 on node 1); a list for all has 4 copies" in text_of(three, SMALL)
+    assert found(three, SMALL, copies=3) == []  # so many are meant
+
+
+def test_copies_against_binds() -> None:
+    more = f"copies = 10\n{NUMACTL}{listed(GOOD)}"
+    assert found(more) == [(1, "few-binds")]
+    assert "copies 8-9 share CPUs with copies 0-1; add bind8 to bind9 or run 8" in text_of(more)
+    assert found(more, SMALL) == [(1, "few-binds"), (1, "many-copies")]
+    fewer = f"copies = 6\n{NUMACTL}{listed(GOOD)}"
+    assert found(fewer) == [(1, "many-binds")]
+    assert "bind6 (line 9) to bind7 are not used, CPUs 6-7 stay idle" in text_of(fewer)
+
+
+def test_peak_may_have_fewer_copies_of_a_benchmark_by_its_own_section() -> None:
+    text = f"copies = 8\n{NUMACTL}{listed(GOOD)}429.mcf=peak:\ncopies = 2\n"
+    assert found(text) == []
+
+
+def test_binds_that_nothing_uses_and_a_submit_without_binds() -> None:
+    assert found(listed(GOOD)) == [(1, "not-used")]
+    assert found("submit = taskset -c $SPECCOPYNUM $command\n" + listed(GOOD)) == [(2, "not-used")]
+    assert found(NUMACTL) == [(1, "no-binds")]
+
+
+def test_cpus_worked_out_from_the_copy_need_its_number() -> None:
+    text = "submit = numactl --localalloc --physcpubind=$(($SPECCOPYNUM*2)) $command\n"
+    assert found(text, SMALL) == []
+    assert "--copies N does" in lint(source(text), SMALL).unchecked[0]
+    assert found(text, SMALL, copies=5) == [(1, "cpu-missing")]  # CPU 8
+    assert found(text, SMALL, copies=3) == [(1, "siblings")]  # CPUs 0, 2, 4
+    expr = "submit = taskset -c `expr $SPECCOPYNUM + 1` $command\n"
+    assert [seat.cpus for seat in lint(source(expr), copies=2).scopes[0].seats] == [(1,), (2,)]
+
+
+def test_shell_that_is_not_followed_is_no_mistake_and_is_told() -> None:
+    result = lint(source("copies = 2\nsubmit = numactl -C `awk '{print $1}' map` $command\n"))
+    assert result.findings == ()
+    assert any("no CPU that rater can read" in one for one in result.unchecked)
+
+
+def test_a_bind_that_is_wrong_in_itself() -> None:
+    assert found(NUMACTL + "bind0 = numactl --physcpubind=5-3\n") == [(2, "unclear")]
+
+
+def test_relative_numbers_count_inside_the_cpus_that_may_be_used() -> None:
+    machine = made([[[2], [5]]])
+    text = "submit = numactl --localalloc --physcpubind=+$SPECCOPYNUM $command\n"
+    assert found(text, machine, copies=2) == []
+    assert found(text, machine, copies=3) == [(1, "cpu-missing"), (1, "many-copies")]
+
+
+def test_sections_are_checked_each_by_its_own_lines() -> None:
+    text = (
+        "submit = taskset -c $BIND $command\nbind = 0, 1\nintrate=base:\ncopies = 3\n"
+        "505.mcf_r=peak:\nbind = 2, 2\n"
+    )
+    result = lint(source(text))
+    assert [(one.line, one.kind, one.scopes) for one in result.findings] == [
+        (4, "few-binds", ("intrate base, 505.mcf_r base",)),
+        (6, "cpu-twice", ("505.mcf_r peak",)),
+    ]
+    assert found(text, section="505.mcf_r=peak") == [(6, "cpu-twice")]
+    assert found(text, section="fprate") == []
+
+
+def test_a_list_beside_numbered_lines_is_told() -> None:
+    text = f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\nbind = 0, 1\n"
+    assert found(text) == [(11, "repeated")]
+    assert "bindN lines (from line 2 on) hold as well" in text_of(text)
+
+
+def test_a_section_that_gives_some_binds_keeps_the_others() -> None:
+    text = f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\nbind0 = numactl -m 0 -C 7\n"
+    assert found(text) == [(9, "cpu-twice")]
+
+
+def test_a_raw_file_tells_copies_and_benchmarks() -> None:
+    ran = (Ran("429.mcf", "base", 9), Ran("400.perlbench", "base", 8))
+    result = lint(source(NUMACTL + listed(GOOD), *ran))
+    assert [(one.kind, one.scopes) for one in result.findings] == [("few-binds", ("429.mcf base",))]
+
+
+def test_kinds_can_be_left_out() -> None:
+    text = NUMACTL + listed([*GOOD[:3], (1, 0), *GOOD[4:]])
+    result = lint(source(text), SMALL, ignore=frozenset({"idle"}))
+    assert [one.kind for one in result.findings] == ["cpu-twice"]
+    assert result.ignored == 1
+
+
+def test_a_submit_for_a_hundred_thousand_copies_comes_to_an_end() -> None:
+    text = "submit = taskset -c $SPECCOPYNUM $command\n"
+    result = lint(source(text), copies=99_999)
+    assert len(result.scopes[0].seats) == MOST_SEATS
+    assert any(str(MOST_SEATS) in one for one in result.unchecked)
+
+
+# -- the pattern of a list, without a machine -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [0] * 14 + [1] * 14 + [0] * 14 + [1] * 14,  # second threads last
+        [0, 1, 2, 3] * 7,  # numbers that alternate
+        [0] * 18 + [1] * 18 + [2] * 16 + [3] * 16,  # nodes of different size
+        [0] * 8 + [8] * 8,
+        [0] * 5 + [1] * 3,
+        [0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 0, 1],  # no pattern at all
+    ],
+)
+def test_machines_as_they_are_contradict_no_pattern(nodes: list[int]) -> None:
+    assert misplaced(dict(enumerate(nodes))) == {}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpu"),
+    [
+        ([0] * 14 + [1] * 14 + [0] * 14 + [1] * 14, 9),
+        ([0, 1] * 14, 7),
+        ([0] * 16 + [1] * 16, 20),
+        ([0] * 16 + [1] * 16 + [2] * 16 + [3] * 16, 33),
+    ],
+)
+def test_one_cpu_against_the_pattern_is_found(nodes: list[int], cpu: int) -> None:
+    wrong = nodes.copy()
+    wrong[cpu] = (nodes[cpu] + 1) % 2
+    assert misplaced(dict(enumerate(wrong))) == {cpu: nodes[cpu]}
+
+
+def test_a_node_against_the_pattern_is_told_without_a_machine_only() -> None:
+    pairs = [(cpu, cpu // 8) for cpu in range(16)]
+    pairs[3] = (3, 1)
+    assert found(NUMACTL + listed(pairs)) == [(5, "node-differs")]
+    assert found(NUMACTL + listed(pairs), made([[[c] for c in range(8)]])) != []
+
+
+# -- the corrected list ---------------------------------------------------------------------------
+
+
+def fixed(text: str, topology: Topology, copies: int | None = None) -> list[Corrected]:
+    own = source(text)
+    return list(corrected(lint(own, topology, copies=copies), topology, own))
+
+
+def test_the_corrected_list_is_written_as_the_file_binds() -> None:
+    [one] = fixed(NUMACTL + listed([(0, 0), (0, 0), (1, 1), (9, 1)]), SMALL)
+    assert one.lines == (
+        "bind0 = numactl -m 0 --physcpubind=0",
+        "bind1 = numactl -m 1 --physcpubind=2",
+        "bind2 = numactl -m 0 --physcpubind=1",
+        "bind3 = numactl -m 1 --physcpubind=3",
+    )
+    assert one.remarks[-1] == "in place of lines 2-5"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        # Two copies would leave two of the four cores idle.
+        ("submit = taskset -c $BIND $command\nbind = 0, 0\n", ["bind = 0, 2, 1, 3"]),
+        (
+            'submit = echo "$command" > run.sh ; $BIND bash run.sh\n'
+            + "".join(f"bind{copy} = taskset 0x1\n" for copy in range(3)),
+            [
+                f"bind{copy} = taskset {mask}"
+                for copy, mask in enumerate(("0x1", "0x4", "0x2", "0x8"))
+            ],
+        ),
+        (
+            "copies = 3\nsubmit = numactl -l -C $SPECCOPYNUM $command\n",
+            ["copies = 4", "submit = numactl -l -C $BIND $command", "bind = 0, 2, 1, 3"],
+        ),
+        (
+            "copies = 4\nsubmit = numactl -m $(($SPECCOPYNUM%2)) -C $SPECCOPYNUM $command\n",
+            [
+                "submit = $BIND $command",
+                *(
+                    f"bind{i} = numactl -m {i % 2} --physcpubind={(0, 2, 1, 3)[i]}"
+                    for i in range(4)
+                ),
+            ],
+        ),
+        (
+            "copies = 9\nsubmit = $BIND $command\nbind0 = numactl -N 7 -m 7\n",
+            ["copies = 8", *(f"bind{i} = numactl -N {i % 2} -m {i % 2}" for i in range(8))],
+        ),
+        (
+            f"{NUMACTL}bind0 = numactl -m 0 -C 0,4\nbind1 = numactl -m 0 -C 1,2\n"
+            "bind2 = numactl -m 1 -C 3,7\nbind3 = numactl -m 1 -C 5,6\n",
+            [
+                f"bind{i} = numactl -m {i % 2} -C {cpus}"
+                for i, cpus in enumerate(("0,4", "2,6", "1,5", "3,7"))
+            ],
+        ),
+    ],
+)
+def test_each_way_of_binding_has_its_corrected_lines(text: str, lines: list[str]) -> None:
+    [one] = fixed(text, SMALL)
+    assert list(one.lines) == lines
+
+
+def test_as_many_copies_as_were_asked_for() -> None:
+    [one] = fixed(NUMACTL + listed(GOOD), SMALL, copies=3)
+    assert one.copies == 3
+    assert [line.split("=")[-1] for line in one.lines] == ["0", "2", "1"]
+
+
+def test_only_what_is_wrong_is_corrected() -> None:
+    text = f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\ntaskset\nbind0 = numactl -m 1 -C 0\n"
+    assert [one.section for one in fixed(text, SMALL)] == ["429.mcf=peak"]
+    assert fixed(NUMACTL + listed(GOOD), SMALL) == []
+
+
+STYLES = {
+    "numactl -m": (NUMACTL, "bindN", "numactl -m {node} --physcpubind={cpu}"),
+    "numactl --membind": (
+        'submit = echo "${command}" > run.sh ; $BIND bash run.sh\n',
+        "bindN",
+        "/usr/bin/numactl --physcpubind={cpu} --membind={node}",
+    ),
+    "numactl -p": (NUMACTL, "bindN", "numactl -p {node} -C {cpu}"),
+    "numactl -l": (NUMACTL, "bindN", "numactl -l --physcpubind={cpu}"),
+    "numactl -N": (NUMACTL, "bindN", "numactl --cpunodebind={node} --membind={node}"),
+    "numactl, two CPUs": (NUMACTL, "bindN", "numactl -m {node} -C {cpu},{next}"),
+    "taskset -c": (NUMACTL, "bindN", "taskset -c {cpu}"),
+    "taskset": (NUMACTL, "bindN", "taskset {mask}"),
+    "list": ("submit = taskset -c $BIND $command\n", "bind", "{cpu}"),
+    "plain": ("submit = numactl -l --physcpubind=$BIND $command\n", "bindN", "{cpu}"),
+    "copy": ("submit = numactl -l -C $SPECCOPYNUM $command\n", "", ""),
+    "copy / 4": ("submit = numactl -m $(($SPECCOPYNUM/4)) -C $SPECCOPYNUM $command\n", "", ""),
+}
+
+
+def any_list(machine: Topology, style: str, dice: random.Random) -> str:
+    """Return a configuration with every mistake that chance makes."""
+    submit, form, bind = STYLES[style]
+    binds = []
+    for _ in range(dice.choice((1, 4, len(machine.pus), dice.randint(1, 80)))):
+        cpu = dice.choice(machine.pus).os
+        if dice.random() < 0.1:
+            cpu = dice.randrange(max(machine.by_cpu) + 2)
+        node = dice.choice([node.os for node in machine.nodes] or [0])
+        binds.append(bind.format(cpu=cpu, node=node, next=cpu + 1, mask=hex(1 << cpu)))
+    text = submit
+    if form == "bind":
+        text += f"bind = {', '.join(binds)}\n"
+    elif form:
+        text += "".join(f"bind{copy} = {one}\n" for copy, one in enumerate(binds))
+    if dice.random() < 0.4:
+        text += f"copies = {dice.choice((1, len(binds), dice.randint(1, 90)))}\n"
+    return text
+
+
+def without(text: str, one: Corrected) -> str:
+    """Return the file with the corrected lines in the place of its own."""
+    taken = ("bind", *(line.split(" =")[0] for line in one.lines))
+    kept = [line for line in text.splitlines() if not line.startswith(taken)]
+    return "\n".join([*kept, *one.text.splitlines(), ""])
+
+
+def sound(text: str, machine: Topology, one: Corrected) -> None:
+    """Hold a corrected list against the machine by itself, without what the lint makes of it."""
+    config = read_config(text)
+    submit = config.submit("default", "base")
+    binds = config.binds()
+    assert submit is not None and len(binds) == one.copies
+    taken: list[int] = []
+    for copy, bind in enumerate(binds):
+        binding = binding_of(submit[0], bind.text, copy)
+        assert binding.cpus or binding.cpu_nodes
+        taken += binding.cpus or ()
+        for cpu in binding.cpus or ():
+            for node in binding.mem_nodes:
+                assert cpu in machine.by_node[node].cpus
+    assert set(taken) <= set(machine.by_cpu)
+    assert max(Counter(taken).values(), default=1) == 1
+
+
+def test_the_corrected_list_is_clean_on_any_machine() -> None:
+    corrections = 0
+    for seed, machine in enumerate((*generated()[:120], *real_machines())):
+        if len(machine.pus) > 300:
+            continue
+        dice = random.Random(seed)
+        for style in dice.sample(sorted(STYLES), 2):
+            text = any_list(machine, style, dice)
+            asked = dice.choice((None, None, dice.randint(1, len(machine.pus))))
+            own = source(text)
+            first = lint(own, machine, copies=asked)
+            assert all(one.kind in KINDS and "\n" not in one.text for one in first.findings)
+            assert [one.line for one in first.findings] == sorted(
+                one.line for one in first.findings
+            )
+            for one in corrected(first, machine, own):
+                new = without(text, one)
+                sound(new, machine, one)
+                again: Lint = lint(source(new), machine, copies=asked and one.copies)
+                assert again.findings == (), (machine.source, style, text, one.text)
+                corrections += 1
+    assert corrections > 150
+
+
+def test_broken_configurations_are_checked_without_a_crash(tmp_path: Path) -> None:
+    lines = [
+        *("bind = 0,1,,1", "bind3 = numactl -m 7 -C 0-3", "bind3 = numactl -C +9 -m +1"),
+        *("copies = 99", "copies = 0", "429.mcf=peak:", "502,int=base:", "submit0 = $BIND x"),
+        *("bind99999999 = numactl -N 1", "bind1 = taskset 0xff", "include: x", "%if 0", "%endif"),
+    ]
+    file = tmp_path / "broken.cfg"
+    for seed in range(60):
+        dice = random.Random(seed)
+        chosen = [*CONFIG.splitlines(), *dice.choices(lines, k=12)]
+        dice.shuffle(chosen)
+        data = "\n".join(chosen).encode()
+        file.write_bytes(broken(data, dice) if seed % 3 else data)
+        try:
+            own = read_source(file)
+        except InputError:
+            continue
+        for machine in (None, SMALL):
+            result = lint(own, machine, copies=dice.choice((None, 3, 40)))
+            assert {one.kind for one in result.findings} <= set(KINDS)
+            if machine is not None:
+                corrected(result, machine, own)
+
+
+def test_siblings_side_by_side_are_known_on_power() -> None:
+    if not real_machines():
+        pytest.skip("the 18 machines are not here: set RATER_TEST_DATA")
+    machine = real("power8")
+    text = "submit = numactl --localalloc --physcpubind=$SPECCOPYNUM $command\n"
+    [one] = lint(source(text), machine, copies=20).findings
+    assert one.kind == "siblings"
+    assert "17 cores have no copy" in one.text

@@ -1,0 +1,484 @@
+"""`rater import spec` and `rater export --format rsf` as they are typed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.analysis.results.score import summarise
+from rater.cli import main
+from rater.speccpu.results.packed import pack
+from rater.store.store import open_store
+from tests.commands.test_results_commands import make_run
+from tests.speccpu.results.test_spec_log import NEW, OLD
+from tests.speccpu.results.test_spec_rsf import HEAD, bracket
+from tests.support.calls import Rater
+from tests.support.places import SAMPLES, needs_samples
+
+
+def ask(database: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def flat(text: str) -> str:
+    """Return prose without its line breaks."""
+    return " ".join(text.split())
+
+
+def configured(config: str) -> str:
+    """Return a raw file of two copies, base and peak, with a configuration inside."""
+    pieces = "".join(
+        f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(config))
+    )
+    peak = bracket(tune="peak", times=(250.0, 200.0), reported=250, ratio=40)
+    return HEAD + pieces + bracket(more="submit: 1") + peak
+
+
+def write(folder: Path, text: str, name: str = "result.rsf") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="latin-1")
+    return path
+
+
+def test_one_file_is_one_run_with_base_and_peak(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    path = write(
+        tmp_path,
+        configured(
+            "bind0 = numactl -C 2 -m 0\nbind1 = numactl -C 5 -m 1\nsubmit = $BIND $command\n"
+        ),
+    )
+    status, out, _ = rater("import", "spec", path)
+    assert status == 0
+    assert "run 1: result.rsf (raw file, cpu2006 CINT2006 ref) imported" in flat(out)
+    assert "1 benchmark base and peak, 1 iteration, 2 copies, 2 brackets, 4 copy times" in flat(out)
+    assert "2 copies bound: on CPUs 2,5, lgroups 0-1, memory bind on nodes 0-1" in flat(out)
+    assert "all agree" in out
+    rows = ask(database, "SELECT tune, copy, cpu, node, mem_nodes, elapsed_ns FROM copy")
+    assert rows == [
+        ("base", 0, 2, 0, "0", 400 * 10**9),
+        ("base", 1, 5, 1, "1", 500 * 10**9),
+        ("peak", 0, 2, 0, "0", 250 * 10**9),
+        ("peak", 1, 5, 1, "1", 200 * 10**9),
+    ]
+    found = ask(
+        database,
+        "SELECT own.tune, own.ratio, told.ratio, told.reported_s, told.reference_s, "
+        "told.selected, told.valid "
+        "FROM bracket_result AS own JOIN spec_result AS told USING (run_id, phase)",
+    )
+    assert found == [
+        ("base", 20.0, 20.0, 500.0, 5000.0, 1, "S"),
+        ("peak", 40.0, 40.0, 250.0, 5000.0, 1, "S"),
+    ]
+    with open_store(database) as store:
+        stored = store.load(1)
+    summary = summarise(stored)
+    assert [(b.tune, b.ratio, b.category) for b in summary.benchmarks] == [
+        ("base", 20.0, "int"),
+        ("peak", 40.0, "int"),
+    ]
+    assert stored.imported is not None and stored.imported.base_mean == 20.0
+    assert stored.head.started_at == "2019-05-15T16:56:34Z"
+
+
+def test_a_file_that_is_stored_already_adds_nothing_whatever_its_name(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    rater("import", "spec", write(tmp_path, HEAD + bracket()))
+    other = write(tmp_path, HEAD + bracket(), "renamed.txt")
+    status, out, _ = rater("import", "spec", other)
+    assert (status, flat(out)) == (
+        0,
+        "run 1: renamed.txt is stored already, nothing was added",
+    )
+    assert ask(database, "SELECT count(*) FROM run") == [(1,)]
+    status, out, _ = rater("import", "spec", "--topology", "nodes=1x2", other)
+    assert "(with another --topology: `rater rm 1` first)" in flat(out)
+
+
+def test_a_described_machine_tells_the_lgroups_of_cpus(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    config = "bind = 1, 6\nsubmit = taskset -c $BIND $command\n"
+    path = write(tmp_path, configured(config))
+    _, out, _ = rater("import", "spec", path, "--topology", "nodes=2x4", "--json")
+    (run,) = json.loads(out)["runs"]
+    assert run["placement"] == "2 copies bound: on CPUs 1,6, lgroups 0-1 (by taskset)"
+    assert ask(database, "SELECT DISTINCT copy, cpu, node, core FROM copy") == [
+        (0, 1, 0, 1),
+        (1, 6, 1, 6),
+    ]
+    assert ask(database, "SELECT count(*) FROM pu") == [(8,)]
+
+
+def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    path = write(tmp_path, configured("bind = 1, 6\nsubmit = taskset -c $BIND $command\n"))
+    _, out, _ = rater("import", "spec", path)
+    assert "the file tells copies' CPUs and not their lgroups; --topology supplies" in flat(out)
+    assert ask(database, "SELECT DISTINCT cpu, node FROM copy") == [(1, None), (6, None)]
+
+
+@pytest.mark.parametrize(
+    ("config", "machine", "said"),
+    [
+        (
+            "bind = 1, 9\nsubmit = taskset -c $BIND $command\n",
+            "nodes=2x4",
+            "the topology nodes=2x4 does not fit: copies were bound to CPU 9, which it lacks",
+        ),
+        (
+            "submit = numactl -m 0 -C $SPECCOPYNUM $command\n",
+            "nodes=2x1",
+            "1 copy had memory bound to another lgroup than that of its CPU: copy 1",
+        ),
+        (
+            "submit = numactl -m 7 -C $SPECCOPYNUM $command\n",
+            "nodes=2x1",
+            "copies were bound to node 7, which it lacks",
+        ),
+        (
+            "bind = 3\nsubmit = taskset -c $BIND $command\n",
+            None,
+            "several copies were bound to the same CPU: CPU 3 to copies 0-1",
+        ),
+        (
+            "submit = numactl -C x $command\n",
+            None,
+            "binding not understood (once): numactl --physcpubind=x",
+        ),
+        (
+            "submit = numactl -m 1 -C 3 $command\n",
+            None,
+            "lgroups are the nodes that copies' memory",
+        ),
+    ],
+)
+def test_what_is_odd_about_the_placement_is_said(
+    rater: Rater, tmp_path: Path, config: str, machine: str | None, said: str
+) -> None:
+    more = ["--topology", machine] if machine else []
+    _, out, _ = rater("import", "spec", write(tmp_path, configured(config)), *more)
+    assert said in flat(out)
+    _, shown, _ = rater("show", 1)
+    assert said in flat(shown)
+
+
+def test_peak_may_be_bound_otherwise_than_base(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    config = (
+        "submit = taskset -c $SPECCOPYNUM $command\n"
+        "default=peak=default=default:\nsubmit = taskset -c $((4+$SPECCOPYNUM)) $command\n"
+    )
+    rater("import", "spec", write(tmp_path, configured(config)))
+    assert ask(database, "SELECT tune, copy, cpu FROM copy") == [
+        ("base", 0, 0),
+        ("base", 1, 1),
+        ("peak", 0, 4),
+        ("peak", 1, 5),
+    ]
+
+
+def test_a_bracket_that_the_file_calls_not_valid_has_no_ratio(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    text = bracket(0).replace("valid: S", "valid: VE") + bracket(1)
+    rater("import", "spec", write(tmp_path, text))
+    assert ask(database, "SELECT iteration, ratio FROM bracket_result") == [(0, None), (1, 20.0)]
+    _, out, _ = rater("show")
+    assert "400.perlbench: iteration 0: its output was wrong (VE)" in flat(out)
+    assert "failed: 1 of 2 brackets are not valid: VE 1" in flat(out)
+    assert "no suite ratio" in out
+    document = json.loads(rater("show", "--json")[1])
+    assert [it["file_says"]["valid"] for it in document["benchmarks"]] == ["VE", "S"]
+
+
+def test_failed_copies_have_exit_status_and_signal(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    rater("import", "spec", write(tmp_path, NEW, "cpu.log"))
+    assert ask(database, "SELECT copy, status, exit_code, validity, run_dir, node FROM copy") == [
+        (0, "ok", None, "unchecked", None, 1),
+        (1, "failed", 127, "unchecked", "/opt/run/run_peak_refrate_oct12a.0001", 1),
+    ]
+    _, out, _ = rater("show")
+    assert "505.mcf_r, iteration 2, copy 1, CPU 5, lgroup 1, after 0.250 s: exit status 127" in (
+        flat(out)
+    )
+
+
+def test_a_log_brings_its_workloads_and_starts(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    rater("import", "spec", write(tmp_path, OLD + NEW, "cpu.log"))
+    assert ask(database, "SELECT copy, workload, elapsed_ns FROM workload") == [
+        (0, 1, 500_250_000_000),
+        (0, 2, 499_125_000_000),
+        (1, 1, 500_500_000_000),
+        (1, 2, 499_500_000_000),
+    ]
+    spans = ask(database, "SELECT benchmark, start_ns, finish_ns FROM bracket ORDER BY phase")
+    assert spans[0] == ("400.perlbench", 0, 1_000_125_000_000)
+    assert spans[1][1] == round((1554561482.25 - 1500061544) * 1e9)
+
+
+def test_missing_times_of_copies_are_told_and_cost_the_ratio(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    text = bracket().replace("clcopies: 2", "clcopies: 64")
+    _, out, _ = rater("import", "spec", write(tmp_path, text))
+    assert "times of copies are missing in the file: 400.perlbench base" in flat(out)
+    assert ask(database, "SELECT copies, good_copies, ratio FROM bracket_result") == [(64, 2, None)]
+    _, shown, _ = rater("show")
+    assert "not complete: 2 of 64 copies finished" in flat(shown)
+
+
+def test_disagreements_and_problems_are_printed_and_kept(rater: Rater, tmp_path: Path) -> None:
+    text = "garbage\n" + bracket(ratio=21)
+    _, out, _ = rater("import", "spec", write(tmp_path, text))
+    assert "2 values of the file checked, 1 disagree with its own numbers" in flat(out)
+    assert "line 8: 400.perlbench base, iteration 0: ratio 21.000000, worked out 20.0" in flat(out)
+    assert "1 problem: line 1: no `key: value` line: 'garbage'" in flat(out)
+    _, shown, _ = rater("show")
+    assert "the file disagrees with its own numbers: line 8" in flat(shown)
+    assert "not read: line 1" in flat(shown)
+
+
+def test_rolling_round_robin_records_are_a_rotated_run(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    records = []
+    for number in range(4):  # two iterations of two copies
+        for benchmark, seconds in (("706_stockfish_r", 10.0), ("707_ntest_r", 20.0)):
+            record = bracket(
+                number,
+                benchmark=benchmark,
+                suite="cpu2026",
+                copies="copies",
+                times=(seconds + number,),
+                reported=seconds + number,
+                more="runmode: rrrate",
+            )
+            records.append(record.replace("copies: 1", "copies: 2"))
+    rater("import", "spec", write(tmp_path, "".join(records)))
+    assert ask(database, "SELECT mode, copies, iterations FROM run") == [("rotated", 2, 2)]
+    queue = "SELECT benchmark, iteration, elapsed_ns / 1000000000 FROM copy WHERE copy = 1"
+    assert ask(database, f"{queue} ORDER BY step") == [
+        ("707.ntest_r", 0, 21),
+        ("706.stockfish_r", 0, 11),
+        ("707.ntest_r", 1, 23),
+        ("706.stockfish_r", 1, 13),
+    ]
+    assert rater("show")[0] == 0
+
+
+def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database: Path) -> None:
+    bad = write(tmp_path, "hello\n", "hello.txt")
+    good = write(tmp_path, HEAD + bracket())
+    status, out, err = rater("import", "spec", bad, tmp_path / "none.rsf", good, tmp_path)
+    assert status == 2
+    assert "run 1: result.rsf" in out
+    said = err.splitlines()
+    assert said[0].endswith(
+        "hello.txt: no results of SPEC CPU in it; expected a raw file (.rsf) "
+        "or a log of runspec or runcpu"
+    )
+    assert "no such file" in said[1] and "is a directory" in said[2]
+    document = json.loads(rater("--json", "import", "spec", bad, good)[1])
+    assert len(document["errors"]) == 1 and document["runs"][0]["added"] is False
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x1f\x8b\x08rest", "cannot be read further (gzip)"),
+        (b"(\xb5/\xfdrest", "packed with zstd; unpack it first"),
+        (b"", "no results of SPEC CPU in it"),
+        (bytes(range(256)) * 100, "no results of SPEC CPU in it"),
+        (b"spec.cpu2006.size: ref\n", "a raw file without a result of any benchmark"),
+        (b'runspec v6674 started at x on "h"\n', "a log in which no benchmark was run"),
+    ],
+)
+def test_a_file_with_nothing_in_it_is_refused(
+    rater: Rater, tmp_path: Path, database: Path, data: bytes, said: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    status, _, err = rater("import", "spec", path)
+    assert status == 2
+    assert said in err
+    assert not database.exists()  # nothing to store makes no database
+
+
+def test_the_forms_of_import_are_told_apart(
+    rater: Rater, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, said in (
+        (["spec"], "required: FILE"),
+        ([], "required: FILE"),
+        (["a.json", "b.json"], "unrecognized arguments: b.json"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["import", *words])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+    status, _, err = rater("import", "a.json", "--topology", "nodes=1x1")
+    assert (status, "--topology belongs to `rater import spec" in err) == (2, True)
+    path = write(tmp_path, HEAD + bracket())
+    words = ["import", "spec", "--topology", "nodes=1x2", str(path), "--json"]
+    assert json.loads(rater(*words)[1])["runs"][0]["added"] is True
+
+
+# -- export ---------------------------------------------------------------------------------------
+
+
+def reads_like_others(text: str) -> dict[str, dict[str, str]]:
+    """Read a raw file as small programs do: a regular expression, a dict by iteration."""
+    found: dict[str, dict[str, str]] = {}
+    pattern = r"^spec\.cpu\d+\.results\.(\w+\.(?:base|peak)\.\d{3})\.(\w+): (.*)$"
+    for at, key, value in re.findall(pattern, text, re.MULTILINE):
+        found.setdefault(at, {})[key] = value
+    return found
+
+
+def test_a_run_of_our_own_is_exported_as_an_estimate(rater: Rater, database: Path) -> None:
+    make_run(database)
+    status, out, _ = rater("export", "last", "--format", "rsf")
+    assert status == 0
+    estimate = "estimate made by rater: not a result of SPEC's tools and not a SPEC metric"
+    assert out.splitlines()[0] == f"# {estimate}"
+    assert f"spec.cpu2017.errors000: {estimate}" in out
+    assert "spec.cpu2017.invalid: 1" in out
+    results = reads_like_others(out)
+    one = results["gups.base.000"]
+    assert (one["copytime000"], one["copytime001"]) == ("3.000000000", "4.000000000")
+    assert (one["reported_time"], one["ratio"], one["reference"]) == (
+        "4.000000000",
+        "5.000000",
+        "10",
+    )
+    assert (one["copies"], one["selected"], one["valid"]) == ("2", "1", "S")
+
+
+def test_what_is_exported_can_be_imported(rater: Rater, tmp_path: Path, database: Path) -> None:
+    rater("import", "spec", write(tmp_path, OLD, "cpu.log"), "--topology", "nodes=2x8")
+    _, out, _ = rater("export", 1, "--format", "rsf")
+    status, said, _ = rater("import", "spec", write(tmp_path, out, "back.rsf"))
+    assert status == 0
+    assert "the file is an estimate that rater exported" in flat(said)
+    assert "all agree" in said
+    query = "SELECT copy, cpu, node, mem_nodes, elapsed_ns, status FROM copy WHERE run_id = {}"
+    assert ask(database, query.format(1)) == ask(database, query.format(2))
+    ratio = "SELECT ratio FROM bracket_result WHERE run_id = {}"
+    assert ask(database, ratio.format(1)) == ask(database, ratio.format(2))
+
+
+def test_failures_are_exported_in_the_words_of_spec(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    wrong = NEW.replace(
+        "Benchmark Times:",
+        "*** Miscompare of a.out; for details see /opt/run/run_peak_refrate_oct12a.0000/a.mis\n"
+        "Benchmark Times:",
+    )
+    rater("import", "spec", write(tmp_path, wrong, "cpu.log"))
+    _, out, _ = rater("export", 1, "--format", "rsf")
+    one = reads_like_others(out)["505_mcf_r.peak.000"]
+    assert (one["valid"], one["errors000"], one["errors001"]) == (
+        "RE",
+        "copy 0: output miscompare: a.out",
+        "copy 1 non-zero return code (exit code=127, signal=0)",
+    )
+    rater("import", "spec", write(tmp_path, out, "back.rsf"))
+    query = "SELECT copy, status, exit_code, validity_detail FROM copy WHERE run_id = {}"
+    assert ask(database, query.format(2)) == ask(database, query.format(1))
+
+
+def test_a_rotated_run_is_exported_record_by_record(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    observations = [
+        {"benchmark": name, "iteration": 1, "copy": copy, "step": step, "elapsed_s": seconds}
+        for copy, queue in enumerate([[("a", 3), ("b", 5)], [("b", 6), ("a", 4)]])
+        for step, (name, seconds) in enumerate(queue)
+    ]
+    run = {"uuid": "r", "mode": "rotated", "copies": 2}
+    path = write(
+        tmp_path, json.dumps({"rater": 1, "run": run, "observations": observations}), "r.json"
+    )
+    rater("import", path)
+    _, out, _ = rater("export", 1, "--format", "rsf")
+    found = reads_like_others(out)
+    times = {at: one["reported_time"] for at, one in found.items()}
+    assert times == {
+        "a.base.000": "3.000000000",
+        "b.base.000": "5.000000000",
+        "b.base.001": "6.000000000",
+        "a.base.001": "4.000000000",
+    }
+    rater("import", "spec", write(tmp_path, out, "back.rsf"))
+    queues = "SELECT copy, step, benchmark, elapsed_ns FROM copy WHERE run_id = {}"
+    assert ask(database, queues.format(2)) == ask(database, queues.format(1))
+
+
+def test_a_steady_run_has_no_brackets_to_export(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    run = {"uuid": "s", "mode": "steady", "copies": 1, "warmup_s": 1, "window_s": 5}
+    one = {"benchmark": "a", "iteration": 1, "copy": 0, "start_s": 0, "elapsed_s": 2}
+    document = {"rater": 1, "run": run, "observations": [one]}
+    rater("import", write(tmp_path, json.dumps(document), "s.json"))
+    status, _, err = rater("export", 1, "--format", "rsf")
+    assert (status, "run 1 is steady" in err) == (2, True)
+
+
+def test_a_raw_file_is_no_json_document(rater: Rater, database: Path) -> None:
+    make_run(database)
+    status, _, err = rater("export", 1, "--format", "rsf", "--json")
+    assert (status, "--format rsf is no JSON document" in err) == (2, True)
+
+
+# -- real files -----------------------------------------------------------------------------------
+
+
+@needs_samples
+@pytest.mark.parametrize(
+    ("name", "counts"),  # benchmarks, iterations, copies, times of copies, values checked
+    [
+        ("CINT2006-64copies.rsf", (12, 3, 64, 2304, 49)),
+        ("CPU2006-10copies-power8.log", (29, 1, 10, 290, 26)),
+        ("CPU2017-1copy-failed.rsf", (9, 1, 1, 16, 18)),
+        ("CPU2017-1copy-failed.log", (8, 1, 1, 16, 0)),
+    ],
+)
+def test_real_files_are_read_whole(rater: Rater, name: str, counts: tuple[int, ...]) -> None:
+    status, out, _ = rater("import", "spec", SAMPLES / name, "--json")
+    (run,) = json.loads(out)["runs"]
+    assert status == 0
+    keys = ("benchmarks", "iterations", "copies", "copy_times", "checked")
+    assert tuple(run[key] for key in keys) == counts
+    assert (run["disagreements"], run["problem_count"]) == ([], 0)
+    for result in run["results"]:
+        if result["valid"] == "S":
+            assert result["own_ratio"] == pytest.approx(result["ratio"], rel=5e-5)
+    assert rater("show")[0] == 0
+
+
+@needs_samples
+def test_every_copy_of_a_real_raw_file_has_its_cpu_and_its_memory_node(
+    rater: Rater, database: Path
+) -> None:
+    rater("import", "spec", SAMPLES / "CINT2006-64copies.rsf")
+    rows = ask(database, "SELECT DISTINCT copy, cpu, node, mem_nodes FROM copy ORDER BY copy")
+    assert rows == [(n, n, n // 16, str(n // 16)) for n in range(64)]

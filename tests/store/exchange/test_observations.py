@@ -1,0 +1,346 @@
+"""The observations document: read, with every mistake named."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from rater.analysis.results.score import summarise
+from rater.errors import InputError
+from rater.record.run import MachinePU
+from rater.record.status import CopyStatus, RunStatus
+from rater.record.stored import StoredRun
+from rater.store.exchange.read_observations import read_observations
+
+DOCUMENT: dict[str, Any] = {
+    "rater": 1,
+    "run": {
+        "uuid": "made-by-hand",
+        "host": "box",
+        "mode": "homogeneous",
+        "copies": 2,
+        "started_at": "2026-11-20T12:00:00Z",
+    },
+    "topology": {
+        "nodes": {"0": [0, 1], "1": [2, 3]},
+        "cores": {"0": [0, 1], "1": [2, 3]},
+        "packages": {"0": [0, 1, 2, 3]},
+    },
+    "observations": [
+        {
+            "benchmark": "429.mcf",
+            "iteration": iteration,
+            "copy": number,
+            "cpu": 2 * number,
+            "core": number,
+            "node": number,
+            "package": 0,
+            "start_s": 1000.0 * iteration + 0.5 * number,
+            "elapsed_s": 801.2 + number,
+        }
+        for iteration in (0, 1)
+        for number in (0, 1)
+    ],
+}
+
+
+def read(document: object) -> StoredRun:
+    return read_observations(json.dumps(document).encode(), "times.json")
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """The document with one value changed: `observations.3.cpu`."""
+    document = copy.deepcopy(DOCUMENT)
+    *way, last = path.split(".")
+    place: Any = document
+    for key in way:
+        place = place[int(key) if isinstance(place, list) else key]
+    place[last] = value
+    return document
+
+
+def observed(*rows: dict[str, Any], **run: Any) -> dict[str, Any]:
+    """A document of these observations; what they leave out is b, iteration 1, 1 s."""
+    always = {"benchmark": "b", "iteration": 1, "copy": 0, "elapsed_s": 1.0}
+    return {
+        "rater": 1,
+        "run": {"uuid": "u", "mode": "homogeneous", "copies": 2} | run,
+        "observations": [always | row for row in rows],
+    }
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def test_a_document_is_a_run_with_copies_brackets_and_the_machine() -> None:
+    run = read(DOCUMENT)
+    head = run.head
+    assert (head.uuid, head.source, head.hostname) == ("made-by-hand", "import", "box")
+    assert (head.mode, head.order, head.copies) == ("homogeneous", "homogeneous", 2)
+    assert (head.iterations, head.discard, head.benchmarks) == (2, 0, ("429.mcf",))
+    assert (head.status, head.started_at) == (RunStatus.COMPLETE, "2026-11-20T12:00:00Z")
+    assert run.pus == (
+        MachinePU(0, 0, None, 0, 0),
+        MachinePU(1, 0, None, 0, 0),
+        MachinePU(2, 1, None, 1, 0),
+        MachinePU(3, 1, None, 1, 0),
+    )
+    assert [(c.phase, c.iteration, c.copy, c.cpu, c.node) for c in run.copies] == [
+        (0, 0, 0, 0, 0),
+        (0, 0, 1, 2, 1),
+        (1, 1, 0, 0, 0),
+        (1, 1, 1, 2, 1),
+    ]
+    assert run.copies[3].start_ns == 1_000_500_000_000
+    assert run.copies[3].elapsed_ns == 802_200_000_000
+    first, second = run.brackets
+    assert (first.benchmark, first.iteration, first.start_ns) == ("429.mcf", 0, 0)
+    assert (first.last_start_ns, first.first_finish_ns) == (500_000_000, 801_200_000_000)
+    assert (first.finish_ns, first.complete, second.iteration) == (802_700_000_000, True, 1)
+
+
+def test_what_is_not_known_is_none() -> None:
+    run = read(observed({"cpu": None, "start_s": None}, {"copy": 1}))
+    assert (run.head.hostname, run.head.started_at, run.pus) == (None, None, ())
+    for one in run.copies:
+        assert (one.cpu, one.node, one.start_ns, one.finish_ns, one.cpu_ns) == (None,) * 5
+    assert run.brackets[0].bracket_s is None
+
+
+def test_optional_keys_are_read_and_unknown_ones_left_alone() -> None:
+    row = {"tune": "peak", "mem_nodes": [3, 1], "cpu_s": 0.75, "status": "timeout", "colour": 1}
+    run = read(observed(row) | {"more": {"keys": 1}})
+    (one,) = run.copies
+    assert (one.tune, one.mem_nodes, one.cpu_s) == ("peak", (1, 3), 0.75)
+    assert one.status is CopyStatus.TIMEOUT
+    assert (run.head.status, run.head.reason) == ("failed", "1 of 1 copy runs failed")
+
+
+def test_an_interrupted_copy_makes_an_interrupted_run() -> None:
+    run = read(observed({"status": "interrupted"}, {"copy": 1}))
+    assert run.head.status is RunStatus.INTERRUPTED
+    assert not run.brackets[0].complete
+
+
+def test_base_and_peak_have_brackets_of_their_own() -> None:
+    run = read(observed({"tune": "base"}, {"tune": "peak"}))
+    assert [(b.phase, b.benchmark, b.tune) for b in run.brackets] == [
+        (0, "b", "base"),
+        (1, "b", "peak"),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["rotated", "heterogeneous"])
+def test_a_rotated_run_is_one_phase_of_queues_in_the_order_of_their_starts(mode: str) -> None:
+    run = read(
+        observed(
+            {"benchmark": "b", "start_s": 1.0},
+            {"benchmark": "a", "start_s": 0.0},
+            {"benchmark": "b", "start_s": 0.0, "copy": 1},
+            {"benchmark": "a", "start_s": 1.0, "copy": 1, "elapsed_s": 2.0},
+            mode=mode,
+        )
+    )
+    assert (run.head.mode, run.head.order) == (mode, "rotated")
+    assert [(c.copy, c.step, c.benchmark) for c in run.copies] == [
+        (0, 0, "a"),
+        (0, 1, "b"),
+        (1, 0, "b"),
+        (1, 1, "a"),
+    ]
+    (bracket,) = run.brackets
+    assert (bracket.benchmark, bracket.iteration, bracket.bracket_s) == (None, None, 3.0)
+    assert (bracket.last_start_ns, bracket.first_finish_ns) == (0, 2_000_000_000)
+
+
+def test_the_stagger_is_read_or_else_seen_in_the_starts() -> None:
+    rows = [{"copy": n, "start_s": n * 0.25} for n in range(3)]
+    assert read(observed(*rows, mode="staggered", copies=3)).head.stagger_ms == 250.0
+    assert read(observed(*rows, mode="staggered", copies=3, stagger_ms=7)).head.stagger_ms == 7.0
+    assert read(observed(*rows, copies=3)).head.stagger_ms == 0.0
+
+
+def test_discarded_iterations_are_told_by_counted() -> None:
+    run = read(observed({"iteration": 0, "counted": False}, {"iteration": 1}))
+    assert (run.head.iterations, run.head.discard) == (2, 1)
+    assert [bracket.counted for bracket in run.brackets] == [False, True]
+
+
+def test_a_time_of_zero_is_taken_as_a_log_of_whole_seconds_has_it() -> None:
+    run = read(observed({"elapsed_s": 0, "status": "ok"}, {"copy": 1, "elapsed_s": 1e-12}))
+    assert [copy.elapsed_ns for copy in run.copies] == [0, 0]
+    (benchmark,) = summarise(run).benchmarks
+    assert (benchmark.ratio, benchmark.per_hour) == (None, None)
+
+
+def test_copies_that_nobody_observed_are_noted() -> None:
+    assert read(observed({}, {"copy": 1})).notes == ()
+    nine: list[dict[str, Any]] = [{"copy": copy} for copy in (0, 1, 2, 8)]
+    assert read(observed(*nine, copies=9)).notes == ("9 copies, only 4 have observations",)
+    assert read(observed({})).notes == ("2 copies, only 1 has observations",)
+
+
+@pytest.mark.parametrize("mode", ["homogeneous", "staggered", "rotated"])
+def test_a_run_without_any_copy_is_one_that_was_interrupted(mode: str) -> None:
+    run = read(observed(mode=mode))
+    assert (run.copies, run.brackets, run.notes) == ((), (), ("2 copies, none has observations",))
+    assert (run.head.status, run.head.reason) == (
+        RunStatus.INTERRUPTED,
+        "the document has no observations",
+    )
+    assert summarise(run).benchmarks == ()
+
+
+def test_a_step_is_the_place_in_the_queue_and_tells_runs_of_one_benchmark_apart() -> None:
+    rows: list[dict[str, Any]] = [
+        {"step": 2, "start_s": None},
+        {"step": 0},
+        {"step": 1, "benchmark": "a"},
+    ]
+    run = read(observed(*rows, mode="rotated", increment=2))
+    assert [(copy.step, copy.benchmark) for copy in run.copies] == [(0, "b"), (1, "a"), (2, "b")]
+    assert run.head.increment == 2
+
+
+def test_without_steps_runs_of_one_benchmark_are_told_apart_by_their_starts() -> None:
+    rows: list[dict[str, Any]] = [
+        {"start_s": 3.0},
+        {"start_s": 0.0},
+        {"start_s": 1.5, "benchmark": "a"},
+    ]
+    run = read(observed(*rows, mode="rotated"))
+    assert [(copy.step, copy.benchmark, copy.start_ns) for copy in run.copies] == [
+        (0, "b", 0),
+        (1, "a", 1_500_000_000),
+        (2, "b", 3_000_000_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"start_s": 1.0}, {"start_s": 1.0}], r"\[1\].copy: .*observations\[0\] is of the same"),
+        ([{"start_s": 1.0}, {"start_s": None}], r"\[1\].copy: .*, or a step or start_s to tell"),
+        ([{}, {"start_s": 1.0}], r"\[1\].copy: .*observations\[0\] is of the same one"),
+        ([{"step": 1}, {"step": 1, "benchmark": "a"}], r"\[1\].step: .*\[0\] has the same one"),
+        ([{"step": 1}, {"start_s": 1.0}], r"\[1\].step: expected a step in every .*found nothing"),
+        ([{}, {"copy": 1, "step": 0}], r"\[1\].step: expected a step in every .*, found 0"),
+        ([{"step": -1}], r"\[0\].step: expected a whole number from 0"),
+    ],
+)
+def test_runs_of_a_copy_that_cannot_be_told_apart_are_refused(
+    rows: list[dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        read(observed(*rows, mode="rotated"))
+
+
+def test_in_homogeneous_order_a_copy_runs_a_benchmark_once_whatever_its_start() -> None:
+    with pytest.raises(InputError, match=r"observations\[0\] is of the same one"):
+        read(observed({"start_s": 0.0, "step": 0}, {"start_s": 1.0, "step": 1}))
+
+
+@pytest.mark.parametrize(
+    ("given", "stored_as"),
+    [
+        ("2026-11-20T13:30:00+01:30", "2026-11-20T12:00:00Z"),
+        ("2026-11-20T12:00:00", "2026-11-20T12:00:00Z"),
+        (None, None),
+    ],
+)
+def test_the_start_is_kept_in_utc(given: str | None, stored_as: str | None) -> None:
+    assert read(changed("run.started_at", given)).head.started_at == stored_as
+
+
+# -- mistakes -------------------------------------------------------------------------------------
+
+_SECONDS = "a number of seconds from 0 to 1000000000"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("rater", 2, "rater: expected 1, the version of the format"),
+        ("rater", "1", "rater: expected a whole number"),
+        ("run", None, "run: expected an object, found null"),
+        ("run.uuid", "", 'run.uuid: expected a text of printable characters, found ""'),
+        ("run.uuid", "a\nb", "run.uuid: expected a text"),
+        ("run.uuid", 5, "run.uuid: expected a text of printable characters, found 5"),
+        ("run.host", "\ud800", "run.host: expected a text"),
+        ("run.mode", "random", 'run.mode: expected one of homogeneous, staggered.*found "random"'),
+        ("run.mode", [], "run.mode: expected one of .*found a list of 0"),
+        ("run.copies", 0, "run.copies: expected a whole number from 1"),
+        ("run.copies", True, "run.copies: expected a whole number from 1 .*found true"),
+        ("run.started_at", "yesterday", "run.started_at: expected null or a time"),
+        ("run.increment", -1, "run.increment: expected a whole number from 0"),
+        ("run.stagger_ms", -1, "run.stagger_ms: expected a number of milliseconds"),
+        ("topology", [], "topology: expected an object, found a list of 0"),
+        ("topology.nodes", {"x": [0]}, "topology.nodes: expected numbers as keys"),
+        ("topology.nodes", {"0": 0}, "topology.nodes.0: expected a list of whole numbers"),
+        ("topology.nodes", {"0": [0], "1": [0]}, r"topology.nodes.1: .* \(CPU 0 is in 0\)"),
+        ("observations", {}, "observations: expected a list, found an object of 0"),
+        ("observations", None, "observations: expected a list, found null"),
+        ("observations", [1], r"observations\[0\]: expected an object, found 1"),
+        ("observations.3.elapsed_s", -1, rf"observations\[3\].elapsed_s: expected {_SECONDS}"),
+        ("observations.3.elapsed_s", "1", r'observations\[3\].elapsed_s: .*found "1"'),
+        ("observations.3.elapsed_s", True, rf"\[3\].elapsed_s: expected {_SECONDS}, found true"),
+        ("observations.3.elapsed_s", None, r"\[3\].elapsed_s: .*found null"),
+        ("observations.3.elapsed_s", 1e300, r"\[3\].elapsed_s: .*found 1e\+300"),
+        ("observations.3.elapsed_s", 10**400, r"\[3\].elapsed_s: .*whole number of many digits"),
+        ("observations.3.elapsed_s", float("nan"), r"\[3\].elapsed_s: .*found NaN"),
+        ("observations.3.elapsed_s", float("inf"), r"\[3\].elapsed_s: .*found Infinity"),
+        ("observations.1.start_s", -0.5, rf"observations\[1\].start_s: expected {_SECONDS}"),
+        ("observations.1.cpu_s", float("nan"), r"observations\[1\].cpu_s: expected a number"),
+        ("observations.1.cpu", -1, r"observations\[1\].cpu: expected null or a whole number"),
+        ("observations.1.cpu", 1.0, r"observations\[1\].cpu: expected null or a whole number"),
+        ("observations.1.node", False, r"observations\[1\].node: .*found false"),
+        ("observations.1.package", "0", r'observations\[1\].package: .*found "0"'),
+        ("observations.1.core", 65536, r"observations\[1\].core: .*from 0 to 65535"),
+        ("observations.3.copy", 2, r"\[3\].copy: .* from 0 to 1 \(run.copies is 2\), found 2"),
+        ("observations.1.copy", None, r"observations\[1\].copy: expected a whole number"),
+        ("observations.1.iteration", 2**63, r"observations\[1\].iteration: expected a whole"),
+        ("observations.1.benchmark", None, r"observations\[1\].benchmark: expected a text"),
+        ("observations.1.status", "great", r"observations\[1\].status: expected one of ok, fail"),
+        ("observations.1.mem_nodes", 1, r"observations\[1\].mem_nodes: expected a list"),
+        ("observations.1.mem_nodes", [True], r"observations\[1\].mem_nodes: expected a list"),
+        ("observations.1.counted", 1, r"observations\[1\].counted: expected true or false"),
+        ("observations.1.tune", 7, r"observations\[1\].tune: expected a text"),
+        ("observations.1.copy", 0, r"observations\[1\].copy: .*\(observations\[0\] is of the same"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_what_was_expected(
+    path: str, value: object, says: str
+) -> None:
+    with pytest.raises(InputError, match=f"times.json: .*{says}"):
+        read(changed(path, value))
+
+
+@pytest.mark.parametrize("key", ["uuid", "mode", "copies"])
+def test_a_key_that_must_be_there_is_missed(key: str) -> None:
+    document = copy.deepcopy(DOCUMENT)
+    del document["run"][key]
+    with pytest.raises(InputError, match=rf"run\.{key}: expected .*, found nothing"):
+        read(document)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "f.json:1:1: not JSON"),
+        (b'{"rater": 1,\n "run": }', "f.json:2:9: not JSON .* `rater export RUN"),
+        (b"\xff\xfe", "f.json: not UTF-8 text"),
+        (b"[" * 100_000, "f.json: not JSON that can be read"),
+        (b'{"rater": ' + b"9" * 5000 + b"}", "f.json: not JSON that can be read"),
+        (b"[]", "f.json: expected an object, found a list of 0"),
+        (b"null", "f.json: expected an object, found null"),
+    ],
+)
+def test_what_is_no_document_is_refused(data: bytes, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        read_observations(data, "f.json")
+
+
+def test_a_byte_order_mark_is_no_mistake() -> None:
+    data = b"\xef\xbb\xbf" + json.dumps(DOCUMENT).encode()
+    assert read_observations(data, "f.json").head.uuid == "made-by-hand"

@@ -1,0 +1,172 @@
+"""What was seen of copies, in the database: stored, read back, migrated to, asked with SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater.record.events import GateFacts, Observed, RunEnded, Sampled
+from rater.record.status import RunStatus
+from rater.store.connection import APPLICATION_ID, migrate, migrations
+from rater.store.exchange.export import full_document
+from rater.store.store import Store, open_store
+from tests.analysis.placement.test_proof import MB, sample
+from tests.store.test_store_runs import HOST, PUS
+from tests.support.example_events import ended, over, phase, run_of
+
+OBSERVED = Observed("auto", 3, 1.5, 0.01, 0.005, 0.002, ("no sched here",))
+BARE = Sampled(
+    phase=0,
+    copy=1,
+    step=0,
+    age_ns=5,
+    processes=1,
+    unread=1,
+    cpus=(),
+    allowed=None,
+    migrations=None,
+    pages_migrated=None,
+    node_bytes=None,
+    policy=None,
+    page_bytes=None,
+    rss_bytes=None,
+    peak_bytes=None,
+    swap_bytes=None,
+    read_ns=7,
+)
+FULL = sample(
+    {0: 30 * MB, 1: 90 * MB},
+    copy=0,
+    cpus=(0, 1, 4),
+    allowed=(0, 1, 2, 4),
+    page_bytes=((4096, 20 * MB), (2 << 20, 100 * MB)),
+    looks=3,
+)
+
+
+def store_run(store: Store) -> int:
+    """Two copies on two lgroups: one looked at twice and a late look, one hardly."""
+    number = store.begin(run_of(2, 2), HOST, [], PUS)
+    store.append(number, phase())
+    store.append(
+        number,
+        replace(ended(0, 3.0), gate=GateFacts((0, 1, 2, 4), (0, 1))),
+        replace(ended(1, 3.0), gate=GateFacts(None, (1,))),
+        FULL,
+        replace(FULL, age_ns=400_000_000, looks=1, node_bytes=((0, 120 * MB),)),
+        BARE,
+    )
+    store.append(number, over(0.0, 3.0), OBSERVED, RunEnded(RunStatus.COMPLETE, None))
+    return number
+
+
+def test_what_was_seen_comes_back(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        run = store.load(store_run(store))
+    later = replace(FULL, age_ns=400_000_000, looks=1, node_bytes=((0, 120 * MB),))
+    assert run.samples == (FULL, later, BARE)
+    assert run.observed == OBSERVED
+    assert [copy.gate for copy in run.copies] == [
+        GateFacts((0, 1, 2, 4), (0, 1)),
+        GateFacts(None, (1,)),
+    ]
+
+
+def test_samples_of_an_attempt_that_was_torn_do_not_count(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        run = store.load(store_run(store))
+    torn = replace(run, brackets=tuple(replace(it, torn=True) for it in run.brackets))
+    assert torn.without_torn().samples == ()
+
+
+def test_events_that_are_tried_again_are_stored_once(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        number = store_run(store)
+        store.append(number, FULL)
+        assert len(store.load(number).samples) == 3
+
+
+def test_a_resumed_run_was_observed_as_often_as_all_its_attempts(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        number = store_run(store)
+        store.append(number, Observed("auto", 1, 3.5, 0.03, 0.01, 0.001, ()))
+        seen = store.load(number).observed
+        assert seen is not None
+        assert (seen.samples, seen.interval_s) == (4, 2.0)
+        assert seen.cpu_s == pytest.approx(0.04)
+        assert seen.share == pytest.approx(0.04 / 5)  # 2 s and 3 s of running
+        assert (seen.longest_read_s, seen.unknown) == (0.002, ())
+        store.append(number, Observed("auto", 0, None, 0.0, 0.0, 0.0, ()))
+        assert store.load(number).observed == replace(seen, unknown=())
+
+
+def test_what_was_seen_goes_with_its_run(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        store.remove(store_run(store))
+        with closing(sqlite3.connect(store.path)) as connection:
+            for table in ("sample", "observed", "copy"):
+                assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_the_view_says_how_much_lay_at_home(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        number = store_run(store)
+        with closing(sqlite3.connect(store.path)) as connection:
+            rows = connection.execute(
+                "SELECT copy, node, gate_cpus, gate_mems, looks, round(home_share, 6), "
+                "round(rss_mib * 1048576), round(most_rss_mib * 1048576) "
+                "FROM placement_proof WHERE run_id = ?",
+                (number,),
+            ).fetchall()
+    # 30 of 120 MB in three looks, all of 120 MB in one.
+    share = (30 * 3 + 120) / (120 * 4)
+    assert rows == [
+        (0, 0, "0-2,4", "0-1", 4, round(share, 6), 121 * MB, 122 * MB),
+        (1, 1, None, "1", 1, None, None, None),
+    ]
+
+
+def test_the_full_document_has_what_was_seen(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        document = full_document(store.load(store_run(store)))
+    assert document["samples"][0]["node_bytes"] == {"0": 30 * MB, "1": 90 * MB}
+    assert document["samples"][0]["page_bytes"] == {"4096": 20 * MB, "2097152": 100 * MB}
+    assert document["samples"][2]["node_bytes"] is None
+    assert document["copies"][0]["gate_cpus"] == (0, 1, 2, 4)
+    assert document["copies"][1]["gate_cpus"] is None
+    assert "gate" not in document["copies"][0]
+    assert document["observed"]["interval_s"] == 1.5
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_database_of_before_keeps_its_runs_and_takes_new_ones(
+    tmp_path: Path, version: int
+) -> None:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path, autocommit=True)) as old:
+        migrate(old, path, migrations()[:version])
+        old.executescript(
+            """
+            INSERT INTO host (id, fingerprint) VALUES (1, 'f');
+            INSERT INTO run (id, uuid, host_id, source, status, mode, run_order, copies,
+              iterations, discard, stagger_ms, increment)
+            VALUES (1, 'old', 1, 'run', 'complete', 'homogeneous', 'homogeneous', 1, 1, 0, 0, 1);
+            INSERT INTO benchmark (run_id, name, position) VALUES (1, 'a', 0);
+            INSERT INTO bracket (run_id, phase, benchmark, iteration, counted, start_ns, finish_ns,
+              last_start_ns, first_finish_ns, complete)
+            VALUES (1, 0, 'a', 1, 1, 0, 5, 0, 5, 1);
+            INSERT INTO copy (run_id, phase, copy, step, benchmark, iteration, counted, start_ns,
+              finish_ns, elapsed_ns, status, validity)
+            VALUES (1, 0, 0, 0, 'a', 1, 1, 0, 5, 5, 'ok', 'no-expectation');
+            """
+        )
+        assert old.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    with open_store(path) as store:
+        run = store.load(1)
+        assert [copy.gate for copy in run.copies] == [None]
+        assert (run.samples, run.observed) == ((), None)
+        assert len(store.load(store_run(store)).samples) == 3

@@ -1,0 +1,335 @@
+"""Runs: what is appended comes back, and survives what kills rater."""
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.process_id import Owner, is_alive, this_process
+from rater.record.events import Noted, OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.stored import StoredBracket, StoredRun
+from rater.store.connection import StoreError, StoreFullError
+from rater.store.store import Store, open_store
+from tests.support.example_events import S, ended, over, phase, run_of, started
+from tests.support.places import CHECKOUT
+
+HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_64", "Box")
+PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, None, None, None))
+GONE = Owner(pid=1, pid_start=-1, boot_id="of another boot")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "rater.db") as opened:
+        yield opened
+
+
+def begin(store: Store, run: Run | None = None, owner: Owner | None = None) -> int:
+    return store.begin(run or run_of(2), HOST, [("governor", "performance")], PUS, owner)
+
+
+def with_uuid(uuid: str) -> Run:
+    return replace(run_of(2), uuid=uuid)
+
+
+def rows(store: Store, query: str) -> list[tuple[object, ...]]:
+    """What another program reads from the same file at the same time."""
+    with closing(sqlite3.connect(store.path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+# -- what goes in comes back --------------------------------------------------------------------
+
+
+def test_the_head_of_a_run_comes_back(store: Store) -> None:
+    run = Run(
+        uuid="u-1",
+        started_at="2026-11-20T12:00:00Z",
+        mode="staggered",
+        order="homogeneous",
+        copies=2,
+        iterations=3,
+        discard=1,
+        stagger_ms=60.5,
+        increment=1,
+        suite="mini",
+        size="test",
+        tune="peak",
+        layout="balanced",
+        memory="bind",
+        timeout_s=9.5,
+        wrap="perf stat",
+        command_line="rater run mini",
+        rater_version="0.1.0",
+        tags=(("kernel", "6.12"), ("bios", "a=b")),
+        environment=(("OMP_NUM_THREADS", "1"),),
+        benchmarks=(
+            BenchmarkUsed("stream", "fp", "./stream 1", 2.5, "ab", "cc 14", "-O2"),
+            BenchmarkUsed("a-gups", None, "./gups", None, None, None, None),
+        ),
+        placements=(
+            PlacedCopy(0, (0, 1, 8), 1, 0, 0, 0, 0, "bind", (0, 1)),
+            PlacedCopy(1, None, None, None, None, None, None, "none", ()),
+        ),
+        warnings=("1 PU is shared",),
+    )
+    number = begin(store, run)
+    back = store.load(number)
+    assert back == StoredRun(
+        head=back.head,
+        host=HOST,
+        settings=(("governor", "performance"),),
+        environment=run.environment,
+        benchmarks=run.benchmarks,
+        placements=run.placements,
+        pus=PUS,
+        brackets=(),
+        copies=(),
+        warnings=run.warnings,
+        notes=(),
+    )
+    head = back.head
+    assert (head.run, head.uuid, head.source, head.status) == (number, "u-1", "run", "running")
+    assert (head.hostname, head.mode, head.order, head.discard) == (
+        "node7",
+        "staggered",
+        "homogeneous",
+        1,
+    )
+    assert (head.copies, head.iterations, head.stagger_ms, head.increment) == (2, 3, 60.5, 1)
+    assert (head.suite, head.size, head.tune, head.layout) == ("mini", "test", "peak", "balanced")
+    assert (head.memory, head.timeout_s, head.wrap) == ("bind", 9.5, "perf stat")
+    assert (head.command_line, head.rater_version) == ("rater run mini", "0.1.0")
+    assert head.benchmarks == ("stream", "a-gups")
+    assert head.tags == (("bios", "a=b"), ("kernel", "6.12"))
+    assert head.elapsed_s is None
+    assert rows(store, "SELECT cpus, memory_nodes FROM placement") == [("0-1,8", "0-1"), (None, "")]
+
+
+def test_the_events_of_a_run_come_back(store: Store) -> None:
+    number = begin(store, replace(run_of(2), discard=0, iterations=1))
+    first = replace(
+        ended(0, 1.5, start_s=0.25),
+        user_ns=900,
+        system_ns=90,
+        gate_cpu_ns=30,
+        max_rss_bytes=4096,
+        minor_faults=1,
+        major_faults=2,
+        voluntary_switches=3,
+        involuntary_switches=4,
+        planned_start_ns=7,
+        note="odd",
+        run_dir="/tmp/x",
+    )
+    second = replace(ended(1, 2.0, status=CopyStatus.FAILED, signal=11), gate_cpu_ns=5)
+    for event in (phase(), started(0), first, second, over(0.0, 2.0), Noted("a note")):
+        store.append(number, event)
+    store.append(number, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
+    store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
+    back = store.load(number)
+    assert (back.head.status, back.head.reason) == (RunStatus.FAILED, "1 copy failed")
+    assert back.head.elapsed_s == 2.0
+    assert back.notes == ("a note",)
+    assert back.brackets == (
+        StoredBracket(0, "gups", 1, "base", True, 0, 2 * S, 0, 2 * S, complete=True),
+    )
+    good, bad = back.copies
+    assert (good.benchmark, good.tune, good.iteration, good.copy) == ("gups", "base", 1, 0)
+    assert (good.phase, good.step, good.counted) == (0, 0, True)
+    assert (good.cpu, good.core, good.llc, good.node, good.package) == (0, 0, 0, 0, 0)
+    assert (good.start_ns, good.finish_ns, good.elapsed_s) == (250_000_000, 1_500_000_000, 1.25)
+    assert (good.planned_start_ns, good.max_rss_bytes) == (7, 4096)
+    assert (good.cpu_ns, good.user_ns, good.system_ns, good.gate_cpu_ns) == (960, 900, 90, 30)
+    assert (good.minor_faults, good.major_faults) == (1, 2)
+    assert (good.voluntary_switches, good.involuntary_switches) == (3, 4)
+    assert (good.status, good.validity) == (CopyStatus.OK, Validity.VALID)
+    assert (good.note, good.run_dir, good.pid) == ("odd", "/tmp/x", 100)
+    assert (bad.status, bad.exit_code, bad.signal) == (CopyStatus.FAILED, None, 11)
+    assert (bad.validity, bad.cpu_ns) == (Validity.UNCHECKED, 0)  # never below 0
+
+
+def test_a_wrong_answer_makes_a_copy_that_ended_well_a_failed_one(store: Store) -> None:
+    number = begin(store)
+    for event in (phase(), ended(0, 1.0), ended(1, 1.0, status=CopyStatus.TIMEOUT)):
+        store.append(number, event)
+    for copy in (0, 1):
+        checked = OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 3: 7 is not 8")
+        store.append(number, checked)
+    wrong, late = store.load(number).copies
+    assert (wrong.status, wrong.validity_detail) == (CopyStatus.WRONG_OUTPUT, "line 3: 7 is not 8")
+    assert (late.status, late.validity) == (CopyStatus.TIMEOUT, Validity.INVALID)
+
+
+def test_events_that_come_together_share_a_transaction(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase(), ended(0, 1.0), ended(1, 1.0), Noted("both"))
+    assert [copy.copy for copy in store.load(number).copies] == [0, 1]
+    again = (Noted("not this one"), ended(1, 1.0))  # the same copy cannot end twice
+    with pytest.raises(sqlite3.IntegrityError):
+        store.append(number, *again)
+    assert store.load(number).notes == ("both",)
+
+
+def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: Store) -> None:
+    number = begin(store)
+    plain = replace(ended(0, 1.0), validity=Validity.NOT_CHECKED, run_dir="/kept/0")
+    store.append(number, phase(), plain, replace(ended(1, 1.0), run_dir="/kept/1"))
+    store.append(number, OutputChecked(0, "gups", 1, 1, 0, Validity.VALID, None, "/moved/1"))
+    unjudged, judged = store.load(number).copies
+    assert (unjudged.validity, unjudged.run_dir) == (Validity.NOT_CHECKED, "/kept/0")
+    assert (judged.validity, judged.run_dir) == (Validity.VALID, "/moved/1")
+
+
+def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
+    bound = PlacedCopy(0, (4,), 4, 2, 1, 1, 0, "bind", (1, 2, 3))
+    number = begin(store, replace(run_of(2), placements=(bound,)))
+    for event in (phase(), ended(0, 1.0), ended(1, 1.0)):
+        store.append(number, event)
+    known, unknown = store.load(number).copies
+    assert (known.cpu, known.core, known.llc, known.node, known.package) == (4, 2, 1, 1, 0)
+    assert known.mem_nodes == (1, 2, 3)
+    assert (unknown.cpu, unknown.node, unknown.mem_nodes) == (None, None, ())
+
+
+def test_discarded_rounds_of_a_rotated_run_are_not_counted(store: Store) -> None:
+    run = replace(run_of(1, names=("a", "b"), order="rotated"), iterations=2, discard=1)
+    number = begin(store, run)
+    store.append(number, phase(name=None, iteration=None))
+    for step, (name, iteration) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2)]):
+        one = ended(0, step + 1.0, start_s=float(step), name=name, step=step)
+        store.append(number, replace(one, iteration=iteration))
+    copies = store.load(number).copies
+    assert [(c.benchmark, c.step, c.counted) for c in copies] == [
+        ("a", 0, False),
+        ("b", 1, False),
+        ("a", 2, True),
+        ("b", 3, True),
+    ]
+
+
+def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase())
+    store.append(number, ended(1, 1.0))
+    query = "SELECT run_id, benchmark, iteration, copy, cpu, node, status, exit_code FROM copy"
+    assert rows(store, query) == [(number, "gups", 1, 1, 1, 0, "ok", 0)]
+
+
+def test_machines_that_describe_themselves_alike_are_one_host(store: Store) -> None:
+    other = replace(HOST, hostname="node8", microcode=None)
+    for uuid, host in (("a", HOST), ("b", other), ("c", HOST), ("d", other)):
+        store.begin(with_uuid(uuid), host, (), ())
+    assert rows(store, "SELECT host_id, count(*) FROM run GROUP BY 1") == [(1, 2), (2, 2)]
+
+
+# -- when rater dies or the disk fills ------------------------------------------------------------
+
+
+def test_a_killed_writer_leaves_every_copy_it_appended(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from rater.store.store import open_store\n"
+        "from tests.support.example_events import ended, phase, run_of\n"
+        "from tests.store.test_store_runs import begin\n"
+        "store = open_store(Path(sys.argv[1])); number = begin(store, run_of(500))\n"
+        "store.append(number, phase())\n"
+        "for copy in range(500):\n"
+        "    store.append(number, ended(copy, 1.0))\n"
+        "    print(copy, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    path = tmp_path / "rater.db"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    for _ in range(200):
+        last = int(writer.stdout.readline())
+    with open_store(path) as store:  # while it writes
+        assert store.runs()[0].status is RunStatus.RUNNING
+        with pytest.raises(InputError, match=rf"still running.*process {writer.pid}"):
+            store.remove(1)
+    writer.kill()
+    rest, _ = writer.communicate()
+    last = int(rest.split()[-1]) if rest else last
+    assert writer.returncode == -signal.SIGKILL
+    with open_store(path) as store:
+        back = store.load(store.find("last"))
+    assert back.head.status is RunStatus.KILLED
+    found = [copy.copy for copy in back.copies]
+    assert found[: last + 1] == list(range(last + 1))
+    (bracket,) = back.brackets
+    assert (bracket.start_ns, bracket.finish_ns, bracket.complete) == (None, None, False)
+
+
+@contextmanager
+def room_for(limit_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond the limit; Python ignores the signal, so the write fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_that_fails_is_told_and_can_be_tried_again(store: Store) -> None:
+    number = begin(store, run_of(4))
+    store.append(number, phase())
+    store.append(number, ended(0, 1.0))
+    log = store.path.with_name("rater.db-wal").stat().st_size
+    with room_for(log), pytest.raises(StoreError, match=r"rater\.db.*while storing a result"):
+        store.append(number, ended(1, 1.0))
+    assert [copy.copy for copy in store.load(number).copies] == [0]
+    store.append(number, ended(1, 1.0))
+    store.append(number, ended(2, 1.0))
+    assert [copy.copy for copy in store.load(number).copies] == [0, 1, 2]
+
+
+def test_a_full_disk_is_named_as_such(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase())
+    (used,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {used}")
+    with pytest.raises(StoreFullError, match=r"the disk is full.*make room"):
+        store.append(number, Noted("x" * 100_000))
+    with pytest.raises(StoreFullError):
+        begin(store, replace(with_uuid("v"), warnings=("x" * 100_000,)))
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    store.append(number, Noted("x" * 100_000))
+    assert len(store.load(number).notes[0]) == 100_000
+    assert len(store.runs()) == 1  # nothing of the run that could not begin
+
+
+def test_a_run_is_killed_when_its_process_is_gone_or_another(store: Store) -> None:
+    me = this_process()
+    owners = [me, GONE, replace(me, pid_start=me.pid_start + 1), replace(me, boot_id="other")]
+    for n, owner in enumerate(owners):
+        begin(store, with_uuid(str(n)), owner)
+    assert [head.status for head in store.runs()] == ["running", "killed", "killed", "killed"]
+
+
+def test_a_zombie_does_not_live() -> None:
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    stat = Path(f"/proc/{child}/stat").read_text()
+    owner = replace(this_process(), pid=child, pid_start=int(stat.rpartition(")")[2].split()[19]))
+    assert not is_alive(owner)
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)

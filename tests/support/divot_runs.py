@@ -1,0 +1,84 @@
+"""Runs with planted divots in a few words, for tests of the detector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Finding
+from rater.analysis.divots.data.table import Row, Table, build_table
+from rater.analysis.divots.search import Analysis, analyse
+
+type Times = npt.NDArray[np.float64]  # (benchmarks, iterations, copies), seconds
+
+
+@dataclass
+class Machine:
+    """Where copy c runs: CPU c on lgroups of equal size; unknown where `places` is False."""
+
+    nodes: int = 4
+    per_node: int = 8
+    places: bool = True
+    memory: dict[int, int] = field(default_factory=dict)  # copies with memory elsewhere
+    cpu: Callable[[int, int], int] = lambda copy, iteration: copy
+
+    @property
+    def copies(self) -> int:
+        return self.nodes * self.per_node
+
+
+def quiet(
+    benchmarks: int, iterations: int, copies: int, *, noise: float = 0.003, seed: int = 1
+) -> Times:
+    """Seconds (benchmarks, iterations, copies): 100 s and normal noise."""
+    random = np.random.default_rng(seed)
+    times: Times = 100 * np.exp(noise * random.standard_normal((benchmarks, iterations, copies)))
+    return times
+
+
+def rows_of(times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()) -> list[Row]:
+    """The rows of a run; `bad` are (benchmark, iteration, copy) that failed."""
+    rows: list[Row] = []
+    for b, i, c in np.ndindex(*times.shape):
+        cpu = machine.cpu(c, i)
+        node = cpu // machine.per_node
+        place: tuple[float | None, ...] = (cpu, cpu, None, node, None)
+        memory = machine.memory.get(c, node)
+        if not machine.places:
+            place, memory = (None,) * 5, None  # type: ignore[assignment] # nothing is known
+        start_ns, good = 1000.0 * c, (b, i, c) not in bad
+        rows.append(
+            (b, i + 1, c, 0, *place, memory, start_ns, float(times[b, i, c]) * 1e9, None, good)
+        )
+    return rows
+
+
+def names(count: int) -> list[tuple[str, str | None]]:
+    return [(f"b{number}", None) for number in range(count)]
+
+
+def table_of(times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()) -> Table:
+    table = build_table([rows_of(times, machine, bad)], names(len(times)))
+    assert table is not None
+    return table
+
+
+def analysed(
+    times: Times,
+    machine: Machine,
+    bad: Sequence[tuple[int, int, int]] = (),
+    thresholds: Thresholds | None = None,
+) -> Analysis:
+    rows = rows_of(times, machine, bad)
+    return analyse([rows], names(len(times)), thresholds or Thresholds())
+
+
+def divots(
+    times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()
+) -> list[Finding]:
+    """What is found and not explained."""
+    return [one for one in analysed(times, machine, bad).findings if not one.explained]

@@ -1,0 +1,117 @@
+"""A supervisor with real processes and no database, for the tests of `rater.run`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from rater.plan.placement.place import MemoryPolicy, Placement
+from rater.plan.sampling import Cadence
+from rater.plan.schedule.phases import Plan, make_plan
+from rater.plan.suite.model import Expected, Metric
+from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
+from rater.run.copies.guard import guard
+from rater.run.host.idle import IdleWatch
+from rater.run.supervise.job import Job
+from rater.run.supervise.supervisor import Outcome, Supervisor
+from rater.run.workplace.run_dirs import Program, RunFolders
+
+
+@dataclass
+class Seen:
+    """What a run said."""
+
+    outcome: Outcome
+    events: list[Event]
+
+    @property
+    def started(self) -> list[CopyStarted]:
+        return [e for e in self.events if isinstance(e, CopyStarted)]
+
+    @property
+    def ended(self) -> list[CopyEnded]:
+        return [e for e in self.events if isinstance(e, CopyEnded)]
+
+    @property
+    def checked(self) -> list[OutputChecked]:
+        return [e for e in self.events if isinstance(e, OutputChecked)]
+
+    @property
+    def brackets(self) -> list[PhaseEnded]:
+        return [e for e in self.events if isinstance(e, PhaseEnded)]
+
+    @property
+    def notes(self) -> str:
+        return "\n".join(e.text for e in self.events if isinstance(e, Noted))
+
+    def by_copy(self, copy: int) -> CopyEnded:
+        [one] = [e for e in self.ended if e.copy == copy]
+        return one
+
+
+@dataclass
+class Rig:
+    """Runs shell scripts as benchmarks below one folder."""
+
+    folder: Path
+    keep: bool = False
+    expected: str | None = None
+    metrics: tuple[Metric, ...] = ()
+    timeout_s: float | None = None
+    grace_s: float = 5.0
+    prepare: str | None = None
+    cooldown_s: float = 0.0
+    until_idle: IdleWatch | None = None
+    output_limit_bytes: int = 1 << 30
+    environment: Sequence[tuple[str, str]] = ()
+    proof: Cadence | None = None
+    placements: tuple[Placement, ...] | None = None  # None: not bound
+    on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None
+    work: Path = field(init=False)
+    use_cgroup: bool = True
+
+    def run(self, scripts: dict[str, str], copies: int, plan: Plan | None = None) -> Seen:
+        """Run each script (by benchmark name) with `sh -c`, homogeneous unless a plan says else."""
+        plan = plan or make_plan(list(scripts), copies)
+        self.work = self.folder / "work"
+        self.work.mkdir()
+        identity = str(uuid.uuid4())
+        placements = self.placements or tuple(
+            Placement(copy, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+            for copy in range(copies)
+        )
+        expected = () if self.expected is None else (Expected("stdout", self.expected, 0, 0),)
+        programs = {
+            name: Program(name, ("/bin/sh", "-c", script), (), expected, None, self.metrics)
+            for name, script in scripts.items()
+        }
+        folders = RunFolders(
+            self.work, identity, programs, placements, self.environment, keep=self.keep
+        )
+        job = Job(
+            plan=plan,
+            placements=placements,
+            workplace=folders,
+            work=self.work,
+            timeout_s=self.timeout_s,
+            grace_s=self.grace_s,
+            prepare=self.prepare,
+            cooldown_s=self.cooldown_s,
+            until_idle=self.until_idle,
+            output_limit_bytes=self.output_limit_bytes,
+            proof=self.proof,
+        )
+        events: list[Event] = []
+        with guard(identity, copies, use_cgroup=self.use_cgroup) as keeper:
+
+            def emit(event: Event) -> None:
+                events.append(event)
+                self.on_event(event, supervisor)
+
+            supervisor = Supervisor(job, keeper, emit)
+            outcome = trio.run(supervisor.run)
+        return Seen(outcome, events)

@@ -1,0 +1,381 @@
+"""`rater run --resume`: exactly what is missing runs, and nothing that was stored changes.
+
+The long form, 50 kills, is `python -m benchmarks resume`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.resume import SUITE, one_resume
+from rater.analysis.results.remaining import PhaseState, Remainder, remainder
+from rater.cli import main
+from rater.errors import InputError
+from rater.plan.schedule.phases import Order, Plan, Window, make_plan
+from rater.process_id import Owner, this_process
+from rater.record.run import MachinePU, PlacedCopy
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.stored import StoredRun
+from rater.run.copies.leftover_processes import end_leftovers
+from rater.store.store import Store, open_store
+from rater.workflow.request.request import request_from_json
+from rater.workflow.run.resume import narrowed
+from tests.store.test_store_runs import GONE, HOST, PUS
+from tests.support.calls import RATER, rater
+from tests.support.example_events import ended, over, phase, run_of
+from tests.support.example_runs import S, copy_row, stored
+
+PLAN = make_plan(["a", "b"], 2, iterations=2)  # phases 0 a1, 1 b1, 2 a2, 3 b2
+
+
+def of_phase(number: int, **changes: Any) -> list[Any]:
+    """Both copies of a phase of `PLAN`, well and judged."""
+    planned = PLAN.phases[number % 4]
+    here = {"phase": number, "benchmark": planned.benchmark, "iteration": planned.iteration}
+    return [copy_row(copy, 1.0, start_ns=number * S, **(here | changes)) for copy in range(2)]
+
+
+def states(left: Remainder) -> list[tuple[str, int]]:
+    return [(it.state.value, it.phase.number) for it in left.phases]
+
+
+# -- what is missing, as a pure function --------------------------------------------------------
+
+
+def test_a_phase_is_done_when_all_its_copies_ended_and_were_judged() -> None:
+    left = remainder(PLAN, stored([*of_phase(0), *of_phase(1)]))
+    assert states(left) == [("done", 0), ("done", 1), ("missing", 2), ("missing", 3)]
+    assert [it.number for it in left.ahead] == [2, 3]
+    assert (left.runs_done, left.failed, left.torn) == (4, 0, ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"validity": Validity.UNCHECKED}, {"status": CopyStatus.INTERRUPTED}],
+    ids=["never-judged", "stopped"],
+)
+def test_a_phase_with_a_copy_that_is_open_is_torn_and_gets_a_fresh_number(
+    changes: dict[str, Any],
+) -> None:
+    left = remainder(PLAN, stored([*of_phase(0), *of_phase(1, **changes)]))
+    assert states(left) == [("done", 0), ("torn", 4), ("missing", 2), ("missing", 3)]
+    assert left.torn == (1,)
+
+
+def test_a_phase_that_lacks_a_copy_or_its_end_is_torn() -> None:
+    assert remainder(PLAN, stored(of_phase(0)[:1])).torn == (0,)
+    assert remainder(PLAN, stored(of_phase(0), closed=False)).torn == (0,)
+
+
+def test_a_phase_whose_copies_failed_was_measured_and_counts() -> None:
+    failed = of_phase(0, status=CopyStatus.FAILED, validity=Validity.UNCHECKED)
+    left = remainder(PLAN, stored([*failed, *of_phase(1)]))
+    assert states(left)[:2] == [("done", 0), ("done", 1)]
+    assert (left.runs_done, left.failed) == (4, 2)
+
+
+def test_what_ran_again_is_found_under_its_fresh_number_and_numbers_are_never_used_twice() -> None:
+    run = stored([*of_phase(0), *of_phase(4, benchmark="b", iteration=1), *of_phase(5)[:1]])
+    torn = replace(run.brackets[0], phase=1, benchmark="b", complete=False, torn=True)
+    again = replace(run.brackets[2], benchmark="a", iteration=2)
+    run = replace(run, brackets=(run.brackets[0], torn, run.brackets[1], again))
+    left = remainder(PLAN, run)
+    assert states(left) == [("done", 0), ("done", 1), ("torn", 2), ("missing", 3)]
+    assert left.torn == (5,)
+    more = replace(torn, phase=2, benchmark="a", iteration=2)
+    left = remainder(PLAN, replace(run, brackets=(*run.brackets, more)))
+    assert states(left)[2] == ("torn", 6)
+
+
+def rotated(steps: int) -> tuple[Plan, StoredRun]:
+    plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
+    rows = [
+        copy_row(copy, 1.0, benchmark="ab"[(copy + step) % 2], step=step, start_ns=step * S)
+        for copy in range(2)
+        for step in range(steps)
+    ]
+    return plan, stored(rows, order="rotated")
+
+
+def test_a_rotated_phase_is_done_when_every_step_of_every_queue_is_there() -> None:
+    assert [it.state for it in remainder(*rotated(2)).phases] == [PhaseState.DONE]
+    assert [it.state for it in remainder(*rotated(1)).phases] == [PhaseState.TORN]
+
+
+def test_a_steady_phase_is_done_with_as_many_runs_as_there_was_time_for() -> None:
+    plan = make_plan(["a"], 2, mode="steady", window=Window(0, 2 * S))
+    rows = [copy_row(0, 1.0), copy_row(0, 1.0, step=1, start_ns=S), copy_row(1, 2.0)]
+    assert remainder(plan, stored(rows, mode="steady")).ahead == ()
+    assert len(remainder(plan, stored(rows[:2], mode="steady")).ahead) == 1
+
+
+def test_the_time_goes_on_behind_what_is_stored_even_when_the_clock_was_set_back() -> None:
+    left = remainder(PLAN, stored(of_phase(0)))
+    assert left.resumed_at_ns(90 * S) == 90 * S
+    assert left.resumed_at_ns(-90 * S) == left.elapsed_ns + S == 2 * S
+    assert remainder(PLAN, stored([])).resumed_at_ns(90 * S) == 0
+
+
+# -- taking a run up, in the database -------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "store.db") as opened:
+        yield opened
+
+
+def killed_run(store: Store, owner: Owner = GONE) -> int:
+    """Phase 0 done, phase 1 begun."""
+    number = store.begin(run_of(2), HOST, [], PUS, owner)
+    store.append(number, phase(0), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0), phase(1))
+    return number
+
+
+def take_up(store: Store, number: int, resumed: int = 0, owner: Owner | None = None) -> None:
+    places = (PlacedCopy(0, (9,), 9, 9, 9, 9, 9, "bind", (9,)),)
+    pus = (MachinePU(9, 9, 9, 9, 9),)
+    store.take_up(
+        number,
+        resumed=resumed,
+        torn=[1],
+        placements=places,
+        pus=pus,
+        notes=["taken up"],
+        owner=owner,
+    )
+
+
+def test_taking_up_marks_what_is_torn_and_makes_the_run_ours(store: Store) -> None:
+    number = killed_run(store)
+    before = store.load(number)
+    take_up(store, number)
+    run = store.load(number)
+    assert (run.head.status, run.head.reason, run.head.resumed) == (RunStatus.RUNNING, None, 1)
+    assert [bracket.torn for bracket in run.brackets] == [False, True]
+    assert run.notes == ("taken up",)
+    assert run.copies == before.copies
+
+
+def test_copies_from_then_on_are_where_they_are_now(store: Store) -> None:
+    number = killed_run(store)
+    take_up(store, number)
+    store.append(number, phase(4), replace(ended(0, 3.0, start_s=2.0), phase=4))
+    run = store.load(number)
+    assert [(copy.phase, copy.cpu) for copy in run.copies] == [(0, 0), (0, 1), (4, 9)]
+    assert ([it.cpu for it in run.placements], [it.cpu for it in run.pus]) == ([9], [9])
+
+
+def test_a_run_whose_rater_lives_is_not_taken_up(store: Store) -> None:
+    number = killed_run(store, this_process())
+    with pytest.raises(InputError, match="still running"):
+        take_up(store, number)
+    assert store.load(number).head.resumed == 0
+
+
+def test_a_run_that_another_rater_had_meanwhile_is_not_taken_up(store: Store) -> None:
+    number = killed_run(store)
+    take_up(store, number, owner=GONE)
+    with pytest.raises(InputError, match="meanwhile"):
+        take_up(store, number)
+    take_up(store, number, resumed=1)
+
+
+# -- what a killed attempt left -------------------------------------------------------------------
+
+
+def test_what_earlier_attempts_left_is_ended_and_nothing_else() -> None:
+    marks = ["u-1", "u-1.1.77", "u-1.2.88", "u-2"]
+    left = [
+        subprocess.Popen(["sleep", "60"], env=os.environ | {"RATER_RUN": mark}) for mark in marks
+    ]
+    try:
+        # Those of the dead are nobody's children: here they are ours, and to be reaped.
+        with ThreadPoolExecutor() as reaping:
+            ends = [reaping.submit(left[it].wait) for it in (0, 1)]
+            assert end_leftovers("u-1", "u-1.2.88") == 2
+        assert [end.result() for end in ends] == [-9, -9]
+        assert [process.poll() for process in left[2:]] == [None, None]
+    finally:
+        for process in left:
+            process.kill()
+            process.wait()
+
+
+# -- as it is typed -------------------------------------------------------------------------------
+
+# The first copy run fails, the third kills rater once two phases are stored, all others are well.
+SCRIPT = """
+echo x >> count
+case $(wc -l < count) in 1) exit 3;; 3) "$PYTHON" wait.py; kill -9 $PPID;; esac
+"""
+WAIT = """
+import os, sqlite3, time
+db = sqlite3.connect(os.environ["RATER_DB"])
+while db.execute("SELECT sum(complete) FROM bracket").fetchone() != (2,):
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the database of a run of four iterations, killed in the third."""
+    folder = tmp_path_factory.mktemp("killed")
+    places = {name: str(folder / name) for name in ("RATER_DB", "RATER_CACHE", "RATER_LOCK")}
+    (folder / "wait.py").write_text(WAIT)
+    done = subprocess.run(
+        [*RATER, "run", "--copies", "1", "--iterations", "4", "--tag", "who=me", "--quiet"]
+        + ["--", "sh", "-c", SCRIPT],
+        cwd=folder,
+        env=os.environ | places | {"PYTHON": sys.executable},
+        check=False,
+    )
+    assert done.returncode == -9
+    return folder
+
+
+@pytest.fixture
+def killed(killed_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, its database copied to be this test's own."""
+    for file in killed_once.glob("RATER_DB*"):
+        shutil.copy(file, tmp_path / file.name.replace("RATER_DB", "rater.db"))
+    monkeypatch.chdir(tmp_path)  # not where the run was made
+    return tmp_path
+
+
+def dump(columns: str = "*", table: str = "bracket") -> list[Any]:
+    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
+        return db.execute(f"SELECT {columns} FROM {table}").fetchall()
+
+
+def everything() -> list[str]:
+    with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
+        return list(db.iterdump())
+
+
+def test_a_killed_run_goes_on_where_it_was_made_and_its_failures_count(killed: Path) -> None:
+    done = rater("run", "--resume", "last")
+    assert done.returncode == 1  # the first copy run, before the kill
+    assert dump("status, reason, resumed", "run") == [("failed", "1 of 4 copy runs failed", 1)]
+    assert dump("phase, iteration, complete, torn") == [
+        (0, 1, 1, 0),
+        (1, 2, 1, 0),
+        (2, 3, 0, 1),
+        (3, 4, 1, 0),
+        (4, 3, 1, 0),
+    ]
+    assert dump("phase, exit_code", "copy") == [(0, 3), (1, 0), (3, 0), (4, 0)]
+    assert "torn: sh, iteration 3 (phase 2, again as phase 4)" in str(dump("text", "note"))
+    starts = dict(dump("phase, start_ns"))
+    assert starts[0] < starts[1] < starts[4] < starts[3]
+    assert "phase 1 of 2: sh, iteration 3" in done.stderr
+    assert main(["run", "--resume", "last", "--quiet"]) == 1  # nothing is left
+    assert dump("resumed", "run") == [(1,)]
+
+
+def test_a_dry_run_of_resuming_says_what_is_there_and_changes_nothing(
+    killed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = everything()
+    assert main(["run", "--resume", "last", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "killed: 2 of 4 phases done" in said
+    assert "2  sh, iteration 3  torn: runs again as phase 4" in said
+    assert main(["run", "--resume", "last", "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [it["state"] for it in document["phases"]] == ["done", "done", "torn", "missing"]
+    assert (document["differences"], document["refused"]) == ([], None)
+    assert everything() == before
+
+
+def test_a_changed_environment_is_refused_with_the_differences_unless_forced(killed: Path) -> None:
+    before = everything()
+    done = rater("run", "--resume", "last", MALLOC_ARENA_MAX="1")
+    assert done.returncode == 2
+    assert "environment variable MALLOC_ARENA_MAX: was not there, is 1" in done.stderr
+    assert everything() == before
+    forced = rater("run", "--resume", "last", "--force", "--quiet", MALLOC_ARENA_MAX="1")
+    assert forced.returncode == 1
+    notes = [text for (text,) in dump("text", "note")]
+    assert "differs since then: environment variable MALLOC_ARENA_MAX: was not there, is 1" in notes
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--iterations", "4"], "leave out --iterations"),
+        (["mini", "--discard", "0"], "leave out mini --discard"),
+        (["--", "true"], "leave out -- COMMAND"),
+    ],
+)
+def test_options_come_from_the_run(
+    killed: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["run", "--resume", "last", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("source = 'import'", "run 1 was imported"),
+        ("request = NULL", "did not keep what it was asked for; type it again: rater run"),
+        ("request = '{\"sharks\": 1}'", "made by a newer rater"),
+        ("directory = '/nowhere'", "cannot be entered"),
+        ("directory = '/', request = replace(request, '[\"sh', '[\"./sh')", "no such file: /sh"),
+    ],
+)
+def test_runs_that_cannot_go_on_are_refused_with_the_reason(
+    killed: Path, capsys: pytest.CaptureFixture[str], change: str, said: str
+) -> None:
+    with closing(sqlite3.connect(os.environ["RATER_DB"], autocommit=True)) as db:
+        db.execute(f"UPDATE run SET {change}")
+    before = everything()
+    assert main(["run", "--resume", "last"]) == 2
+    assert said in capsys.readouterr().err
+    assert everything() == before
+
+
+def test_what_was_left_out_when_the_run_began_is_not_asked_for_again(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(SUITE)
+    values = {"suites": [str(file), "mini"], "command": []}
+    request = request_from_json(json.dumps(values), "run 7")
+    assert narrowed(request, ["late", "early", "lu"]).suites == (f"{file}/early,late", "mini/lu")
+    assert narrowed(request, ["gone"]) == request  # and is then refused: it is another plan
+
+
+def test_a_run_that_lacks_only_its_end_gets_it(
+    killed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(os.environ["RATER_DB"], autocommit=True)) as db:
+        db.execute("DELETE FROM bracket WHERE phase > 1")
+        request = dump("request", "run")[0][0].replace('"iterations": 4', '"iterations": 2')
+        db.execute("UPDATE run SET request = ?, iterations = 2", (request,))
+        db.execute("UPDATE copy SET status = 'ok', exit_code = 0")
+    assert main(["run", "--resume", "last"]) == 0
+    assert "nothing is missing of 2 phases" in capsys.readouterr().err
+    assert dump("status, reason, resumed", "run") == [("complete", None, 0)]
+
+
+@pytest.mark.parametrize(("mode", "seed"), [("homogeneous", 11), ("rotated", 9), ("staggered", 3)])
+def test_a_run_killed_at_any_moment_is_resumed_exactly(
+    tmp_path: Path, mode: str, seed: int
+) -> None:
+    told = one_resume(tmp_path, dict(os.environ), mode, random.Random(seed))
+    assert told.wrong == []
+    assert told.kills > 0
