@@ -13,8 +13,10 @@ from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
 from tests.support.settings_tree import make_tree
 
-# Under nohup it is ignored, by copies and raters that tests start as well.
+# Under nohup and in the background these are ignored, and what tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

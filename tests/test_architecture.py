@@ -295,3 +295,16 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_no_test_imports_another_test() -> None:
+    """What two of them need stands in `tests/support`."""
+    wrong = [
+        f"{path.relative_to(CHECKOUT)}:{node.lineno}"
+        for path in (CHECKOUT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("tests.")
+        and not (node.module or "").startswith("tests.support")
+    ]
+    assert wrong == []

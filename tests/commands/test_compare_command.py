@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +14,13 @@ from rich.console import Console
 from rater.analysis.conditions.disturbances import Trouble
 from rater.analysis.counters.cpu_use import Matter, Notable
 from rater.cli import main
-from rater.record.events import OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed
-from rater.record.status import RunStatus, Validity
 from rater.show.compare.disturbances import print_troubles
 from rater.show.console.printer import Printer
-from rater.store.store import open_store
-from tests.store.test_store_runs import HOST, PUS
 from tests.support.calls import Rater
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.made_runs import make
 
 SLOW = (10.0, 10.05, 9.95, 10.02, 9.98)
 FAST = (9.0, 9.05, 8.94, 9.02, 8.98)
-
-
-def make(
-    database: Path,
-    seconds: Sequence[tuple[float, float]],
-    tags: dict[str, str] | None = None,
-    settings: dict[str, str] | None = None,
-    names: Sequence[str] = ("gups",),
-) -> None:
-    """Runs of benchmarks with a reference of 10 s, two copies each, in blocks 1, 2, ..."""
-    with open_store(database) as store:
-        for block, times in enumerate(seconds, 1):
-            every = tags | {"block": str(block)} if tags else {}
-            run = replace(
-                run_of(2),
-                uuid=f"{len(store.runs()):08x}",
-                tags=tuple(sorted(every.items())),
-                benchmarks=tuple(
-                    BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in names
-                ),
-            )
-            number = store.begin(run, HOST, (settings or {}).items(), PUS)
-            for place, name in enumerate(names):
-                store.append(number, phase(place, name=name))
-                for copy, time_s in enumerate(times):
-                    store.append(number, replace(ended(copy, time_s, name=name), phase=place))
-                store.append(number, over(0.0, max(times), number=place, name=name))
-                for copy in (0, 1):
-                    checked = OutputChecked(place, name, 1, copy, 0, Validity.VALID, None)
-                    store.append(number, checked)
-            store.append(number, RunEnded(RunStatus.COMPLETE, None))
 
 
 def both(times: Sequence[float]) -> list[tuple[float, float]]:

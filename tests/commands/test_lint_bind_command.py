@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rater.speccpu.results.packed import pack
-from tests.speccpu.results.test_spec_rsf import HEAD, bracket
 from tests.support.calls import Rater
 from tests.support.places import SAMPLES, needs_samples
+from tests.support.raw_files import HEAD, bracket
 
 WRONG = """\
 # a list for four CPUs

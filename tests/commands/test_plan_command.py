@@ -14,8 +14,8 @@ from rater.cli import main
 from rater.plan.placement.summary import shares
 from rater.run.host.memory import capacity_warnings
 from rater.show.plans.placements import brief
-from tests.show.test_plan_shown import ONE
 from tests.support.places import MACHINES, needs_machines
+from tests.support.small_machines import ONE
 
 SMALL = "pack:2 numa:1 l3:1 core:2 pu:2"
 HEAVY = """

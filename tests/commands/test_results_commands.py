@@ -3,21 +3,16 @@
 import io
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rater.process_id import Owner
-from rater.record.events import OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed
-from rater.record.status import CopyStatus, RunStatus, Validity
-from rater.store.store import open_store
-from tests.store.exchange.test_observations import DOCUMENT, observed
-from tests.store.test_store_runs import GONE, HOST, PUS
+from rater.record.status import CopyStatus
 from tests.support.calls import Rater
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.made_runs import make_run
+from tests.support.observations import DOCUMENT, observed
+from tests.support.stored_runs import GONE
 
 
 @pytest.fixture
@@ -25,33 +20,6 @@ def document(tmp_path: Path) -> Path:
     path = tmp_path / "times.json"
     path.write_text(json.dumps(DOCUMENT))
     return path
-
-
-def make_run(
-    database: Path,
-    *,
-    uuid: str = "0a1b",
-    finished: bool = True,
-    owner: Owner | None = None,
-    tags: tuple[tuple[str, str], ...] = (),
-) -> None:
-    """Two copies of one benchmark with a reference of 10 s: 3 s and 4 s."""
-    run = replace(
-        run_of(2),
-        uuid=uuid,
-        tags=tags,
-        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
-    )
-    with open_store(database) as store:
-        number = store.begin(run, HOST, (), PUS, owner)
-        store.append(number, phase())
-        store.append(number, ended(0, 3.0))
-        if finished:
-            store.append(number, ended(1, 4.0))
-            store.append(number, over(0.0, 4.0))
-            for copy in (0, 1):
-                store.append(number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
-            store.append(number, RunEnded(RunStatus.COMPLETE, None))
 
 
 def parsed(text: str) -> Any:

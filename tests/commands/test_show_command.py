@@ -11,9 +11,9 @@ from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed
 from rater.record.status import RunStatus, Validity
 from rater.store.store import open_store
-from tests.store.test_store_runs import GONE, HOST, PUS
 from tests.support.calls import Rater
 from tests.support.example_events import ended, over, phase, run_of
+from tests.support.stored_runs import GONE, HOST, PUS
 
 
 def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) -> None:

@@ -7,17 +7,10 @@ import pytest
 
 from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.schedule.phases import Order, Window, make_plan, order_table
-from rater.plan.topology.build import RawNode, RawPU, build
 from rater.show.plans.plan import Estimates, PlanView, plan_document, print_plan
+from tests.support.small_machines import ONE
 
 S = 1_000_000_000
-ONE = build(
-    [RawPU(cpu, None, None, None, None) for cpu in range(2)],
-    [RawNode(0, 0b11, 0, None)],
-    usable=0b11,
-    allowed_nodes=1,
-    source="this machine",
-)
 
 
 def view(copies: int = 2, **options: Any) -> PlanView:

@@ -18,55 +18,17 @@ from rich.console import Console
 from rater.analysis.results.score import summarise
 from rater.cli import main
 from rater.errors import InputError
-from rater.record.events import GateFacts, Observed, Sampled
-from rater.record.run import MachinePU, PlacedCopy
+from rater.record.events import GateFacts
+from rater.record.run import PlacedCopy
 from rater.record.stored import StoredRun
 from rater.resources import folder
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import to_json
 from rater.store.store import open_store
 from rater.workflow.request.request import request_from_json
-from tests.analysis.placement.test_proof import MB, sample
-from tests.store.test_store_proof import store_run
 from tests.support.calls import Rater
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
-
-PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
-PLACED = tuple(
-    PlacedCopy(n, (n,), n, n, 0, n // 2, 0, memory_policy="local", memory_nodes=())
-    for n in range(4)
-)
-
-
-def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
-    """Four copies on two lgroups, twice; the memory of copy `remote` lies away in iteration 1."""
-    rows = [
-        copy_row(n, 3.0 + n, phase=p, iteration=p + 1, node=n // 2, gate=GateFacts((n,), (0, 1)))
-        for p in range(2)
-        for n in range(4)
-    ]
-
-    def look(phase: int, copy: int) -> Sampled:
-        home = copy // 2
-        away = copy == remote and phase == 0
-        return sample(
-            {1 - home: 300 * MB, home: 100 * MB} if away else {home: 400 * MB},
-            phase=phase,
-            copy=copy,
-            cpus=(copy,),
-            allowed=(copy,),
-        )
-
-    run = stored(rows, copies=4, iterations=2, **head)
-    return replace(
-        run,
-        placements=PLACED,
-        pus=PUS,
-        samples=tuple(look(p, n) for p in range(2) for n in range(4)),
-        observed=Observed("auto", 8, None, 0.02, 0.004, 0.003, ()),
-        warnings=(),
-        notes=(),
-    )
+from tests.support.placement_samples import FOUR_PUS, MB, PLACED, sample, seen_run, store_run
 
 
 def shown(run: StoredRun, width: int = 100, **options: Any) -> str:
@@ -145,7 +107,7 @@ def test_the_memory_of_many_benchmarks_is_shown_when_asked_for() -> None:
     run = replace(
         stored(rows, copies=1),
         placements=PLACED[:1],
-        pus=PUS,
+        pus=FOUR_PUS,
         samples=tuple(
             sample({0: MB}, phase=p, copy=0, cpus=(0,), allowed=(0,)) for p in range(len(names))
         ),
@@ -161,7 +123,7 @@ def test_a_window_with_a_copy_that_was_not_placed_as_planned_is_marked() -> None
         for n in range(2)
         for row in in_turn(n, [1.0] * 10, node=0, last_cpu=n, gate=GateFacts((n or 3,), (0,)))
     ]
-    run = replace(windowed(rows, 2.0, 8.0), placements=PLACED[:2], pus=PUS)
+    run = replace(windowed(rows, 2.0, 8.0), placements=PLACED[:2], pus=FOUR_PUS)
     text = shown(run)
     assert "planned\n" in text
     assert "placement of 20 copy runs: met 10, not met 10" in text
@@ -267,7 +229,7 @@ def test_a_rotated_table_counts_the_copies_that_were_not_placed_as_planned() -> 
     run = replace(
         stored(rows, mode="rotated", order="rotated", copies=2),
         placements=PLACED[:2],
-        pus=PUS,
+        pus=FOUR_PUS,
     )
     lines = shown(run).splitlines()
     assert any(line.startswith("a ") and line.split()[-1] == "1" for line in lines)

@@ -22,10 +22,10 @@ from rater.show.console.printer import Printer
 from rater.show.results.cpu_use import notable_text, print_cpus
 from rater.store.exchange.export import full_document
 from rater.store.store import Store, open_store
-from tests.analysis.counters.test_readings_analysis import computed, read_run
-from tests.store.test_store_runs import GONE, HOST
+from tests.support.cpu_readings import computed, read_run
 from tests.support.example_events import S, ended, over, phase, run_of
 from tests.support.example_runs import reading
+from tests.support.stored_runs import GONE, HOST
 
 PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
 # Two copies on CPUs 0 and 2; somebody computes on CPU 2, and on CPU 3 beside it.

@@ -20,11 +20,11 @@ from rater.store.exchange.export import (
 )
 from rater.store.exchange.read_observations import read_observations
 from rater.store.store import Store, open_store
-from tests.store.exchange.test_observations import DOCUMENT, changed, observed, read
-from tests.store.test_store_runs import HOST, PUS
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
+from tests.support.observations import DOCUMENT, changed, observed, read
 from tests.support.places import DIVOT_CASES, needs_cases
+from tests.support.stored_runs import HOST, PUS
 
 CASES = DIVOT_CASES / "cases"
 

@@ -9,8 +9,8 @@ import pytest
 from rater.errors import InputError
 from rater.record.events import Noted
 from rater.store.store import Store, open_store
-from tests.store.test_store_runs import GONE, begin, rows, with_uuid
 from tests.support.example_events import ended, over, phase
+from tests.support.stored_runs import GONE, begin, rows, with_uuid
 
 
 @pytest.fixture

@@ -9,59 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rater.record.events import GateFacts, Observed, RunEnded, Sampled
-from rater.record.status import RunStatus
+from rater.record.events import GateFacts, Observed
 from rater.store.connection import APPLICATION_ID, migrate, migrations
 from rater.store.exchange.export import full_document
-from rater.store.store import Store, open_store
-from tests.analysis.placement.test_proof import MB, sample
-from tests.store.test_store_runs import HOST, PUS
-from tests.support.example_events import ended, over, phase, run_of
-
-OBSERVED = Observed("auto", 3, 1.5, 0.01, 0.005, 0.002, ("no sched here",))
-BARE = Sampled(
-    phase=0,
-    copy=1,
-    step=0,
-    age_ns=5,
-    processes=1,
-    unread=1,
-    cpus=(),
-    allowed=None,
-    migrations=None,
-    pages_migrated=None,
-    node_bytes=None,
-    policy=None,
-    page_bytes=None,
-    rss_bytes=None,
-    peak_bytes=None,
-    swap_bytes=None,
-    read_ns=7,
-)
-FULL = sample(
-    {0: 30 * MB, 1: 90 * MB},
-    copy=0,
-    cpus=(0, 1, 4),
-    allowed=(0, 1, 2, 4),
-    page_bytes=((4096, 20 * MB), (2 << 20, 100 * MB)),
-    looks=3,
-)
-
-
-def store_run(store: Store) -> int:
-    """Two copies on two lgroups: one looked at twice and a late look, one hardly."""
-    number = store.begin(run_of(2, 2), HOST, [], PUS)
-    store.append(number, phase())
-    store.append(
-        number,
-        replace(ended(0, 3.0), gate=GateFacts((0, 1, 2, 4), (0, 1))),
-        replace(ended(1, 3.0), gate=GateFacts(None, (1,))),
-        FULL,
-        replace(FULL, age_ns=400_000_000, looks=1, node_bytes=((0, 120 * MB),)),
-        BARE,
-    )
-    store.append(number, over(0.0, 3.0), OBSERVED, RunEnded(RunStatus.COMPLETE, None))
-    return number
+from rater.store.store import open_store
+from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
 
 
 def test_what_was_seen_comes_back(tmp_path: Path) -> None:

@@ -7,49 +7,31 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rater.errors import InputError
-from rater.process_id import Owner, is_alive, this_process
+from rater.process_id import is_alive, this_process
 from rater.record.events import Noted, OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
+from rater.record.run import BenchmarkUsed, PlacedCopy, Run
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from tests.support.example_events import S, ended, over, phase, run_of, started
 from tests.support.places import CHECKOUT
+from tests.support.stored_runs import GONE, HOST, PUS, begin, rows, with_uuid
 
-HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_64", "Box")
-PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, None, None, None))
-GONE = Owner(pid=1, pid_start=-1, boot_id="of another boot")
+# -- what goes in comes back --------------------------------------------------------------------
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "rater.db") as opened:
         yield opened
-
-
-def begin(store: Store, run: Run | None = None, owner: Owner | None = None) -> int:
-    return store.begin(run or run_of(2), HOST, [("governor", "performance")], PUS, owner)
-
-
-def with_uuid(uuid: str) -> Run:
-    return replace(run_of(2), uuid=uuid)
-
-
-def rows(store: Store, query: str) -> list[tuple[object, ...]]:
-    """What another program reads from the same file at the same time."""
-    with closing(sqlite3.connect(store.path)) as connection:
-        return connection.execute(query).fetchall()
-
-
-# -- what goes in comes back --------------------------------------------------------------------
 
 
 def test_the_head_of_a_run_comes_back(store: Store) -> None:
@@ -242,7 +224,7 @@ def test_a_killed_writer_leaves_every_copy_it_appended(tmp_path: Path) -> None:
         "import sys; from pathlib import Path\n"
         "from rater.store.store import open_store\n"
         "from tests.support.example_events import ended, phase, run_of\n"
-        "from tests.store.test_store_runs import begin\n"
+        "from tests.support.stored_runs import begin\n"
         "store = open_store(Path(sys.argv[1])); number = begin(store, run_of(500))\n"
         "store.append(number, phase())\n"
         "for copy in range(500):\n"

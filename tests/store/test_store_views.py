@@ -16,9 +16,9 @@ from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.resources import folder
 from rater.store.exchange.read_observations import read_observations
 from rater.store.store import Store, open_store
-from tests.store.exchange.test_observations import observed
-from tests.store.test_store_runs import GONE, HOST, PUS
 from tests.support.example_events import ended, over, phase, run_of
+from tests.support.observations import observed
+from tests.support.stored_runs import GONE, HOST, PUS
 
 QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
 

@@ -9,9 +9,9 @@ from rater.record.events import RunEnded
 from rater.record.status import RunStatus
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, begin_run, end_sweep, new_sweep
-from tests.store.test_store_runs import HOST, PUS
 from tests.support.calls import Rater, rows
 from tests.support.example_events import SWEEP_ASKED, run_of
+from tests.support.stored_runs import HOST, PUS
 
 
 def sweep(store: Store, name: str, *, ended: bool = True) -> int:

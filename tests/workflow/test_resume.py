@@ -34,10 +34,10 @@ from rater.run.copies.leftover_processes import end_leftovers
 from rater.store.store import Store, open_store
 from rater.workflow.request.request import request_from_json
 from rater.workflow.run.resume import narrowed
-from tests.store.test_store_runs import GONE, HOST, PUS
 from tests.support.calls import RATER, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored
+from tests.support.stored_runs import GONE, HOST, PUS
 
 PLAN = make_plan(["a", "b"], 2, iterations=2)  # phases 0 a1, 1 b1, 2 a2, 3 b2
 

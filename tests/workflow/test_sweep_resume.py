@@ -18,9 +18,9 @@ from rater.record.status import RunStatus
 from rater.store.store import open_store
 from rater.store.sweeps import begin_run, find_sweep, load_sweep
 from rater.workflow.results.points import looks_of, points_from
-from tests.store.test_store_runs import HOST, PUS
 from tests.support.calls import Rater, rows
 from tests.support.example_events import run_of
+from tests.support.stored_runs import HOST, PUS
 
 pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")

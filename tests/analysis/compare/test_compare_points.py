@@ -15,10 +15,10 @@ from rater.record.status import RunStatus, Validity
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, begin_run, new_sweep
 from rater.workflow.results.points import looks_of, points_from, points_without_runs, refuse_twice
-from tests.commands.test_compare_command import make
-from tests.store.test_store_runs import HOST, PUS
 from tests.support.calls import Rater
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of
+from tests.support.made_runs import make
+from tests.support.stored_runs import HOST, PUS
 
 
 def test_a_word_is_a_point(database: Path) -> None:

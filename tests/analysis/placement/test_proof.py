@@ -18,9 +18,8 @@ from rater.record.stored import StoredRun
 from rater.show.console.printer import Printer
 from rater.show.results.placement import memory_lines, proof_document, verdict_lines
 from tests.support.example_runs import copy_row, stored
+from tests.support.placement_samples import MB, PAGE, sample
 
-MB = 1_000_000
-PAGE = 4096
 HOMES = {0: 0, 1: 0, 2: 1, 3: 1, 4: None}
 
 
@@ -38,31 +37,6 @@ def plan(cpus: tuple[int, ...] | None = (2,), **changes: Any) -> PlacedCopy:
         memory_nodes=(),
     )
     return replace(placed, **changes)
-
-
-def sample(nodes: dict[int, int] | None, **changes: Any) -> Sampled:
-    """A look at copy 2 on CPU 2 after 0.2 s, its memory in small pages."""
-    total = sum(nodes.values()) if nodes else 0
-    seen = Sampled(
-        phase=0,
-        copy=2,
-        step=0,
-        age_ns=200_000_000,
-        processes=1,
-        unread=0,
-        cpus=(2,),
-        allowed=(2,),
-        migrations=0,
-        pages_migrated=0,
-        node_bytes=None if nodes is None else tuple(sorted(nodes.items())),
-        policy="local",
-        page_bytes=None if nodes is None else ((PAGE, total),),
-        rss_bytes=total + MB,
-        peak_bytes=total + 2 * MB,
-        swap_bytes=0,
-        read_ns=1000,
-    )
-    return replace(seen, **changes)
 
 
 GATE = GateFacts(cpus=(2,), mems=(0, 1))

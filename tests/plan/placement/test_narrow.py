@@ -1,6 +1,5 @@
 """What layouts leave of a machine, and what the command line changes in them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from rater.plan.placement.filter import keep, narrow, reserve
 from rater.plan.placement.layout import Bind, Layout, Order, Parts, load_layout
 from rater.plan.placement.layout_options import options, override
 from rater.plan.placement.place import MemoryPolicy, place
-from rater.plan.topology.build import RawKind, RawNode, RawPU, build
-from rater.plan.topology.model import CpuKind, Details, Topology
+from rater.plan.topology.model import Topology
 from tests.support.machines import made
+from tests.support.small_machines import hybrid, two_kinds
 
 SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
@@ -24,30 +23,6 @@ def layout(order: Order = Order.COMPACT, **more: Any) -> Layout:
 
 def left(topology: Topology = SMT, **more: Any) -> list[int]:
     return [pu.os for pu in narrow(topology, layout(**more)).topology.pus]
-
-
-def hybrid() -> Topology:
-    """Two fast cores of two threads, three slow ones of one."""
-    cores = [0, 0, 1, 1, 2, 3, 4]
-    return build(
-        [RawPU(cpu, core, 0, None, None) for cpu, core in enumerate(cores)],
-        [RawNode(0, 0b1111111, 0, None)],
-        usable=0b1111111,
-        allowed_nodes=1,
-        source="hybrid",
-        kinds=[RawKind(0b1110000, 0), RawKind(0b0001111, 1)],
-    )
-
-
-def two_kinds(topology: Topology, source: str) -> Topology:
-    """The same machine, its kinds described without anything that ranks them."""
-    cpus = [tuple(pu.os for pu in topology.pus if pu.kind == kind) for kind in (1, 0)]
-    return replace(
-        topology,
-        pus=tuple(replace(pu, kind=0) for pu in topology.pus),
-        details=Details(kinds=tuple(CpuKind(own, ()) for own in cpus)),
-        source=source,
-    )
 
 
 def test_smt_keeps_the_first_threads_of_each_core() -> None:

@@ -23,17 +23,7 @@ from rater.run.build.script import (
     lines_of,
     shown,
 )
-
-SHELLS = {
-    "dash": ["dash"],
-    "bash": ["bash"],
-    "bash as sh": ["bash", "--posix"],
-    "busybox": ["busybox", "sh"],
-}
-
-
-def sh(script: str) -> Line:
-    return Line(("/bin/sh", "-c", script))
+from tests.support.shells import SHELLS, sh
 
 
 class Ended:

@@ -22,8 +22,8 @@ from rater.run.build.script import (
     workloads_in,
 )
 from rater.run.copies.command_times import Teller, Told, workload_times
-from tests.run.build.test_script import SHELLS
 from tests.support.kit import rater
+from tests.support.shells import SHELLS
 
 
 def sh(script: str) -> Line:

@@ -31,7 +31,7 @@ from rater.run.observe.merge import together
 from rater.run.observe.samples import MOST_SAMPLES, Samples
 from rater.run.supervise import phase
 from rater.run.supervise.supervisor import Supervisor
-from tests.analysis.placement.test_proof import sample
+from tests.support.placement_samples import sample
 from tests.support.rig import Rig, Seen
 
 MS = 1_000_000

@@ -35,10 +35,10 @@ from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.show.html.story import score_lost
 from rater.show.html.timeline import machine, timeline
-from tests.show.test_proof_shown import seen_run
 from tests.support.calls import Rater
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import S, copy_row, stored
+from tests.support.placement_samples import seen_run
 from tests.support.report_runs import HOSTILE, Page, document, written
 
 try:

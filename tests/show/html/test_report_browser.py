@@ -5,31 +5,15 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
+from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
 from tests.support.report_runs import HOSTILE, document, written
 
-try:
-    import vl_convert  # noqa: F401 - whether it is there
-except ImportError:
-    VEGA = False
-else:
-    VEGA = True
-PROGRAM = chromium()
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None or not VEGA,
-    reason="no chromium here"
-    if PROGRAM is None
-    else "vl-convert-python (rater[report]) is missing",
-)
-DRAWN = "document.documentElement.dataset.drawnMs"
-CARD = "(c => c.hidden ? null : c.innerText.split('\\n'))(document.getElementById('card'))"
-CHOSEN = "document.getElementById('chosen').textContent"
+pytestmark = needs_browser
 PICKED = (
     "[...document.querySelectorAll('#panels figure')]"
     ".map(f => f.querySelectorAll('.picked-marks path').length)"
 )
-# Each panel has 16 copies x 2 iterations; the first in order of the suite is panel-1-0.
-PANEL = "#panel-1-0 .drawn"
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +33,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             found[name] = folder / f"{name}.html"
             assert main(["report", *runs.split(), "-o", str(found[name])]) == 0
     return found
-
-
-def opened(browser: Browser, page: Path, width: int = 1200, *, dark: bool = False) -> Browser:
-    browser.events.clear()
-    browser.screen(width, 900, dark=dark)
-    browser.open(page)
-    browser.wait(lambda: browser.js(DRAWN), "the pictures are not drawn")
-    return browser
 
 
 def dot(browser: Browser, copy: int) -> tuple[float, float]:

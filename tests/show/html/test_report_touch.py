@@ -8,12 +8,11 @@ import pytest
 
 from rater.cli import main
 from rater.show.html import timeline as page_timeline
-from tests.show.html.test_report_browser import CARD, CHOSEN, PANEL, opened
-from tests.show.html.test_report_browser import pytestmark as needs
 from tests.support.browser import Browser
+from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
 from tests.support.report_runs import document, written
 
-pytestmark = needs
+pytestmark = needs_browser
 TOLD = "document.getElementById('timeline-key').innerText"
 
 

@@ -17,8 +17,8 @@ from rater.speccpu.results.packed import unpack
 from rater.speccpu.results.read import read_spec
 from rater.store.exchange.read_observations import read_observations
 from rater.store.store import open_store
-from tests.speccpu.results.test_spec_rsf import HEAD, bracket
 from tests.support.calls import Rater
+from tests.support.raw_files import HEAD, bracket
 from tests.support.spec_runs import PLACEMENTS, observed, planned
 
 type Back = Callable[..., StoredRun]

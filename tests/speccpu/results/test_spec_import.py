@@ -4,47 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rater.analysis.results.score import summarise
 from rater.cli import main
-from rater.speccpu.results.packed import pack
 from rater.store.store import open_store
-from tests.commands.test_results_commands import make_run
-from tests.speccpu.results.test_spec_log import NEW, OLD
-from tests.speccpu.results.test_spec_rsf import HEAD, bracket
 from tests.support.calls import Rater
+from tests.support.made_runs import make_run
 from tests.support.places import SAMPLES, needs_samples
-
-
-def ask(database: Path, query: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(database)) as connection:
-        return connection.execute(query).fetchall()
-
-
-def flat(text: str) -> str:
-    """Return prose without its line breaks."""
-    return " ".join(text.split())
-
-
-def configured(config: str) -> str:
-    """Return a raw file of two copies, base and peak, with a configuration inside."""
-    pieces = "".join(
-        f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(config))
-    )
-    peak = bracket(tune="peak", times=(250.0, 200.0), reported=250, ratio=40)
-    return HEAD + pieces + bracket(more="submit: 1") + peak
-
-
-def write(folder: Path, text: str, name: str = "result.rsf") -> Path:
-    path = folder / name
-    path.write_text(text, encoding="latin-1")
-    return path
+from tests.support.raw_files import HEAD, NEW, OLD, ask, bracket, configured, flat, write
 
 
 def test_one_file_is_one_run_with_base_and_peak(

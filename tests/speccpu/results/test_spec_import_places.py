@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from rater.speccpu.results.packed import pack
-from tests.speccpu.results.test_spec_import import ask, configured, flat, write
-from tests.speccpu.results.test_spec_rsf import HEAD, bracket
 from tests.support.calls import Rater
+from tests.support.raw_files import HEAD, ask, bracket, configured, flat, write
 
 BY_COPY = "submit = taskset -c $SPECCOPYNUM $command\n"
 SYSINFO = (

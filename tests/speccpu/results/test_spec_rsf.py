@@ -15,42 +15,7 @@ from rater.speccpu.results.packed import pack, unpack
 from rater.speccpu.results.recompute import recompute, recompute_rotated
 from rater.speccpu.results.result import Failure, SpecFile
 from rater.speccpu.results.rsf import read_rsf
-
-HEAD = """\
-spec.cpu2006.metric: CINT2006
-spec.cpu2006.size: ref
-spec.cpu2006.time: 1557939394
-spec.cpu2006.basemean: 20.000000
-"""
-
-
-def bracket(
-    iteration: int = 0,
-    *,
-    times: tuple[float, ...] = (400.0, 500.0),
-    reported: float = 500.0,
-    ratio: float = 20.0,
-    selected: int = 1,
-    benchmark: str = "400_perlbench",
-    tune: str = "base",
-    suite: str = "cpu2006",
-    copies: str = "clcopies",
-    more: str = "",
-) -> str:
-    """Two copies with a reference of 5000 s: 2 x 5000 / 500 is 20."""
-    at = f"spec.{suite}.results.{benchmark}.{tune}.{iteration:03}"
-    lines = [
-        f"{at}.benchmark: {benchmark.replace('_', '.', 1)}",
-        f"{at}.{copies}: {len(times)}",
-        *(f"{at}.copytime{copy:03}: {seconds:.6f}" for copy, seconds in enumerate(times)),
-        f"{at}.reported_time: {reported:.6f}",
-        f"{at}.reference: 5000",
-        f"{at}.ratio: {ratio:.6f}",
-        f"{at}.selected: {selected}",
-        f"{at}.valid: S",
-        *(f"{at}.{line}" for line in more.splitlines()),
-    ]
-    return "\n".join(lines) + "\n"
+from tests.support.raw_files import HEAD, bracket
 
 
 def read(text: str | bytes) -> SpecFile:

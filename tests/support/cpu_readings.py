@@ -1,0 +1,42 @@
+"""Readings of CPUs around a phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rater.record.events import CpuReading, CpuReadings, MachineReadings
+from rater.record.run import MachinePU, PlacedCopy
+from rater.record.stored import StoredCopy, StoredRun
+from tests.support.example_runs import S, copy_row, stored
+
+
+def computed(copy: int, cpu_s: float, **changes: Any) -> StoredCopy:
+    """A copy that ran for 10 s, and computed for so long."""
+    cpu_ns = round(cpu_s * S)
+    return copy_row(copy, 10.0, cpu_ns=cpu_ns, user_ns=cpu_ns, **changes)
+
+
+def read_run(
+    copies: Sequence[StoredCopy],
+    *rows: CpuReading,
+    masks: Sequence[tuple[int, ...] | None] | None = None,
+    **counters: int,
+) -> StoredRun:
+    """One or more phases of 10 s, all read alike; each copy bound to its CPU, or as `masks` say."""
+    run = stored(copies)
+    cpus = {copy.copy: copy.cpu for copy in copies}
+    masks = masks or [None if cpu is None else (cpu,) for cpu in cpus.values()]
+    phases = sorted({copy.phase for copy in copies})
+    values = tuple(sorted({"elapsed_ns": 10 * S, **counters}.items()))
+    return replace(
+        run,
+        placements=tuple(
+            PlacedCopy(n, mask, cpus[n], cpus[n], 0, 0, 0, "none", ())
+            for n, mask in zip(cpus, masks, strict=True)
+        ),
+        pus=tuple(MachinePU(cpu, cpu // 2, 0, cpu // 4, 0) for cpu in range(8)),
+        cpu_readings=tuple(CpuReadings(phase, rows) for phase in phases),
+        machine_readings=tuple(MachineReadings(phase, values) for phase in phases),
+    )

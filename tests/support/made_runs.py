@@ -1,0 +1,73 @@
+"""Runs put into a database without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rater.process_id import Owner
+from rater.record.events import OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed
+from rater.record.status import RunStatus, Validity
+from rater.store.store import open_store
+from tests.support.example_events import ended, over, phase, run_of
+from tests.support.stored_runs import HOST, PUS
+
+
+def make_run(
+    database: Path,
+    *,
+    uuid: str = "0a1b",
+    finished: bool = True,
+    owner: Owner | None = None,
+    tags: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """Two copies of one benchmark with a reference of 10 s: 3 s and 4 s."""
+    run = replace(
+        run_of(2),
+        uuid=uuid,
+        tags=tags,
+        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+    )
+    with open_store(database) as store:
+        number = store.begin(run, HOST, (), PUS, owner)
+        store.append(number, phase())
+        store.append(number, ended(0, 3.0))
+        if finished:
+            store.append(number, ended(1, 4.0))
+            store.append(number, over(0.0, 4.0))
+            for copy in (0, 1):
+                store.append(number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+            store.append(number, RunEnded(RunStatus.COMPLETE, None))
+
+
+def make(
+    database: Path,
+    seconds: Sequence[tuple[float, float]],
+    tags: dict[str, str] | None = None,
+    settings: dict[str, str] | None = None,
+    names: Sequence[str] = ("gups",),
+) -> None:
+    """Runs of benchmarks with a reference of 10 s, two copies each, in blocks 1, 2, ..."""
+    with open_store(database) as store:
+        for block, times in enumerate(seconds, 1):
+            every = tags | {"block": str(block)} if tags else {}
+            run = replace(
+                run_of(2),
+                uuid=f"{len(store.runs()):08x}",
+                tags=tuple(sorted(every.items())),
+                benchmarks=tuple(
+                    BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in names
+                ),
+            )
+            number = store.begin(run, HOST, (settings or {}).items(), PUS)
+            for place, name in enumerate(names):
+                store.append(number, phase(place, name=name))
+                for copy, time_s in enumerate(times):
+                    store.append(number, replace(ended(copy, time_s, name=name), phase=place))
+                store.append(number, over(0.0, max(times), number=place, name=name))
+                for copy in (0, 1):
+                    checked = OutputChecked(place, name, 1, copy, 0, Validity.VALID, None)
+                    store.append(number, checked)
+            store.append(number, RunEnded(RunStatus.COMPLETE, None))
