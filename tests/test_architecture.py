@@ -28,7 +28,7 @@ FOLDERS = """
     plan
     settings
     run/host
-    run/build
+    run/programs
     run/copies
     run/observe
     run/check

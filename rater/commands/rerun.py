@@ -34,8 +34,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def rerun(args: argparse.Namespace) -> int:
     """Make the run; return its exit status."""
-    from rater.run.build.compile import cache_root
     from rater.run.host import discover as machine
+    from rater.run.programs.compile import cache_root
     from rater.workflow.request.request import tags_from
     from rater.workflow.run.dry_run import dry_run
     from rater.workflow.run.needs import needs_of

@@ -320,7 +320,7 @@ def _import(args: argparse.Namespace) -> int:
 def _remove(args: argparse.Namespace) -> int:
     import shutil
 
-    from rater.run.build.compile import cache_root
+    from rater.run.programs.compile import cache_root
     from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 
     with existing_store(args) as store:

@@ -38,8 +38,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run a suite or a command; return the exit status."""
-    from rater.run.build.compile import cache_root
     from rater.run.host import discover as machine
+    from rater.run.programs.compile import cache_root
     from rater.workflow.run.needs import needs_of
     from rater.workflow.run.resolve import resolve
     from rater.workflow.run.session import Session

@@ -88,7 +88,7 @@ def _show(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     """Build all, say all that failed; exit 2 when any did."""
     from rater.plan.suite.find import load_selection
-    from rater.run.build.compile import cache_root
+    from rater.run.programs.compile import cache_root
     from rater.run.workplace.trial import try_build
 
     suite, cache = load_selection(args.suite), cache_root()

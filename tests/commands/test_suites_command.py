@@ -12,7 +12,7 @@ from rater.commands import suites
 from rater.errors import RaterError
 from rater.plan.suite.find import load_suite, suite_names
 from rater.plan.suite.warnings import doubts
-from rater.run.build.child_process import Limits
+from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
 from rater.show.plans import suites as show

@@ -12,10 +12,10 @@ import pytest
 from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.schedule.phases import Step
 from rater.plan.suite.model import Benchmark, InputFile, Size
-from rater.run.build import inputs as prepare
-from rater.run.build.inputs import ReadyInput, ready_inputs
 from rater.run.copies.reserve import living_on
 from rater.run.host.page_cache import cached, drop_cached
+from rater.run.programs import inputs as prepare
+from rater.run.programs.inputs import ReadyInput, ready_inputs
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.run_dirs import Program, RunFolders
 from tests.support.calls import rater, rows

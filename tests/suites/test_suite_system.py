@@ -13,7 +13,7 @@ import pytest
 from rater.plan.suite.find import load_suite
 from rater.plan.suite.model import Benchmark, Size
 from rater.resources import folder
-from rater.run.build.compile import compile_program
+from rater.run.programs.compile import compile_program
 
 SYSTEM = load_suite("system")
 HERE = folder("suites") / "system"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rater.run.build.script import (
+from rater.run.programs.script import (
     Line,
 )
 

@@ -11,9 +11,9 @@ import pytest
 
 from rater.cli import main
 from rater.plan.suite.model import Command, Expected, Size
-from rater.run.build.fingerprint import digest_of_workload, process_settings
-from rater.run.build.script import Line
 from rater.run.copies.leftover_processes import remove_unnamed
+from rater.run.programs.fingerprint import digest_of_workload, process_settings
+from rater.run.programs.script import Line
 
 
 def tear(iteration: int) -> str:

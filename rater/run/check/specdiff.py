@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from rater.plan.placement.place import Placement
 from rater.record.run import storable
 from rater.record.status import Validity
-from rater.run.build.child_process import Excess, Limits, kill_group, wait_within
-from rater.run.build.script import Line, argv_of, failed_position, without_mark
 from rater.run.check.workplace import Judged
 from rater.run.host.thread_binding import ThreadBinding
+from rater.run.programs.child_process import Excess, Limits, kill_group, wait_within
+from rater.run.programs.script import Line, argv_of, failed_position, without_mark
 
 _SHORTEST_LIMIT_S = 60.0  # of all comparisons of one copy; gigabytes take minutes
 _SIGNALS = range(129, 193)  # exit codes of a shell whose command a signal ended

@@ -7,8 +7,8 @@ import signal
 from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import storable
 from rater.record.status import CopyStatus, Validity
-from rater.run.build.script import failed_command
 from rater.run.copies.launch import Child, Reaped
+from rater.run.programs.script import failed_command
 
 _SHELL_CODES = {
     126: "exit code 126: it could not be executed, or says so itself; see its stderr",

@@ -27,12 +27,12 @@ from rater.errors import InputError, RunError
 from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Step
 from rater.record.events import GateFacts
-from rater.run.build.memory_tuning import transparent_pages
-from rater.run.build.script import TELL_FD
 from rater.run.copies.gate import GATE_NAME
 from rater.run.copies.guard import FIRST_FREE_FD, Guard
 from rater.run.host.priority import urgent
 from rater.run.host.thread_binding import ThreadBinding
+from rater.run.programs.memory_tuning import transparent_pages
+from rater.run.programs.script import TELL_FD
 
 GATE_SHELL = "/bin/sh"
 NOT_RELEASED = 125  # exit code of a gate whose supervisor died

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.record.run import storable
-from rater.run.build.inputs import remove_run_dir
 from rater.run.copies.guard import MARKER
 from rater.run.host.sysfiles import listed
+from rater.run.programs.inputs import remove_run_dir
 
 _PROC = Path("/proc")
 _PATIENCE_S = 2.0

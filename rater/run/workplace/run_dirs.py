@@ -17,8 +17,14 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Phase, Step
 from rater.plan.suite.model import Expected, Metric
 from rater.record.status import Validity
-from rater.run.build.child_process import NO_LIMITS, Limits
-from rater.run.build.inputs import (
+from rater.run.check.checker import Checker, Finding, Paper, Rules
+from rater.run.check.specdiff import Comparison, Handed, compare, states
+from rater.run.check.workplace import Judged
+from rater.run.copies.guard import MARKER
+from rater.run.copies.launch import CopySpec
+from rater.run.host.thread_binding import ThreadBinding
+from rater.run.programs.child_process import NO_LIMITS, Limits
+from rater.run.programs.inputs import (
     ReadyInput,
     RunDir,
     cannot_be_made,
@@ -27,15 +33,9 @@ from rater.run.build.inputs import (
     remove_run_dir,
     run_dir_name,
 )
-from rater.run.build.memory_tuning import UNTUNED, CopyTuning
-from rater.run.build.script import workloads_in
-from rater.run.build.setup import SetupStopped, set_up_copy
-from rater.run.check.checker import Checker, Finding, Paper, Rules
-from rater.run.check.specdiff import Comparison, Handed, compare, states
-from rater.run.check.workplace import Judged
-from rater.run.copies.guard import MARKER
-from rater.run.copies.launch import CopySpec
-from rater.run.host.thread_binding import ThreadBinding
+from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
+from rater.run.programs.script import workloads_in
+from rater.run.programs.setup import SetupStopped, set_up_copy
 from rater.text.cpuset import format_list
 
 

@@ -227,7 +227,7 @@ def _run(
 
 def _once(args: argparse.Namespace, resolved: Resolved) -> tuple[int, int]:
     """Return the number of a side's run, and its exit status."""
-    from rater.run.build.compile import cache_root
+    from rater.run.programs.compile import cache_root
     from rater.workflow.run.session import Session
 
     side = _Side()

@@ -13,12 +13,12 @@ from rater.plan.placement.layout import own_layout_text
 from rater.plan.suite.find import find_suite, split_selection
 from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
 from rater.record.settings import LAYOUT_TEXT
-from rater.run.build.compile import Built, sha256_of
-from rater.run.build.fingerprint import digest_of_workload, process_settings
-from rater.run.build.inputs import ReadyInput
-from rater.run.build.script import Line, digest_of_programs, shown
 from rater.run.host.priority import urgent
 from rater.run.host.snapshot import environment_snapshot, settings_snapshot
+from rater.run.programs.compile import Built, sha256_of
+from rater.run.programs.fingerprint import digest_of_workload, process_settings
+from rater.run.programs.inputs import ReadyInput
+from rater.run.programs.script import Line, digest_of_programs, shown
 from rater.text.cpuset import format_list
 from rater.workflow.request.request import Request, request_to_json
 from rater.workflow.run.prepare import Ready

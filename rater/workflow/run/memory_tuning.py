@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.run.build.memory_tuning import (
+from rater.run.programs.memory_tuning import (
     HUGETLB,
     MADVISE,
     THP,
@@ -26,7 +26,7 @@ def tuning_of(request: Request) -> CopyTuning:
     """Return what copies are to find. Raises `InputError` for an allocator that is not here."""
     if request.alloc is None and request.hugepages is None:
         return UNTUNED
-    from rater.run.build.allocator import find_allocator
+    from rater.run.programs.allocator import find_allocator
 
     library = None if request.alloc is None else find_allocator(request.alloc)
     environment = dict(os.environ) | dict(request.environment)

@@ -15,8 +15,8 @@ from rater.workflow.run.workload import (
 )
 
 if TYPE_CHECKING:
-    from rater.run.build.inputs import ReadyInput
     from rater.run.host.requirements import Needs
+    from rater.run.programs.inputs import ReadyInput
 
 
 def needs_of(

@@ -30,7 +30,7 @@ def program_problems(resolved: Resolved, planned: Mapping[str, str] | None = Non
 
     Nothing is made. `planned`: settings of the machine that will be set before.
     """
-    from rater.run.build.compile import find_command, find_compiler, missing_programs
+    from rater.run.programs.compile import find_command, find_compiler, missing_programs
     from rater.workflow.run.memory_tuning import refuse_pages
     from rater.workflow.speccpu.kit import kit_problems
 

@@ -10,12 +10,18 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.plan.suite.model import Suite
-from rater.run.build.child_process import Limits
-from rater.run.build.compile import Built, build, find_command
-from rater.run.build.inputs import ReadyInput, SetupFiles, links_work, ready_inputs, uncached_bytes
-from rater.run.build.page_cache_spread import page_cache_spread, spread_over
-from rater.run.build.script import Line, argv_of, folders_of, lines_of
-from rater.run.build.setup import environment_of, made_files, set_up_suite, setup_argv
+from rater.run.programs.child_process import Limits
+from rater.run.programs.compile import Built, build, find_command
+from rater.run.programs.inputs import (
+    ReadyInput,
+    SetupFiles,
+    links_work,
+    ready_inputs,
+    uncached_bytes,
+)
+from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
+from rater.run.programs.script import Line, argv_of, folders_of, lines_of
+from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
 from rater.run.workplace.run_dirs import Program
 from rater.workflow.run.needs import needs_of
 from rater.workflow.run.resolve import Resolved

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.run.build.memory_tuning import (
+from rater.run.programs.memory_tuning import (
     HUGETLB,
     CopyTuning,
     untouched_by,
@@ -27,7 +27,7 @@ _DIGEST_SHOWN = 12
 
 def tuning_settings(resolved: Resolved) -> tuple[tuple[str, str], ...]:
     """Return what is kept with the run, beside the machine's settings."""
-    from rater.run.build.compile import sha256_of
+    from rater.run.programs.compile import sha256_of
 
     request, tuning = resolved.request, resolved.tuning
     found = []

@@ -17,7 +17,7 @@ from rater.plan.placement.place import Placement, default_memory, place, resolve
 from rater.plan.schedule.phases import Order, Plan, make_plan, resolve_mode, resolve_window
 from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
 from rater.plan.topology.model import Topology
-from rater.run.build.memory_tuning import UNTUNED, CopyTuning
+from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
 from rater.workflow.request.request import DEFAULT_COPIES, Request
 from rater.workflow.run.memory_tuning import tuning_of
 from rater.workflow.run.workload import (
@@ -227,7 +227,7 @@ def _what_fits(
     Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
     left out, so that others may not fit any more: until nothing changes.
     """
-    from rater.run.build.compile import cache_root
+    from rater.run.programs.compile import cache_root
 
     if not topology.is_this_system:
         return workloads, copies_of(_threads(workloads)), ()

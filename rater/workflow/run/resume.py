@@ -120,8 +120,8 @@ class Resume(Attempt):
 
 def resume(args: argparse.Namespace) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    from rater.run.build.compile import cache_root
     from rater.run.host import discover as machine
+    from rater.run.programs.compile import cache_root
     from rater.workflow.run.resolve import resolve
 
     given = options_given(args, _BESIDE)

@@ -16,8 +16,8 @@ from rater.text.toml_table import did_you_mean
 from rater.workflow.request.request import Request
 
 if TYPE_CHECKING:
-    from rater.run.build.inputs import ReadyInput
     from rater.run.host.requirements import Available, Load
+    from rater.run.programs.inputs import ReadyInput
     from rater.speccpu.kit.kit import KitBenchmark
 
 _LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
@@ -39,7 +39,7 @@ def without_missing(workloads: Sequence[Workload]) -> tuple[tuple[Workload, ...]
 
     Returns the others, and in words what is left out and why.
     """
-    from rater.run.build.compile import missing_programs
+    from rater.run.programs.compile import missing_programs
 
     kept, notes = [], []
     for workload in workloads:

@@ -316,7 +316,7 @@ class _Test:
 
     def _once(self, resolved: Resolved, plant: Plant) -> _Ran:
         from rater.record.status import CopyStatus
-        from rater.run.build.compile import cache_root
+        from rater.run.programs.compile import cache_root
         from rater.store.store import open_store
         from rater.workflow.run.session import Session
 

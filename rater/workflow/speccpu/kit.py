@@ -40,8 +40,8 @@ from rater.text.words import some
 from rater.workflow.request.request import KIT_COPIES, Request
 
 if TYPE_CHECKING:
-    from rater.run.build.compile import Built
-    from rater.run.build.script import Line
+    from rater.run.programs.compile import Built
+    from rater.run.programs.script import Line
     from rater.run.workplace.run_dirs import Program
 
 # As SPECrate sets them for every copy; -E of a command file wins.
@@ -350,7 +350,7 @@ def kit_lines(kit: KitBenchmark) -> tuple[Line, ...]:
 
 
 def _line(kit: KitBenchmark, command: SpecCommand) -> Line:
-    from rater.run.build.script import Line
+    from rater.run.programs.script import Line
 
     words = words_of(command.text) or (command.text,)
     closes = kit.commands.stdin == "C"
@@ -363,8 +363,8 @@ def kit_program(
     request: Request, kit: KitBenchmark, placements: Sequence[Placement], wrap: Sequence[str]
 ) -> Program:
     """Return a kit's benchmark, ready to be started."""
-    from rater.run.build.script import Line, argv_of_texts
     from rater.run.check.specdiff import Comparison
+    from rater.run.programs.script import Line, argv_of_texts
     from rater.run.workplace.run_dirs import Own, Program
 
     benchmark, _ = kit_benchmark(kit)
@@ -419,7 +419,7 @@ def _can_be_executed(text: str) -> bool:
 
 def kit_built(kit: KitBenchmark) -> Built:
     """Return a kit's program as something that was built."""
-    from rater.run.build.compile import Built, key_of, sha256_of
+    from rater.run.programs.compile import Built, key_of, sha256_of
 
     programs = programs_of(kit)
     try:
@@ -434,7 +434,7 @@ def kit_built(kit: KitBenchmark) -> Built:
 
 def kit_digest(kit: KitBenchmark, wrap: Sequence[str]) -> str:
     """Return a SHA-256 over what is run and compared: the command files, and a prefix."""
-    from rater.run.build.compile import key_of, sha256_of
+    from rater.run.programs.compile import key_of, sha256_of
 
     parts = ["speccmds", sha256_of(kit.run.file)]
     if kit.comparison:
@@ -452,7 +452,7 @@ def kit_command(kit: KitBenchmark) -> str:
 
 def kit_files(request: Request) -> tuple[str | None, str | None]:
     """Return paths and hashes of the command files that a request means, a line each."""
-    from rater.run.build.compile import sha256_of
+    from rater.run.programs.compile import sha256_of
 
     kits = read_kit(request).benchmarks
     files = [storable(str(kit.run.file)) for kit in kits]

@@ -17,7 +17,7 @@ from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
     from rater.plan.suite.model import Benchmark, Suite
-    from rater.run.build.inputs import SetupFiles
+    from rater.run.programs.inputs import SetupFiles
     from rater.run.workplace.trial import Trial
     from rater.text.toml_table import Mistake
 
@@ -139,8 +139,8 @@ def _checks(
 ) -> Iterator[Checked]:
     """Check one benchmark after the other; those `named` by the user are never left out."""
     from rater.errors import InputError
-    from rater.run.build.child_process import Limits
-    from rater.run.build.compile import cache_root
+    from rater.run.programs.child_process import Limits
+    from rater.run.programs.compile import cache_root
     from rater.run.workplace.trial import Trial, trial_folder, try_run, try_setup
     from rater.workflow.suites.programs import OF_SUITE, missing_programs
 

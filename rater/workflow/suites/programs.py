@@ -8,7 +8,7 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.suite.find import suite_file_text
 from rater.plan.suite.model import Benchmark, Suite
-from rater.run.build.compile import compile_program, find_command
+from rater.run.programs.compile import compile_program, find_command
 from rater.text.toml_lines import Key, find_line, key_lines
 
 OF_SUITE = "[suite]"  # no benchmark can be called so

@@ -18,9 +18,9 @@ from rater import __version__
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Values, slots_of
 from rater.record.status import RunStatus
-from rater.run.build.compile import cache_root
 from rater.run.host import discover as machine
 from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.programs.compile import cache_root
 from rater.settings.catalog import find, knobs
 from rater.settings.paths import default_journal_path, sysroot
 from rater.settings.tuner import TakenError, Tuner, refuse_together

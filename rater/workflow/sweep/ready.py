@@ -102,8 +102,8 @@ def looked_up(
 
 def _out_of_reach(resolved: Resolved) -> list[str]:
     """Say what would be found out only when copies are begun."""
-    from rater.run.build.compile import find_command
     from rater.run.copies.launch import open_files_problem
+    from rater.run.programs.compile import find_command
     from rater.workflow.run.reached_programs import untouched_programs
 
     problem = open_files_problem(resolved.plan.copies)

@@ -11,8 +11,8 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.sweep.grid import AxisKind, slots_of
 from rater.record.status import RunStatus
-from rater.run.build.compile import cache_root
 from rater.run.host import discover as machine
+from rater.run.programs.compile import cache_root
 from rater.show.compare.sweep import print_missing, sweep_document
 from rater.store.store import Store
 from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, take_up

@@ -11,7 +11,7 @@ import pytest
 from rater.plan.suite.find import load_suite
 from rater.plan.suite.model import Benchmark, Metric
 from rater.resources import folder
-from rater.run.build.compile import build
+from rater.run.programs.compile import build
 
 MEMORY = load_suite("memory")
 SIZES = ["test", "train", "ref"]

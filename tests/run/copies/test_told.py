@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import WorkloadTime
-from rater.run.build.script import (
+from rater.run.copies.command_times import Teller, Told, workload_times
+from rater.run.programs.script import (
     TELL_FD,
     Line,
     argv_of,
@@ -21,7 +22,6 @@ from rater.run.build.script import (
     failed_command,
     workloads_in,
 )
-from rater.run.copies.command_times import Teller, Told, workload_times
 from tests.support.kit import rater
 from tests.support.shells import SHELLS
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from time import sleep, time_ns
 
-from rater.run.build.compile import key_of, sha256_of
+from rater.run.programs.compile import key_of, sha256_of
 
 # File systems take times from a clock that lags by one tick of the kernel, at most 10 ms.
 _TICK_NS = 20_000_000

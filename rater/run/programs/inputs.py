@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rater.errors import InputError, RunError
 from rater.plan.suite.model import Benchmark, Generator, InputFile, Size
-from rater.run.build.child_process import run_tool
-from rater.run.build.compile import cache_errors, compile_program, key_of, sha256_of
-from rater.run.build.digests import digest_once
 from rater.run.host.page_cache import drop_cached
+from rater.run.programs.child_process import run_tool
+from rater.run.programs.compile import cache_errors, compile_program, key_of, sha256_of
+from rater.run.programs.digests import digest_once
 
 # Why a hard link may be refused where a copy is not.
 _NO_LINK = frozenset(

@@ -17,11 +17,15 @@ from rater.errors import InputError, RunError
 from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.schedule.phases import Phase, Step, make_plan
 from rater.plan.suite.model import Benchmark, InputFile, Size, Suite
-from rater.run.build import digests
-from rater.run.build.child_process import Limits
-from rater.run.build.compile import sha256_of
-from rater.run.build.digests import digest_once
-from rater.run.build.inputs import (
+from rater.run.host import discover as machine
+from rater.run.host.lgroup_memory import lgroups_now
+from rater.run.host.page_cache import cached, drop_cached
+from rater.run.host.thread_binding import memory_support
+from rater.run.programs import digests
+from rater.run.programs.child_process import Limits
+from rater.run.programs.compile import sha256_of
+from rater.run.programs.digests import digest_once
+from rater.run.programs.inputs import (
     ReadyInput,
     digest_of,
     flush_file_system,
@@ -30,12 +34,8 @@ from rater.run.build.inputs import (
     ready_inputs,
     take_files,
 )
-from rater.run.build.page_cache_spread import page_cache_spread, spread_over
-from rater.run.build.setup import environment_of, set_up_suite, setup_folder
-from rater.run.host import discover as machine
-from rater.run.host.lgroup_memory import lgroups_now
-from rater.run.host.page_cache import cached, drop_cached
-from rater.run.host.thread_binding import memory_support
+from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
+from rater.run.programs.setup import environment_of, set_up_suite, setup_folder
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.run_dirs import Program, RunFolders
 

@@ -11,9 +11,9 @@ import pytest
 
 from rater.errors import InputError
 from rater.record.stored import StoredRun
-from rater.run.build.allocator import find_allocator
-from rater.run.build.memory_tuning import CopyTuning, transparent_pages, tuning_for, untouched_by
 from rater.run.host.elf import Elf, read_elf
+from rater.run.programs.allocator import find_allocator
+from rater.run.programs.memory_tuning import CopyTuning, transparent_pages, tuning_for, untouched_by
 from rater.store.store import open_store
 from rater.workflow.request.request import request_from_json, request_to_json
 from rater.workflow.run.memory_tuning import pages_problem

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from rater.errors import InputError
 from rater.plan.suite.model import Benchmark, Size
-from rater.run.build.compile import Built, find_command, key_of, sha256_of
+from rater.run.programs.compile import Built, find_command, key_of, sha256_of
 
 _SHELL = "/bin/sh"
 _NAME = "rater-commands"  # $0 of the script: what the shell puts before its own messages

@@ -14,8 +14,8 @@ import pytest
 from rater.errors import InputError
 from rater.plan.suite.model import Command
 from rater.plan.suite.parse import parse_suite
-from rater.run.build.compile import build
-from rater.run.build.script import (
+from rater.run.programs.compile import build
+from rater.run.programs.script import (
     Line,
     argv_of,
     digest_of_programs,

@@ -13,7 +13,7 @@ from typing import IO
 
 from rater.errors import InputError, RunError
 from rater.plan.suite.model import Benchmark, Size, Suite
-from rater.run.build.child_process import (
+from rater.run.programs.child_process import (
     NO_LIMITS,
     Excess,
     Limits,
@@ -24,8 +24,8 @@ from rater.run.build.child_process import (
     wait_within,
     written_bytes,
 )
-from rater.run.build.compile import cache_errors, find_command, key_of
-from rater.run.build.inputs import SetupFiles, flush_file_system, locked, take_files
+from rater.run.programs.compile import cache_errors, find_command, key_of
+from rater.run.programs.inputs import SetupFiles, flush_file_system, locked, take_files
 
 OUTPUT = "setup.out"  # of a copy's set-up, in its run directory
 _LINES = 20  # shown of what a failed set-up said

@@ -14,9 +14,17 @@ import pytest
 from rater.errors import InputError, RunError
 from rater.plan.suite.model import Benchmark
 from rater.plan.suite.parse import parse_suite
-from rater.run.build import compile as build_module
-from rater.run.build.child_process import Excess, Limits, run_alone, run_tool
-from rater.run.build.compile import (
+from rater.run.host.requirements import (
+    Available,
+    Load,
+    available,
+    cgroup_headroom,
+    estimate,
+    misfit,
+)
+from rater.run.programs import compile as build_module
+from rater.run.programs.child_process import Excess, Limits, run_alone, run_tool
+from rater.run.programs.compile import (
     build,
     cache_root,
     compile_program,
@@ -24,7 +32,7 @@ from rater.run.build.compile import (
     find_command,
     find_compiler,
 )
-from rater.run.build.inputs import (
+from rater.run.programs.inputs import (
     ReadyInput,
     cannot_be_made,
     digest_of,
@@ -35,15 +43,7 @@ from rater.run.build.inputs import (
     run_dir_name,
     uncached_bytes,
 )
-from rater.run.build.script import lines_of
-from rater.run.host.requirements import (
-    Available,
-    Load,
-    available,
-    cgroup_headroom,
-    estimate,
-    misfit,
-)
+from rater.run.programs.script import lines_of
 from tests.support.places import CHECKOUT
 
 PROGRAM = """\
@@ -128,7 +128,7 @@ def test_no_name_of_a_benchmark_is_in_the_way_of_the_cache(
 def test_two_raters_that_build_at_once_both_get_a_whole_program(own: Path, tmp_path: Path) -> None:
     source = f"""
 import sys; from pathlib import Path; sys.path.insert(0, {str(CHECKOUT)!r})
-from tests.run.build.test_prepare import benchmark; from rater.run.build.compile import build
+from tests.run.programs.test_prepare import benchmark; from rater.run.programs.compile import build
 print(build(benchmark(Path({str(own)!r})), "base", Path({str(tmp_path)!r}) / "cache").executable)
 """
     raters = [

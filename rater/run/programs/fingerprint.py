@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rater.plan.suite.model import Size
-from rater.run.build.compile import key_of, sha256_of
-from rater.run.build.inputs import ReadyInput, digest_of
-from rater.run.build.script import Line
+from rater.run.programs.compile import key_of, sha256_of
+from rater.run.programs.inputs import ReadyInput, digest_of
+from rater.run.programs.script import Line
 
 _INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|lua|bash|dash|ksh|zsh|sh|awk|gawk)[\d.]*")
 _LIMITS = (
