@@ -107,5 +107,5 @@ def workload_times(
 
 
 def _status(value: int) -> tuple[int | None, int | None]:
-    """Return exit code and signal for what a shell calls status (see `rater.run.programs.script`)."""
+    """Return exit code and signal for what a shell calls status (see `programs.script`)."""
     return (None, value - 128) if 128 < value <= 192 else (value, None)
