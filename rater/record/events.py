@@ -7,12 +7,11 @@ afterwards, except that a copy's output is judged after its phase (`OutputChecke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rater.record.frozen import record
 from rater.record.status import CopyStatus, RunStatus, Validity
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseStarted:
     """All copies of a phase exist and wait at the gate; time has not begun."""
 
@@ -26,7 +25,7 @@ class PhaseStarted:
     window_ns: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GateFacts:
     """What the kernel allows a copy that waits at its gate; the benchmark inherits it."""
 
@@ -34,7 +33,7 @@ class GateFacts:
     mems: tuple[int, ...] | None  # nodes its cpuset lets it take memory of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sampled:
     """What was seen of a running copy: its process and the processes below it."""
 
@@ -68,7 +67,7 @@ class Sampled:
         return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Observed:
     """What observing the copies of a run came to."""
 
@@ -81,7 +80,7 @@ class Observed:
     unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpuReading:
     """What one CPU did between the two readings around a phase; times by the kernel's ticks."""
 
@@ -100,7 +99,7 @@ class CpuReading:
     filler_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpuReadings:
     """What the CPUs of the machine did during a phase."""
 
@@ -108,7 +107,7 @@ class CpuReadings:
     rows: tuple[CpuReading, ...]  # by CPU, those that were online all the time
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineReadings:
     """What the machine's counters came to during a phase, as far as the kernel has them.
 
@@ -122,7 +121,7 @@ class MachineReadings:
     values: tuple[tuple[str, int], ...]  # by name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CopyStarted:
     """A copy was let through its gate."""
 
@@ -135,7 +134,7 @@ class CopyStarted:
     planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadTime:
     """One of the commands that a copy ran in order, where it ran several (or SPEC's tools did).
 
@@ -151,7 +150,7 @@ class WorkloadTime:
     pid: int | None = None  # of the command's own process, where that is told
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CopyEnded:
     """A copy ended and was reaped; one database transaction."""
 
@@ -188,7 +187,7 @@ class CopyEnded:
         return self.finish_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutputChecked:
     """The output of a copy that had ended well was compared with what was expected."""
 
@@ -203,7 +202,7 @@ class OutputChecked:
     metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseEnded:
     """The last copy of a phase has finished (or was stopped): one bracket."""
 
@@ -220,21 +219,21 @@ class PhaseEnded:
     window_finish_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Noted:
     """A warning or a fact about the run worth keeping."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resting:
     """What is waited for between two phases, for the screen; not stored."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunEnded:
     """The run is over."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rater.record.frozen import record
 
 
 def storable(text: str) -> str:
@@ -10,7 +10,7 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MetricUsed:
     """A number that a benchmark reports of itself, as the suite declares it."""
 
@@ -20,7 +20,7 @@ class MetricUsed:
     combine: str  # over copies: "sum" or "mean"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BenchmarkUsed:
     """One benchmark as this run used it."""
 
@@ -36,7 +36,7 @@ class BenchmarkUsed:
     metrics: tuple[MetricUsed, ...] = ()  # in the order of the suite
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlacedCopy:
     """Where one copy was planned to run (flat: the database's `placement` row)."""
 
@@ -51,7 +51,7 @@ class PlacedCopy:
     memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """Head of a run, emitted once, before the first phase."""
 
@@ -86,7 +86,7 @@ class Run:
     suite_sha256: str | None = None  # of the suite file's text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Host:
     """The machine a run was made on; what is not known of an imported one is None."""
 
@@ -105,7 +105,7 @@ class Host:
     product: str | None = None  # vendor and product as the firmware names them
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachinePU:
     """One hardware thread of the run's machine (flat: the database's `pu` row)."""
 

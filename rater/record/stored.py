@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rater.record.events import (
     CpuReadings,
@@ -12,11 +12,12 @@ from rater.record.events import (
     Sampled,
     WorkloadTime,
 )
+from rater.record.frozen import record
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.status import CopyStatus, RunStatus, Validity
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunHead:
     """What one line of `rater list` stands on: a stored run without its rows."""
 
@@ -55,7 +56,7 @@ class RunHead:
     resumed: int = 0  # how many times the run was taken up again
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reported:
     """What an imported result file says itself of a bracket; None for what it does not say."""
 
@@ -84,7 +85,7 @@ _FAULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImportedFile:
     """The file that a run was read from."""
 
@@ -99,7 +100,7 @@ class ImportedFile:
     disagreements: int  # values that its own numbers contradict
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredBracket:
     """One phase of a stored run.
 
@@ -133,7 +134,7 @@ class StoredBracket:
         return (self.finish_ns - self.start_ns) / 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredCopy:
     """One run of one benchmark by one copy, with where it was planned to run."""
 
@@ -189,7 +190,7 @@ class StoredCopy:
         return None if self.cpu_ns is None else self.cpu_ns / 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judged:
     """Whether one copy run ran, and had its memory, where it was planned."""
 
@@ -200,7 +201,7 @@ class Judged:
     note: str | None  # why it is not "met"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredRun:
     """A run with all its rows, read back."""
 
