@@ -127,7 +127,6 @@ TWINS = {
     "Shape",
     "Side",
     "Spread",
-    "Table",
     "Tail",
     "Told",
     "Trial",

@@ -10,8 +10,9 @@ from rater.errors import InputError
 from rater.plan.placement.cpu_expression import MOST_CPUS, parse_cpus, parse_expression
 from rater.resources import folder
 from rater.text import cpuset
+from rater.text.document import NAME, TableReader, did_you_mean, toml_document
+from rater.text.kinds import CPUS, STRING, ValueKind, choice, whole
 from rater.text.textfile import read_text
-from rater.text.toml_table import NAME, Document, Table, did_you_mean
 
 MOST_CORES = cpuset.MAX_NUMBER + 1
 
@@ -171,7 +172,7 @@ def parse_layout(text: str, path: Path, name: str | None = None) -> Layout:
 
     `name` is what the user calls it; by itself it has the file's name without suffix.
     """
-    document = Document(text, path)
+    document = toml_document(text, path)
     table = document.root()
     layout = _layout(table, path.stem if name is None else name)
     table.finish()
@@ -179,32 +180,32 @@ def parse_layout(text: str, path: Path, name: str | None = None) -> Layout:
     return layout
 
 
-def _layout(table: Table, name: str) -> Layout:
-    order, text = _order(table)
+def _layout(table: TableReader, name: str) -> Layout:
+    order, text = table.get("order", _ORDER)
     unbound = order is Order.NONE
-    bind = Bind(
-        table.choice("bind", [bind.value for bind in Bind]) or (Bind.NONE if unbound else Bind.PU)
-    )
+    bind = table.get("bind", choice(Bind), Bind.NONE if unbound else Bind.PU)
     if order is not None and unbound != (bind is Bind.NONE):
         table.mistake(
-            f'"{bind.value}" does not go with order = "{order.value}"; copies are bound by both '
+            f'"{bind}" does not go with order = "{order}"; copies are bound by both '
             'or by neither ("none")',
             "bind",
         )
+    excluded = table.table("exclude")
     layout = Layout(
         name,
-        description=table.string("description"),
+        description=table.get("description", STRING, ""),
         order=order or Order.NONE,
         bind=bind,
         text=text,
-        equals=table.string("equals"),
-        smt=_whole(table, "smt", None, least=1, most=MOST_CORES),
-        kind=_kind(table),
-        reserve=_whole(table, "reserve", 0, least=0, most=MOST_CORES) or 0,
+        equals=table.get("equals", STRING, ""),
+        smt=table.get("smt", whole(1, MOST_CORES), None),
+        kind=table.get("kind", _CPU_KIND, ""),
+        reserve=table.get("reserve", whole(0, MOST_CORES), 0),
         only=Parts(_set(table, "cpus"), _set(table, "nodes")),
-        exclude=_exclude(table.table("exclude")),
+        exclude=Parts(*(_set(excluded, name) for name in ("cpus", "nodes", "cores"))),
         counts=_counts(table.table("counts")) if "counts" in table else None,
     )
+    excluded.finish()
     if unbound:
         for key in ("smt", "kind", "reserve", "cpus", "nodes", "exclude", "counts"):
             if key in table:
@@ -214,72 +215,42 @@ def _layout(table: Table, name: str) -> Layout:
     return layout
 
 
-def _order(table: Table) -> tuple[Order | None, str]:
-    """Return the order and what stands behind `list:` or `expr:`; no order if it is wrong."""
-    if "order" not in table:
-        table.mistake('missing; expected "balanced" or another order', "order")
-        return None, ""
-    if table.is_string("order"):
-        try:
-            written = written_order(table.string("order"))
-        except InputError as error:
-            table.mistake(str(error), "order")
-            return None, ""
-        if written is not None:
-            return written
-    known = [*NAMED_ORDERS, "list:CPUS", "expr:EXPRESSION"]
-    word = table.choice("order", known)
-    if word is None or word not in NAMED_ORDERS:
-        if word is not None:
-            table.mistake('expected CPUs, as in "list:0,8,1,9" or "expr:E:N:8"', "order")
-        return None, ""
-    return Order(word), ""
-
-
-def _whole(table: Table, name: str, default: int | None, *, least: int, most: int) -> int | None:
-    value = table.number(name)
+def _order(value: object) -> tuple[Order | None, str] | None:
+    """Return the order and what stands behind `list:` or `expr:`."""
     if value is None:
-        return default
-    if not value.is_integer() or not least <= value <= most:
-        table.mistake(f"expected a whole number from {least} to {most}, got {value:g}", name)
-        return default
-    return int(value)
-
-
-def _kind(table: Table) -> str:
-    kind = table.string("kind")
-    if kind and not is_kind(kind):
-        table.mistake(f'expected "fast", "slow" or the number of a kind, got {kind!r}', "kind")
-    return kind
-
-
-def _set(table: Table, name: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as "0-3,8", ascending; empty only when absent."""
-    text = table.string(name)
-    if name not in table or not table.is_string(name):
-        return ()
+        return None
     try:
-        numbers = cpuset.parse_set(text)
-    except ValueError as error:
-        table.mistake(str(error), name)
-        return ()
-    if not numbers:
+        written = written_order(value) if isinstance(value, str) else None
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return written or (Order(_ANY_ORDER.read(value)), "")
+
+
+_ANY_ORDER = choice([*map(str, NAMED_ORDERS), "list:CPUS", "expr:EXPRESSION"])
+_ORDER: ValueKind[tuple[Order | None, str]] = ValueKind(
+    '"balanced" or another order', _order, (None, "")
+)
+_CPU_KIND = ValueKind(
+    '"fast", "slow" or the number of a kind',
+    lambda value: value if isinstance(value, str) and (is_kind(value) or not value) else None,
+    "",
+)
+
+
+def _set(table: TableReader, name: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as "0-3,8"; empty only when absent."""
+    numbers = table.get(name, CPUS, None)
+    if numbers == ():
         table.mistake('expected numbers, as in "0-3,8"; leave the key out to name none', name)
-    return tuple(sorted(numbers))
+    return numbers or ()
 
 
-def _exclude(table: Table) -> Parts:
-    parts = Parts(_set(table, "cpus"), _set(table, "nodes"), _set(table, "cores"))
-    table.finish()
-    return parts
-
-
-def _counts(table: Table) -> Counts:
+def _counts(table: TableReader) -> Counts:
     """Return the copies by lgroup; keys are numbers, ranges and `rest`."""
     by_node: dict[int, int] = {}
     rest = 0
     for name in table.names():
-        copies = _whole(table, name, 0, least=0, most=MOST_CPUS) or 0
+        copies = table.get(name, whole(0, MOST_CPUS), 0)
         if name == "rest":
             rest = copies
             continue

@@ -11,8 +11,8 @@ from rater.errors import InputError
 from rater.plan.suite.model import Suite
 from rater.plan.suite.parse import read_suite
 from rater.resources import folder
+from rater.text.document import NAME, Mistake, MistakesError, did_you_mean
 from rater.text.textfile import file_problem, is_file, read_text
-from rater.text.toml_table import NAME, Mistake, MistakesError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

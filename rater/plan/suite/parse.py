@@ -9,15 +9,16 @@ from pathlib import Path, PurePosixPath
 from rater.plan.suite import parse_parts as suite_parts
 from rater.plan.suite.model import Benchmark, Command, Generator, InputFile, Size, Suite
 from rater.plan.suite.parse_parts import Files, local_name, own_name
-from rater.text.toml_table import (
+from rater.text.document import (
     NAME,
-    NAME_SAID,
-    Document,
+    NAME_EXPECTED,
     Mistake,
     MistakesError,
-    Table,
+    TableReader,
     did_you_mean,
+    toml_document,
 )
+from rater.text.kinds import FILLED_STRING, FLAG, STRING, choice, number, whole
 
 FORMAT = 1  # of the suite file
 DEFAULT_FLAGS = {"base": ("-O2",), "peak": ("-O3", "-march=native")}
@@ -57,14 +58,14 @@ def read_suite(
 
     Raises `MistakesError` where nothing can be: it is not TOML, or of another format.
     """
-    document = Document(text, path)
+    document = toml_document(text, path)
     root = document.root()
     head = root.table("suite", required=True)
-    number = head.number("format")
+    known = head.get("format", number(), None)
     if "format" not in head:
-        head.mistake(f"missing; expected format = {FORMAT}", "format")
-    elif number is not None and number != FORMAT:
-        head.mistake(f"this rater reads format {FORMAT}, got {number:g}: update rater", "format")
+        head.unexpected(f"format = {FORMAT}", "format")
+    elif known is not None and known != FORMAT:
+        head.mistake(f"this rater reads format {FORMAT}, got {known:g}: update rater", "format")
         document.raise_mistakes()  # what follows may mean anything
     files = Files(path.parent, problem_with, text_of)
     setup = files.program(head, "setup")
@@ -72,17 +73,17 @@ def read_suite(
     reader = _Reader(files, flags, has_setup="setup" in head)
     benchmarks = root.table("benchmarks", required=True)
     suite = Suite(
-        name=head.string("name", path.stem),
-        description=head.string("description"),
+        name=head.get("name", STRING, path.stem),
+        description=head.get("description", STRING, ""),
         path=path,
-        reference_machine=head.string("reference_machine") or None,
+        reference_machine=head.get("reference_machine", STRING, "") or None,
         benchmarks=tuple(reader.benchmark(n, t) for n, t in benchmarks.named_tables()),
         environment=suite_parts.environment(head.table("environment")),
         setup=setup,
         leave_out=_leave_out(head),
     )
     if not NAME.fullmatch(suite.name):
-        head.mistake(NAME_SAID, "name")
+        head.mistake(NAME_EXPECTED, "name")
     if "benchmarks" in root and not benchmarks.names():
         benchmarks.mistake("a suite needs at least one [benchmarks.NAME]")
     head.finish()
@@ -98,7 +99,7 @@ class _Reader:
     flags: dict[str, tuple[str, ...]]
     has_setup: bool  # the suite has, so that there may be files it made
 
-    def benchmark(self, name: str, table: Table) -> Benchmark:
+    def benchmark(self, name: str, table: TableReader) -> Benchmark:
         has_sources, has_command = "sources" in table, "command" in table
         if has_sources == has_command:
             table.mistake("expected either sources = [...] or command = [...]")
@@ -111,8 +112,8 @@ class _Reader:
         sizes = table.table("sizes")
         benchmark = Benchmark(
             name=name,
-            category=table.choice("category", ("int", "fp")),
-            description=table.string("description"),
+            category=table.get("category", choice(("int", "fp")), None),
+            description=table.get("description", STRING, ""),
             sources=sources,
             libraries=libraries,
             flags=self.flags | flags if has_sources else {},
@@ -122,7 +123,7 @@ class _Reader:
                 for n, t in sizes.named_tables()
             },
             environment=suite_parts.environment(table.table("environment")),
-            threads=table.whole("threads", 1, least=1, most=_MOST_THREADS),
+            threads=table.get("threads", whole(1, _MOST_THREADS), 1),
             setup=self.files.program(table, "setup"),
             metrics=suite_parts.metrics(table.table("metrics")),
         )
@@ -132,17 +133,17 @@ class _Reader:
         table.finish()
         return benchmark
 
-    def _size(self, name: str, table: Table, *, is_built: bool, has_setup: bool) -> Size:
+    def _size(self, name: str, table: TableReader, *, is_built: bool, has_setup: bool) -> Size:
         if "memory_mb" in table and "memory_total_mb" in table:
             said = "expected either memory_mb, of each copy, or memory_total_mb, of all"
             table.mistake(said, "memory_total_mb")
-        inputs = tuple(self._input(part) for part in table.tables("inputs"))
+        inputs = tuple(self._input(part) for part in table.tables("inputs", single=True))
         _check_input_names(table, inputs)
         size = Size(
             name=name,
             commands=self._commands(table, inputs, is_built=is_built, has_setup=has_setup),
             environment=suite_parts.environment(table.table("environment")),
-            reference_s=table.number("reference_s", positive=True, most=_MOST),
+            reference_s=table.get("reference_s", number(_MOST, positive=True), None),
             memory_bytes=_megabytes(table, "memory_mb"),
             total_memory_bytes=_megabytes(table, "memory_total_mb"),
             disk_bytes=_megabytes(table, "disk_mb") or 0,
@@ -153,7 +154,7 @@ class _Reader:
         return size
 
     def _commands(
-        self, table: Table, inputs: tuple[InputFile, ...], *, is_built: bool, has_setup: bool
+        self, table: TableReader, inputs: tuple[InputFile, ...], *, is_built: bool, has_setup: bool
     ) -> tuple[Command, ...]:
         if "commands" not in table:
             if is_built and "command" in table:
@@ -167,8 +168,8 @@ class _Reader:
             for key in ("command", "args", "stdin"):
                 if key in table:
                     table.mistake("expected inside one of the commands, not beside them", key)
-            parts = table.tables("commands")
-            if table.is_list("commands") and not parts:
+            parts = table.tables("commands", single=True)
+            if table.is_a(list, "commands") and not parts:
                 table.mistake("expected at least one command, got an empty list", "commands")
             places = [(part, self._command(part, redirects=True)) for part in parts]
             for part in parts:
@@ -176,7 +177,7 @@ class _Reader:
         _check_streams(places, inputs, has_setup=has_setup)
         return tuple(command for _, command in places)
 
-    def _command(self, table: Table, *, redirects: bool) -> Command:
+    def _command(self, table: TableReader, *, redirects: bool) -> Command:
         return Command(
             program=self.files.program(table, "command"),
             args=table.strings("args"),
@@ -185,7 +186,7 @@ class _Reader:
             stderr=(_file_name(table, "stderr") or None) if redirects else None,
         )
 
-    def _input(self, table: Table) -> InputFile:
+    def _input(self, table: TableReader) -> InputFile:
         name = _file_name(table, "name", required=True)
         given = [key for key in ("path", "generator", "made") if key in table]
         if len(given) != 1:
@@ -194,7 +195,7 @@ class _Reader:
             table.mistake(said + got)
         path = generator = None
         if "path" in table:
-            word = table.string("path", empty=False)
+            word = table.get("path", FILLED_STRING)
             path = self.files.one(table, "path", word) if word else None
         if "generator" in table:
             generator = self._generator(table.table("generator"))
@@ -202,11 +203,11 @@ class _Reader:
         if "made" in table and not self.has_setup:
             said = "a file that the set-up of the suite makes: expected setup = [...] in [suite]"
             table.mistake(said, "made")
-        private = table.flag("copy")
+        private = table.get("copy", FLAG, default=False)
         table.finish()
         return InputFile(name, path, generator, made, private)
 
-    def _generator(self, table: Table) -> Generator:
+    def _generator(self, table: TableReader) -> Generator:
         generator = Generator(
             self.files.several(table, "sources"), table.strings("args", required=True)
         )
@@ -216,7 +217,7 @@ class _Reader:
         return generator
 
 
-def _file_name(table: Table, key: str, *, required: bool = False) -> str:
+def _file_name(table: TableReader, key: str, *, required: bool = False) -> str:
     """Read the name of a file that a copy finds or makes in its run directory."""
     name = own_name(table, key, required=required)
     for part in PurePosixPath(name).parts:
@@ -227,7 +228,7 @@ def _file_name(table: Table, key: str, *, required: bool = False) -> str:
     return name
 
 
-def _check_input_names(table: Table, inputs: tuple[InputFile, ...]) -> None:
+def _check_input_names(table: TableReader, inputs: tuple[InputFile, ...]) -> None:
     """Two inputs can neither have one name nor one be the folder of the other."""
     names = [wanted.name for wanted in inputs]
     for position, name in enumerate(names):
@@ -242,7 +243,7 @@ def _check_input_names(table: Table, inputs: tuple[InputFile, ...]) -> None:
 
 
 def _check_streams(
-    places: list[tuple[Table, Command]], inputs: tuple[InputFile, ...], *, has_setup: bool
+    places: list[tuple[TableReader, Command]], inputs: tuple[InputFile, ...], *, has_setup: bool
 ) -> None:
     """Every stream of a copy's commands is a file that can be there, written by one of them."""
     known = [wanted.name for wanted in inputs]
@@ -271,7 +272,9 @@ def _check_streams(
             written.append(name)
 
 
-def _check_folders(table: Table, key: str, name: str, known: list[str], written: list[str]) -> None:
+def _check_folders(
+    table: TableReader, key: str, name: str, known: list[str], written: list[str]
+) -> None:
     """No file can be the folder of another one."""
     for others, what in ((known, "an input"), (written, "written too")):
         for other in dict.fromkeys(others):
@@ -282,12 +285,12 @@ def _check_folders(table: Table, key: str, name: str, known: list[str], written:
                 table.mistake(f"{name!r} is the folder of {other!r}, which is {what}", key)
 
 
-def _megabytes(table: Table, key: str) -> int | None:
-    number = table.number(key, most=_MOST)
-    return None if number is None else round(number * _MB)
+def _megabytes(table: TableReader, key: str) -> int | None:
+    megabytes = table.get(key, number(_MOST), None)
+    return None if megabytes is None else round(megabytes * _MB)
 
 
-def _leave_out(table: Table) -> tuple[str, ...]:
+def _leave_out(table: TableReader) -> tuple[str, ...]:
     words = table.strings("leave_out")
     for position, word in enumerate(words):
         if word not in LEAVE_OUT:
@@ -296,5 +299,5 @@ def _leave_out(table: Table) -> tuple[str, ...]:
     return words
 
 
-def _flags(table: Table) -> dict[str, tuple[str, ...]]:
+def _flags(table: TableReader) -> dict[str, tuple[str, ...]]:
     return {tune: table.strings(tune) for tune in table.names()}

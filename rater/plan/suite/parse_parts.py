@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from rater.plan.suite.model import Expected, Metric
-from rater.text.toml_table import Table
+from rater.text.document import REQUIRED, TableReader
+from rater.text.kinds import FILLED_STRING, STRING, choice, number
 
 RESERVED = ("stdout", "stderr", "setup.out")  # rater's own files in a run directory
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -26,12 +27,12 @@ class Files:
     problem_with: Callable[[Path], str | None]
     text_of: Callable[[Path], str]  # raises OSError or UnicodeDecodeError
 
-    def several(self, table: Table, name: str) -> tuple[Path, ...]:
+    def several(self, table: TableReader, name: str) -> tuple[Path, ...]:
         """Read a list of paths at `name`, at least one."""
         words = table.strings(name, required=True)
         return tuple(self.one(table, f"{name}[{i}]", word) for i, word in enumerate(words))
 
-    def one(self, table: Table, key: str, word: str) -> Path:
+    def one(self, table: TableReader, key: str, word: str) -> Path:
         """Return the path of a file of the suite; that it cannot be read is a mistake."""
         path = self.directory / word
         problem = self.problem_with(path)
@@ -39,7 +40,7 @@ class Files:
             table.mistake(problem, key)
         return path
 
-    def text(self, table: Table, key: str, word: str) -> str:
+    def text(self, table: TableReader, key: str, word: str) -> str:
         """Return the text of a file of the suite, for comparison."""
         path = self.directory / word
         problem = self.problem_with(path)
@@ -53,7 +54,7 @@ class Files:
         table.mistake(problem, key)
         return ""
 
-    def program(self, table: Table, key: str, *, required: bool = False) -> tuple[str, ...]:
+    def program(self, table: TableReader, key: str, *, required: bool = False) -> tuple[str, ...]:
         """Read a command line, empty when absent; a program with "/" becomes absolute."""
         words = table.strings(key, required=required or key in table)
         if words and not words[0]:
@@ -63,9 +64,9 @@ class Files:
         return words
 
 
-def local_name(table: Table, key: str, default: str = "", *, required: bool = False) -> str:
+def local_name(table: TableReader, key: str, default: str = "", *, required: bool = False) -> str:
     """Read the name of a file, which must stay inside the run directory."""
-    name = table.string(key, required=required, empty=False)
+    name = table.get(key, FILLED_STRING, REQUIRED if required else "")
     if not name:
         return default
     path = PurePosixPath(name)
@@ -74,7 +75,7 @@ def local_name(table: Table, key: str, default: str = "", *, required: bool = Fa
     return str(path)
 
 
-def own_name(table: Table, key: str, *, required: bool = False) -> str:
+def own_name(table: TableReader, key: str, *, required: bool = False) -> str:
     """Read the name of a file that is not one of rater's own."""
     name = local_name(table, key, required=required)
     if name and PurePosixPath(name).parts[0] in RESERVED:
@@ -82,9 +83,9 @@ def own_name(table: Table, key: str, *, required: bool = False) -> str:
     return name
 
 
-def pattern(table: Table, key: str, *, required: bool = False) -> re.Pattern[str] | None:
+def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Pattern[str] | None:
     """Read a regular expression; None when it is absent or does not compile."""
-    text = table.string(key, required=required, empty=False)
+    text = table.get(key, FILLED_STRING, REQUIRED if required else "")
     if not text:
         return None
     try:
@@ -97,31 +98,31 @@ def pattern(table: Table, key: str, *, required: bool = False) -> re.Pattern[str
         return None
 
 
-def environment(table: Table) -> tuple[tuple[str, str], ...]:
+def environment(table: TableReader) -> tuple[tuple[str, str], ...]:
     """Read variables for the environment of copies."""
     found = []
     for name in table.names(_VARIABLE, _VARIABLE_SAID):
         if name.startswith("RATER_"):
             table.mistake("RATER_... are set by rater: expected another name", name)
-        found.append((name, table.string(name)))
+        found.append((name, table.get(name, STRING)))
     return tuple(found)
 
 
-def metrics(table: Table) -> tuple[Metric, ...]:
+def metrics(table: TableReader) -> tuple[Metric, ...]:
     """Read the numbers that a benchmark reports, in the order of the file."""
     return tuple(_metric(name, part) for name, part in table.named_tables())
 
 
-def expected(table: Table, files: Files) -> tuple[Expected, ...]:
+def expected(table: TableReader, files: Files) -> tuple[Expected, ...]:
     """Read `expected`: a string for standard output, a table, or a list of tables."""
-    absolute = table.number("absolute_tolerance")
-    relative = table.number("relative_tolerance")
+    absolute = table.get("absolute_tolerance", number(), None)
+    relative = table.get("relative_tolerance", number(), None)
     found: list[Expected] = []
-    if table.is_string("expected"):
-        text = table.string("expected")
+    if table.is_a(str, "expected"):
+        text = table.get("expected", STRING)
         found.append(Expected("stdout", text, absolute or 0.0, relative or 0.0))
     else:
-        for part in table.tables("expected"):
+        for part in table.tables("expected", single=True):
             want = _expected(part, files, absolute or 0.0, relative or 0.0)
             if any(want.file == other.file for other in found):
                 part.mistake(f"{want.file!r} is expected twice", "file")
@@ -133,7 +134,7 @@ def expected(table: Table, files: Files) -> tuple[Expected, ...]:
     return tuple(found)
 
 
-def _metric(name: str, table: Table) -> Metric:
+def _metric(name: str, table: TableReader) -> Metric:
     regex = pattern(table, "pattern", required=True)
     if regex is not None and regex.groups != 1:
         hint = "; write (?:...) for groups that are not the number" if regex.groups else ""
@@ -142,26 +143,29 @@ def _metric(name: str, table: Table) -> Metric:
     metric = Metric(
         name=name,
         pattern=regex.pattern if regex else "",
-        unit=table.string("unit"),
-        better=table.choice("better", ("higher", "lower")),
-        combine=table.choice("combine", ("sum", "mean")) or "mean",
+        unit=table.get("unit", STRING, ""),
+        better=table.get("better", choice(("higher", "lower")), None),
+        combine=table.get("combine", choice(("sum", "mean")), "mean"),
         file=local_name(table, "file", "stdout"),
-        scale=table.number("scale", positive=True, most=1e300) or 1.0,
+        scale=table.get("scale", number(positive=True), 1.0),
     )
     table.finish()
     return metric
 
 
-def _expected(table: Table, files: Files, absolute: float, relative: float) -> Expected:
+def _expected(table: TableReader, files: Files, absolute: float, relative: float) -> Expected:
     given = [key for key in ("text", "path", "sha256") if key in table]
     if len(given) != 1:
         got = f", got {' and '.join(given)}" if given else ""
         table.mistake(f"expected one of text, path and sha256{got}")
-    own_absolute, own_relative = table.number("absolute"), table.number("relative")
+    own_absolute, own_relative = (
+        table.get("absolute", number(), None),
+        table.get("relative", number(), None),
+    )
     ignore = pattern(table, "ignore")
-    text, sha256 = table.string("text"), table.string("sha256")
+    text, sha256 = table.get("text", STRING, ""), table.get("sha256", STRING, "")
     if "path" in table:
-        word = table.string("path", empty=False)
+        word = table.get("path", FILLED_STRING)
         text = files.text(table, "path", word) if word else ""
     if "sha256" in table:
         if sha256 and not _SHA256.fullmatch(sha256):

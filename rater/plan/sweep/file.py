@@ -9,11 +9,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from rater.plan.sweep.grid import MOST_ROUNDS, Axis, BlockOrder
-from rater.text.toml_table import Document, MistakesError, Table
+from rater.text.document import TableReader, toml_document
+from rater.text.kinds import FLAG, WORD, choice, whole
 
 _AXIS_NAME = re.compile(r"[^\s=,]{1,200}")
 _AXIS_SAID = 'expected the name of an axis, such as copies, thp or "env:NAME"'
 _LONGEST_SEED = 10**15
+_WORDS = "a list of strings or numbers"
 
 EXAMPLE = """\
 # A sweep of rater: `rater sweep THIS_FILE.toml` runs it, with --dry-run it only shows it.
@@ -73,44 +75,42 @@ def parse_sweep(text: str, path: Path, options: Mapping[str, OptionForm]) -> Swe
 
     Raises `MistakesError` with all mistakes together.
     """
-    document = Document(text, path)
+    document = toml_document(text, path)
     root = document.root()
     head = root.table("sweep")
     suites, command = head.strings("suites"), head.strings("command")
     if suites and command:
         head.mistake("both suites and a command: one sweep rates one or the other", "command")
-    order = head.choice("order", tuple(BlockOrder))
     found = SweepFile(
         suites=suites,
         command=command,
         axes=_axes(root.table("axes", required=True)),
         options=_options(root.table("run"), options),
-        rounds=head.whole("rounds", 0, least=1, most=MOST_ROUNDS) or None,
-        order=BlockOrder(order) if order else None,
-        seed=head.whole("seed", 0, least=0, most=_LONGEST_SEED) if "seed" in head else None,
-        until=head.word("until"),
-        skip_refused=head.flag("skip_refused"),
-        stop_on_failure=head.flag("stop_on_failure"),
+        rounds=head.get("rounds", whole(1, MOST_ROUNDS), None),
+        order=head.get("order", choice(BlockOrder), None),
+        seed=head.get("seed", whole(0, _LONGEST_SEED), None),
+        until=head.get("until", WORD, None),
+        skip_refused=head.get("skip_refused", FLAG, default=False),
+        stop_on_failure=head.get("stop_on_failure", FLAG, default=False),
     )
     head.finish()
     root.finish()
-    if document.mistakes:
-        raise MistakesError(document.mistakes)
+    document.raise_mistakes()
     return found
 
 
-def _axes(table: Table) -> tuple[Axis, ...]:
+def _axes(table: TableReader) -> tuple[Axis, ...]:
     axes = []
     for name in table.names(_AXIS_NAME, _AXIS_SAID):
-        values = table.words(name)
-        if table.is_list(name) and not values:
+        values = table.items(name, WORD, _WORDS)
+        if table.is_a(list, name) and not values:
             table.mistake("expected at least one value, got an empty list", name)
         axes.append(Axis(name, values))
     return tuple(axes)
 
 
 def _options(
-    table: Table, options: Mapping[str, OptionForm]
+    table: TableReader, options: Mapping[str, OptionForm]
 ) -> tuple[tuple[str, bool | str | tuple[str, ...]], ...]:
     found: list[tuple[str, bool | str | tuple[str, ...]]] = []
     for name, form in options.items():
@@ -118,11 +118,11 @@ def _options(
             continue
         value: bool | str | tuple[str, ...] | None
         if form is OptionForm.FLAG:
-            value = table.flag(name)
+            value = table.get(name, FLAG)
         elif form is OptionForm.SEVERAL:
-            value = table.words(name)
+            value = table.items(name, WORD, _WORDS)
         else:
-            value = table.word(name)
+            value = table.get(name, WORD)
         if value:
             found.append((name, value))
     table.finish()

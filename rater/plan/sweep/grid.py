@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import product
 
 from rater.errors import InputError
-from rater.text.toml_table import did_you_mean
+from rater.text.document import did_you_mean
 
 ENVIRONMENT = "env:"
 MOST_POINTS = 10_000

@@ -19,7 +19,7 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.suite.model import Benchmark, Size
 from rater.run.programs.child_process import run_tool
-from rater.text.toml_table import did_you_mean
+from rater.text.document import did_you_mean
 
 # Holds the hash of the program beside it; no benchmark can be called so.
 _STAMP = "sha256 of the program"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.speccpu.kit.speccmds import CommandFile, SpecCommand, parse_speccmds, words_of
+from rater.text.document import did_you_mean
 from rater.text.textfile import file_problem, is_file, read_text
-from rater.text.toml_table import did_you_mean
 from rater.text.words import some
 
 COMMANDS = "speccmds.cmd"

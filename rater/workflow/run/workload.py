@@ -12,7 +12,7 @@ from rater.errors import InputError
 from rater.plan.suite.find import load_suite, select, split_selection
 from rater.plan.suite.model import Benchmark, Command, Size, Suite
 from rater.record.run import storable
-from rater.text.toml_table import did_you_mean
+from rater.text.document import did_you_mean
 from rater.workflow.request.request import Request
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rater.plan.suite.model import Benchmark, Suite
     from rater.run.programs.inputs import SetupFiles
     from rater.run.workplace.trial import Trial
-    from rater.text.toml_table import Mistake
+    from rater.text.document import Mistake
 
 _ANY_SIZE = ""  # --run without SIZE
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
@@ -85,7 +85,7 @@ def _check(args: argparse.Namespace) -> int:
     """Exit 2 when the file is wrong, 1 when a program is missing or a benchmark fails."""
     from rater.errors import InputError
     from rater.plan.suite.find import find_suite, load_with_mistakes, select, split_selection
-    from rater.text.toml_table import MistakesError
+    from rater.text.document import MistakesError
 
     if args.suite is None:
         raise InputError(_no_suite(args.try_size))

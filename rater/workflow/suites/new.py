@@ -66,12 +66,12 @@ def _places(name: str, folder: Path | None) -> tuple[Path, Path]:
     """
     from rater.errors import InputError
     from rater.plan.suite.find import suite_names
-    from rater.text.toml_table import NAME, NAME_SAID
+    from rater.text.document import NAME, NAME_EXPECTED
 
     programs = (folder or Path()) / name.removesuffix(".toml")
     stem = programs.name
     if not NAME.fullmatch(stem) or name.endswith("/"):
-        raise InputError(f"suites new: {name!r}: {NAME_SAID}, or the path of one")
+        raise InputError(f"suites new: {name!r}: {NAME_EXPECTED}, or the path of one")
     if stem in suite_names():
         raise InputError(
             f"suites new: the name {stem} is that of a suite that comes with rater, and names win: "

@@ -24,8 +24,8 @@ from rater.plan.sweep.grid import (
     kinds_of,
     parse_axis,
 )
+from rater.text.document import toml_document
 from rater.text.textfile import read_text
-from rater.text.toml_table import Document
 from rater.workflow.request.request import Request, add_run_arguments, request_from
 
 DEFAULT_ROUNDS = 5
@@ -126,7 +126,7 @@ def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile 
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
     if not is_sweep_text(text):
-        Document(text, path)  # raises what makes it no TOML
+        toml_document(text, path)  # raises what makes it no TOML
         raise InputError(
             f"{path}: it has no table [axes]; a sweep of a suite needs at least one axis: --axis "
             "NAME=V1,V2,... as in --axis copies=1,2,4"

@@ -1,5 +1,4 @@
 import os
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ from rater.plan.placement.layout import load_layout
 from rater.plan.suite.find import load_suite, select, suite_names
 from rater.plan.suite.model import Command, Expected, Metric
 from rater.plan.suite.parse import parse_suite
-from rater.text.toml_lines import find_line, key_lines
-from rater.text.toml_table import MistakesError
+from rater.text.document import MistakesError
 
 HEAD = '[suite]\nformat = 1\nname = "own"\n'
 WHOLE = """\
@@ -181,38 +179,6 @@ def test_all_mistakes_are_told_together_each_on_its_own_line() -> None:
 def test_a_mistake_says_what_was_expected(text: str, said: str) -> None:
     lines = mistakes_of(text)
     assert len([line for line in lines if said in line]) == 1, lines
-
-
-def test_text_inside_a_long_string_is_not_taken_for_keys() -> None:
-    text = 'a = """\n[b]\nc = 1\n"""\n[b]\nc.d = 2\n"e f" = 3\n'
-    assert key_lines(text) == {
-        ("a",): 1,
-        ("b",): 5,
-        ("b", "c"): 6,
-        ("b", "c", "d"): 6,
-        ("b", "e f"): 7,
-    }
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        '# """ in a comment',
-        'x = 1 # """ behind a value',
-        "x = '#' # ''' and \"",
-        'x = "\\"#" # """',
-        'x = """a\\""" # " """ # \'\'\'',
-        "x = ''''a''''' # [",
-        'x = """#"""',
-        'x = [ "]", # [ """\n["b"]\n]',
-    ],
-)
-def test_quotes_and_brackets_in_comments_and_strings_open_nothing(start: str) -> None:
-    tomllib.loads(start)  # these are no mistakes
-    lines = key_lines(f"{start}\n[t]\ny = 1\n")
-    behind = start.count("\n") + 2
-    assert lines.pop(("x",), 1) == 1
-    assert lines == {("t",): behind, ("t", "y"): behind + 1}
 
 
 def test_a_mistake_behind_quotes_in_a_comment_keeps_its_line() -> None:
@@ -565,18 +531,6 @@ def test_mistakes_in_double_bracketed_tables_are_told_at_their_own_lines() -> No
         "/own/own.toml:12",
         "/own/own.toml:15",
     ]
-
-
-def test_tables_in_double_brackets_are_counted() -> None:
-    lines = key_lines("[[a]]\nb = 1\n[[a]]\nb = 2\n[a.c]\nd = 3\n[[a.e]]\n[[a.e]]\nf = 4\n")
-    assert lines["a[0]", "b"] == 2
-    assert lines["a[1]", "b"] == 4
-    assert lines["a[1]", "c", "d"] == 6
-    assert lines["a[1]", "e[1]", "f"] == 9
-    assert find_line(lines, ("a[1]", "b[7]")) == 4
-    assert find_line(lines, ("a[0]", "unknown")) == 1
-    assert find_line(lines, ("a",)) == 1
-    assert find_line(lines, ("z",)) is None
 
 
 def test_an_expected_output_is_read_from_a_file_of_the_suite(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rater.plan.sweep.grid import (
     parse_axis,
     slots_of,
 )
-from rater.text.toml_table import MistakesError
+from rater.text.document import MistakesError
 
 FILE = Path("own.toml")
 OPTIONS = {"size": OptionForm.ONE, "keep": OptionForm.FLAG, "env": OptionForm.SEVERAL}

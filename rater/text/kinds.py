@@ -1,0 +1,213 @@
+"""What a value of TOML or JSON must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from rater.text import cpuset
+
+LARGEST = 2**31 - 1  # whole number, unless a reader says otherwise
+_HUGE = 10**18  # beyond this Python may refuse to print a whole number
+_SHOWN = 40  # characters of a value in a message
+
+
+class UnexpectedError(Exception):
+    """A value is not what was expected; `at` is its place in a list or an object, `[2].cpu`."""
+
+    def __init__(self, expected: str, value: object, at: str = "") -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.value = value
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind[T]:
+    """A kind of values."""
+
+    expected: str  # "a whole number from 0 to 9"
+    # The value, converted; None for one that is not of this kind. It may raise `UnexpectedError`
+    # itself, and `ValueError` with a whole message.
+    convert: Callable[[Any], T | None]
+    zero: T  # any value of this kind: with it reading goes on after a mistake
+
+    def read(self, value: object, at: str = "") -> T:
+        """Return the value, converted. Raises `UnexpectedError`, `ValueError`."""
+        try:
+            found = self.convert(value)
+        except UnexpectedError as error:
+            raise UnexpectedError(error.expected, error.value, at + error.at) from None
+        if found is None:
+            raise UnexpectedError(self.expected, value, at)
+        return found
+
+
+def is_number(value: object) -> bool:
+    """Tell whether it is a number; true and false are none, though Python counts with them."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def described(value: object, table: str = "a table") -> str:
+    """Return what a value is, short enough for a message; `table` is the format's word."""
+    match value:
+        case None:
+            text = "null"
+        case bool():
+            text = str(value).lower()
+        case int() if abs(value) >= _HUGE:
+            text = "a huge number"
+        case int() | float():
+            text = f"the number {value}"
+        case str():
+            text = repr(value) if len(value) <= _SHOWN else "a long string"
+        case list():
+            text = "a list"
+        case dict():
+            text = table
+        case _:
+            text = f"the {type(value).__name__} {value}"
+    return text
+
+
+def _string(value: Any) -> str | None:
+    if isinstance(value, str) and "\0" in value:  # no argument or path can hold one
+        raise UnexpectedError("a string without NUL", value)
+    return value if isinstance(value, str) else None
+
+
+def _filled_string(value: Any) -> str | None:
+    if value == "":
+        raise ValueError("expected a string, got an empty one")
+    return _string(value)
+
+
+def _word(value: Any) -> str | None:
+    is_word = is_number(value) and described(value) != "a huge number"
+    return str(value) if is_word else _string(value)
+
+
+STRING = ValueKind("a string", _string, "")
+FILLED_STRING = ValueKind("a string", _filled_string, "")
+LINE = (
+    ValueKind(  # can stand in a table; neither NUL nor half a surrogate pair of JSON is printable
+        "a text of printable characters",
+        lambda value: value if isinstance(value, str) and value and value.isprintable() else None,
+        "",
+    )
+)
+WORD = ValueKind("a string or a number", _word, "")  # as text
+FLAG = ValueKind(
+    "true or false", lambda value: value if isinstance(value, bool) else None, zero=False
+)
+CPUS: ValueKind[tuple[int, ...]] = ValueKind(  # "0-3,8", ascending, each once
+    "a string", lambda value: tuple(sorted(cpuset.parse_set(STRING.read(value)))), ()
+)
+
+
+def whole(least: int = 0, most: int = LARGEST) -> ValueKind[int]:
+    """Return the kind of whole numbers from `least` to `most`."""
+    return ValueKind(
+        f"a whole number from {least} to {most}",
+        lambda value: value if type(value) is int and least <= value <= most else None,
+        least,
+    )
+
+
+def number(most: float = 1e300, *, positive: bool = False, unit: str = "") -> ValueKind[float]:
+    """Return the kind of finite numbers from 0 (`positive`: above 0) to `most`."""
+    name = f"a number of {unit}" if unit else "a number"
+
+    def convert(value: Any) -> float | None:
+        if not is_number(value):
+            return None
+        if value > most:  # compared before converted: a whole number has no limit
+            raise UnexpectedError(f"{name} of at most {most:g}", value)
+        return float(value) if value > 0 or (value == 0 and not positive) else None
+
+    return ValueKind(f"{name} above 0" if positive else f"{name}, 0 or more", convert, most)
+
+
+def choice[V](choices: Iterable[V]) -> ValueKind[V]:
+    """Return the kind of values that are named by their texts."""
+    return meaning({str(one): one for one in choices})
+
+
+def meaning[V](words: Mapping[str, V]) -> ValueKind[V]:
+    """Return the kind of what some words stand for."""
+    return ValueKind(
+        " or ".join(f'"{word}"' for word in words),
+        lambda value: words.get(value) if isinstance(value, str) else None,
+        next(iter(words.values())),
+    )
+
+
+def list_of[T](kind: ValueKind[T], expected: str = "a list") -> ValueKind[tuple[T, ...]]:
+    """Return the kind of lists of a kind."""
+
+    def convert(value: Any) -> tuple[T, ...] | None:
+        if not isinstance(value, list):
+            return None
+        return tuple(kind.read(item, f"[{n}]") for n, item in enumerate(value))
+
+    return ValueKind(expected, convert, ())
+
+
+@cache
+def of_type(hint: Any) -> ValueKind[Any]:
+    """Return the kind of an annotation: plain types, tuples, StrEnums, dataclasses.
+
+    Keys of a dataclass that have a default may be absent, others than its fields may not be
+    there. `X | None` is the kind of X: see `_field`.
+    """
+    inner = get_args(hint)
+    if get_origin(hint) is UnionType:
+        (one,) = (it for it in inner if it is not NoneType)
+        return of_type(one)
+    if get_origin(hint) is tuple:
+        if inner[-1] is ...:
+            return list_of(of_type(inner[0]))
+        return _tuple_of([of_type(one) for one in inner])
+    if is_dataclass(hint):
+        return _object_of(hint)
+    if issubclass(hint, StrEnum):
+        return choice(hint)
+    name = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}[hint]
+    types = (int, float) if hint is float else (hint,)
+    return ValueKind(name, lambda value: value if type(value) in types else None, hint())
+
+
+def _tuple_of(kinds: list[ValueKind[Any]]) -> ValueKind[tuple[Any, ...]]:
+    def convert(value: Any) -> tuple[Any, ...] | None:
+        if not isinstance(value, list) or len(value) != len(kinds):
+            return None
+        parts = enumerate(zip(kinds, value, strict=True))
+        return tuple(kind.read(item, f"[{n}]") for n, (kind, item) in parts)
+
+    return ValueKind(f"a list of {len(kinds)}", convert, ())
+
+
+def _object_of(of: Any) -> ValueKind[Any]:
+    hints = get_type_hints(of)
+    needed = {f.name for f in fields(of) if f.default is f.default_factory is MISSING}
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return None
+        for name in sorted(needed - value.keys()):
+            raise UnexpectedError(of_type(hints[name]).expected, None, f".{name}")
+        for name in sorted(value.keys() - hints.keys()):
+            raise ValueError(f"unknown key {name!r}")
+        return of(**{name: _field(hints[name], it, f".{name}") for name, it in value.items()})
+
+    return ValueKind("an object", convert, None)
+
+
+def _field(hint: Any, value: object, at: str) -> Any:
+    if value is None and NoneType in get_args(hint):
+        return None
+    return of_type(hint).read(value, at)
