@@ -20,6 +20,7 @@ FOLDERS = """
     .
     text
     record
+    plan/request
     plan/topology
     plan/suite
     plan/placement
@@ -66,7 +67,6 @@ FOLDERS = """
     show/charts
     show/html
     workflow
-    workflow/request
     workflow/speccpu
     workflow/results
     workflow/run
@@ -94,7 +94,6 @@ LARGER = {  # path: why it is larger
     "speccpu/results/rsf.py": "to be made smaller",
     "store/insert.py": "to be made smaller",
     "store/sweeps.py": "to be made smaller",
-    "workflow/request/request.py": "to be made smaller",
     "workflow/speccpu/kit.py": "to be made smaller",
     "speccpu/results/rsf.py:_Reader": "to be made smaller",
     "speccpu/results/log.py:_Reader": "to be made smaller",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rater.commands.common import add_common
 from rater.errors import InputError
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.request.request import options_given
+from rater.workflow.run_arguments import options_given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ import sys
 
 from rater.commands.common import add_common
 from rater.workflow.common import print_json_rows
-from rater.workflow.request.request import add_run_arguments, request_from
 from rater.workflow.run.plan_view import plan_view
+from rater.workflow.run_arguments import add_run_arguments, request_from
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -36,12 +36,12 @@ def rerun(args: argparse.Namespace) -> int:
     """Make the run; return its exit status."""
     from rater.run.host import discover as machine
     from rater.run.programs.compile import cache_root
-    from rater.workflow.request.request import tags_from
     from rater.workflow.run.dry_run import dry_run
     from rater.workflow.run.needs import needs_of
     from rater.workflow.run.repeat import go_to, request_of, told_where, with_its_suites
     from rater.workflow.run.resolve import resolve
     from rater.workflow.run.session import Session
+    from rater.workflow.run_arguments import tags_from
 
     tags = tags_from(args)
     with existing_store(args) as store:

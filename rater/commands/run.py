@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rater.commands.common import add_common
 from rater.errors import InputError
-from rater.workflow.request.request import add_run_arguments, request_from
 from rater.workflow.run.dry_run import dry_run
+from rater.workflow.run_arguments import add_run_arguments, request_from
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,7 +8,7 @@ import sys
 from rater.commands.common import add_common
 from rater.plan.sweep.grid import BlockOrder
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.request.request import add_run_arguments
+from rater.workflow.run_arguments import add_run_arguments
 
 _DESCRIPTION = """\
 Run a suite or a command under all combinations of the axes' values (points), every

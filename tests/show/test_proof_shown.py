@@ -18,6 +18,7 @@ from rich.console import Console
 from rater.analysis.results.score import summarise
 from rater.cli import main
 from rater.errors import InputError
+from rater.plan.request.stored import request_from_json
 from rater.record.events import GateFacts
 from rater.record.run import PlacedCopy
 from rater.record.stored import StoredRun
@@ -25,7 +26,6 @@ from rater.resources import folder
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import to_json
 from rater.store.store import open_store
-from rater.workflow.request.request import request_from_json
 from tests.support.calls import Rater
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 from tests.support.placement_samples import FOUR_PUS, MB, PLACED, sample, seen_run, store_run

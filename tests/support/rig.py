@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.sampling import Cadence
+from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Plan, make_plan
 from rater.plan.suite.model import Expected, Metric
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded

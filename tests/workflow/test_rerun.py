@@ -11,14 +11,10 @@ import pytest
 
 from rater.cli import main
 from rater.errors import InputError
-from rater.workflow.request.request import (
-    Request,
-    add_run_arguments,
-    request_from,
-    request_from_json,
-    request_to_json,
-)
+from rater.plan.request.request import Request
+from rater.plan.request.stored import request_from_json, request_to_json
 from rater.workflow.run.repeat import with_its_suites
+from rater.workflow.run_arguments import add_run_arguments, request_from
 from tests.support.calls import rater, rows
 from tests.support.example_runs import HEAD
 

@@ -25,6 +25,7 @@ from benchmarks.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.cli import main
 from rater.errors import InputError
+from rater.plan.request.stored import request_from_json
 from rater.plan.schedule.phases import Order, Plan, Window, make_plan
 from rater.process_id import Owner, this_process
 from rater.record.run import MachinePU, PlacedCopy
@@ -32,7 +33,6 @@ from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.run.copies.leftover_processes import end_leftovers
 from rater.store.store import Store, open_store
-from rater.workflow.request.request import request_from_json
 from rater.workflow.run.resume import narrowed
 from tests.support.calls import RATER, rater
 from tests.support.example_events import ended, over, phase, run_of

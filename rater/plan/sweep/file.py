@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
+from rater.plan.request.argument import Form
+from rater.plan.request.request import OPTIONS
 from rater.plan.sweep.grid import MOST_ROUNDS, Axis, BlockOrder
 from rater.text.document import TableReader, toml_document
 from rater.text.kinds import FLAG, WORD, choice, whole
@@ -40,14 +40,6 @@ iterations = 1
 """
 
 
-class OptionForm(StrEnum):
-    """What an option of `rater run` takes."""
-
-    FLAG = "flag"
-    ONE = "one"  # a value
-    SEVERAL = "several"
-
-
 @dataclass(frozen=True, slots=True)
 class SweepFile:
     """What a sweep's file says; None where it says nothing."""
@@ -70,11 +62,8 @@ def is_sweep_text(text: str) -> bool:
     return re.search(r"^\s*\[\s*(sweep|axes)\s*\]", text, re.MULTILINE) is not None
 
 
-def parse_sweep(text: str, path: Path, options: Mapping[str, OptionForm]) -> SweepFile:
-    """Read a sweep's file; `options` are those of `rater run` by name without dashes.
-
-    Raises `MistakesError` with all mistakes together.
-    """
+def parse_sweep(text: str, path: Path) -> SweepFile:
+    """Read a sweep's file. Raises `MistakesError` with all mistakes together."""
     document = toml_document(text, path)
     root = document.root()
     head = root.table("sweep")
@@ -85,7 +74,7 @@ def parse_sweep(text: str, path: Path, options: Mapping[str, OptionForm]) -> Swe
         suites=suites,
         command=command,
         axes=_axes(root.table("axes", required=True)),
-        options=_options(root.table("run"), options),
+        options=_options(root.table("run")),
         rounds=head.get("rounds", whole(1, MOST_ROUNDS), None),
         order=head.get("order", choice(BlockOrder), None),
         seed=head.get("seed", whole(0, _LONGEST_SEED), None),
@@ -109,20 +98,19 @@ def _axes(table: TableReader) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def _options(
-    table: TableReader, options: Mapping[str, OptionForm]
-) -> tuple[tuple[str, bool | str | tuple[str, ...]], ...]:
+def _options(table: TableReader) -> tuple[tuple[str, bool | str | tuple[str, ...]], ...]:
     found: list[tuple[str, bool | str | tuple[str, ...]]] = []
-    for name, form in options.items():
+    for option in OPTIONS:
+        name = option.name
         if name not in table:
             continue
         value: bool | str | tuple[str, ...] | None
-        if form is OptionForm.FLAG:
+        if option.kind.form is Form.FLAG:
             value = table.get(name, FLAG)
-        elif form is OptionForm.SEVERAL:
-            value = table.items(name, WORD, _WORDS)
-        else:
+        elif option.kind.form is Form.ONE:
             value = table.get(name, WORD)
+        else:
+            value = table.items(name, WORD, _WORDS)
         if value:
             found.append((name, value))
     table.finish()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import trio
 
-from rater.plan.sampling import Cadence
+from rater.plan.request.sampling import Cadence
 from rater.record.events import Observed, Sampled
 from rater.run.host.proc_dir import open_process
 from rater.run.observe.probe import Looker, NoSample, Watched

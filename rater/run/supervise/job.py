@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rater.plan.placement.place import Placement
-from rater.plan.sampling import Cadence
+from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Plan
 from rater.record.events import Event
 from rater.run.check.workplace import Workplace

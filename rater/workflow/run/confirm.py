@@ -17,12 +17,12 @@ from rater.workflow.run.attempt import Attempt, Entered, Now
 if TYPE_CHECKING:
     from rater.analysis.divots.confirm import Trial
     from rater.analysis.divots.data.finding import Finding
+    from rater.plan.request.request import Request
     from rater.plan.schedule.phases import Plan
     from rater.plan.topology.model import Topology
     from rater.record.stored import StoredRun
     from rater.show.divots.confirm import TrialView
     from rater.store.store import Store
-    from rater.workflow.request.request import Request
     from rater.workflow.run.resolve import Resolved
 
 TAG = "confirm"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from rater import __version__
 from rater.plan.placement.layout import own_layout_text
+from rater.plan.request.request import Request
+from rater.plan.request.stored import request_to_json
 from rater.plan.suite.find import find_suite, split_selection
 from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
 from rater.record.settings import LAYOUT_TEXT
@@ -20,7 +22,6 @@ from rater.run.programs.fingerprint import digest_of_workload, process_settings
 from rater.run.programs.inputs import ReadyInput
 from rater.run.programs.script import Line, digest_of_programs, shown
 from rater.text.cpuset import format_list
-from rater.workflow.request.request import Request, request_to_json
 from rater.workflow.run.prepare import Ready
 from rater.workflow.run.reached_programs import tuning_settings
 from rater.workflow.run.resolve import Resolved, size_of, tune_of

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.request.request import Request
 from rater.run.programs.memory_tuning import (
     HUGETLB,
     MADVISE,
@@ -16,7 +17,6 @@ from rater.run.programs.memory_tuning import (
     tuning_for,
 )
 from rater.settings.paths import sysroot
-from rater.workflow.request.request import Request
 
 MEMINFO = Path("proc/meminfo")
 _PMD_SIZE = Path("sys/kernel/mm/transparent_hugepage/hpage_pmd_size")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
+from rater.plan.request.request import Request
 from rater.run.programs.memory_tuning import (
     HUGETLB,
     CopyTuning,
     untouched_by,
 )
 from rater.settings.paths import sysroot
-from rater.workflow.request.request import Request
 from rater.workflow.run.memory_tuning import MEMINFO
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from rater.errors import InputError
+from rater.plan.request.request import Request
+from rater.plan.request.stored import request_from_json
 from rater.plan.suite.find import find_suite, split_selection, suite_names
-from rater.workflow.request.request import Request, request_from_json
 
 if TYPE_CHECKING:
     from rater.analysis.conditions.changes import Conditions, Difference

@@ -14,11 +14,11 @@ from rater.plan.placement.layout import load_layout
 from rater.plan.placement.layout_options import called, override
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
 from rater.plan.placement.place import Placement, default_memory, place, resolve_copies, settle
+from rater.plan.request.request import DEFAULT_COPIES, Request
 from rater.plan.schedule.phases import Order, Plan, make_plan, resolve_mode, resolve_window
 from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
 from rater.plan.topology.model import Topology
 from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
-from rater.workflow.request.request import DEFAULT_COPIES, Request
 from rater.workflow.run.memory_tuning import tuning_of
 from rater.workflow.run.workload import (
     Workload,

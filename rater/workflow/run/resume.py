@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rater.analysis.conditions.changes import Difference
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.errors import InputError
+from rater.plan.request.request import Request
 from rater.plan.schedule.phases import Plan
 from rater.plan.suite.find import load_suite, split_selection
 from rater.record.status import RunStatus
@@ -27,7 +28,6 @@ from rater.show.compare.changes import (
 from rater.show.console.format import count
 from rater.show.live.line_view import phase_name
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.request.request import Request, options_given
 from rater.workflow.results.divots import analysis_beside_results
 from rater.workflow.results.show_run import judge_placements, print_result, run_beside
 from rater.workflow.run.attempt import Attempt, Entered, Now
@@ -42,6 +42,7 @@ from rater.workflow.run.repeat import (
     with_its_suites,
 )
 from rater.workflow.run.session import Session
+from rater.workflow.run_arguments import options_given
 
 if TYPE_CHECKING:
     from rater.store.store import Store

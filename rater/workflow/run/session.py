@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.plan.sampling import parse_cadence
+from rater.plan.request.sampling import parse_cadence
 from rater.record.events import Event
 from rater.record.run import Run
 from rater.record.status import RunStatus

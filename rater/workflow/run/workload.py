@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
+from rater.plan.request.request import Request
 from rater.plan.suite.find import load_suite, select, split_selection
 from rater.plan.suite.model import Benchmark, Command, Size, Suite
 from rater.record.run import storable
 from rater.text.document import did_you_mean
-from rater.workflow.request.request import Request
 
 if TYPE_CHECKING:
     from rater.run.host.requirements import Available, Load

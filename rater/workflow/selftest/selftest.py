@@ -169,15 +169,14 @@ class _Test:
         return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
 
     def _resolve(self, suite: str, copies: int, iterations: int, size: str) -> Resolved:
-        from rater.workflow.request.request import add_run_arguments, request_from
+        from rater.plan.request.request import Request
         from rater.workflow.run.resolve import resolve
 
-        words = [suite, "--copies", str(copies), "--iterations", str(iterations), "--size", size]
-        parser = argparse.ArgumentParser()
-        add_run_arguments(parser)
         # The lock is held already, for all of its runs.
-        args = parser.parse_args([*words, "--share"], argparse.Namespace(command=None))
-        return resolve(request_from(args), self._topology)
+        request = Request(
+            (suite,), copies=str(copies), iterations=iterations, size=size, share=True
+        )
+        return resolve(request, self._topology)
 
     def _test(
         self, resolved: Resolved, plants: Sequence[Plant], missing: Sequence[NotPlanted]

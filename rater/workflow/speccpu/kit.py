@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rater.errors import InputError
 from rater.plan.placement.memory_policy import AT_HOME, Memory, MemoryPolicy, named_nodes
 from rater.plan.placement.place import Placed, Placement
+from rater.plan.request.request import KIT_COPIES, Request
 from rater.plan.suite.model import Benchmark, Command, Size
 from rater.plan.topology.model import Topology
 from rater.record.run import storable
@@ -37,7 +38,6 @@ from rater.speccpu.kit.kit import (
 from rater.speccpu.kit.speccmds import SpecCommand, expanded, is_simple, uses_bind, words_of
 from rater.text.cpuset import format_list, parse_list
 from rater.text.words import some
-from rater.workflow.request.request import KIT_COPIES, Request
 
 if TYPE_CHECKING:
     from rater.run.programs.compile import Built

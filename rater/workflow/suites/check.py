@@ -204,9 +204,9 @@ def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
 
 def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace) -> int:
     """Say what is doubtful, and the sum of it all."""
+    from rater.plan.request.request import DEFAULT_SIZE
     from rater.plan.suite.warnings import doubts
     from rater.show.plans.suites import doubts_text, standard_page
-    from rater.workflow.request.request import DEFAULT_SIZE
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
     doubted = doubts(suite, DEFAULT_SIZE, _size_bytes, answered)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
+from rater.plan.request.stored import request_to_json
 from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Values, slots_of
 from rater.record.status import RunStatus
 from rater.run.host import discover as machine
@@ -30,7 +31,6 @@ from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.request.request import request_to_json
 from rater.workflow.run.head import directory_here, now_utc
 from rater.workflow.run.restore_settings import put_back
 from rater.workflow.sweep.attempt import ChangedError

@@ -15,8 +15,8 @@ from rater.plan.sweep.grid import NONE_SHOWN, Axis, AxisKind, Values, label_of
 from rater.text.words import count
 
 if TYPE_CHECKING:
+    from rater.plan.request.request import Request
     from rater.plan.topology.model import Topology
-    from rater.workflow.request.request import Request
     from rater.workflow.run.resolve import Resolved
     from rater.workflow.sweep.request import PointAsked
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.plan.sweep.file import OptionForm, SweepFile, is_sweep_text, parse_sweep
+from rater.plan.request.option import Trait
+from rater.plan.request.request import BY_NAME, OPTIONS, Request
+from rater.plan.sweep.file import SweepFile, is_sweep_text, parse_sweep
 from rater.plan.sweep.grid import (
     ENVIRONMENT,
     MOST_ROUNDS,
@@ -26,18 +28,11 @@ from rater.plan.sweep.grid import (
 )
 from rater.text.document import toml_document
 from rater.text.textfile import read_text
-from rater.workflow.request.request import Request, add_run_arguments, request_from
+from rater.workflow.run_arguments import request_from
 
 DEFAULT_ROUNDS = 5
-# Options of `rater run` that may move a result, by their names without dashes.
-SWEPT = (
-    *("copies", "mode", "order", "stagger", "increment", "iterations", "size", "tune"),
-    *("layout", "bind", "smt", "kind", "reserve", "mem", "alloc", "hugepages"),
-    *("wrap", "prepare", "cooldown", "proof", "warmup", "window"),
-)
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
 _BESIDE_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
-_OF_SWEEP = ("suites", "command", "help")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
@@ -83,9 +78,8 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
     args, file = _with_file(args)
     axes = file.axes if file else tuple(parse_axis(text) for text in args.axis)
     check_axes(axes)
-    options = _options()
-    kinds = kinds_of(axes, [name for name in SWEPT if name in options], settings)
-    _check_once(args, axes, kinds, options)
+    kinds = kinds_of(axes, [it.name for it in OPTIONS if Trait.SWEPT in it.traits], settings)
+    _check_once(args, axes, kinds)
     rounds = _first(args.rounds, file and file.rounds, DEFAULT_ROUNDS)
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
@@ -96,9 +90,7 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
     return Asked(
         axes=axes,
         kinds=kinds,
-        points=tuple(
-            PointAsked(values, _request(args, values, kinds, options)) for values in grid(axes)
-        ),
+        points=tuple(PointAsked(values, _request(args, values, kinds)) for values in grid(axes)),
         rounds=rounds,
         order=BlockOrder(_first(args.block_order, file and file.order, BlockOrder.SHUFFLED)),
         seed=secrets.randbelow(_MOST_SEED) if seed is None else seed,
@@ -132,60 +124,35 @@ def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile 
             "NAME=V1,V2,... as in --axis copies=1,2,4"
         )
     args.suites = []
-    options = _options()
-    given = [f"--{n}" for n, a in options.items() if n not in _BESIDE_FILE and _is_given(args, a)]
+    given = [it.typed for it in OPTIONS if it.name not in _BESIDE_FILE and it.given(args)]
     given += ["-- COMMAND"] if args.command is not None else []
     if given:
         raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(given)}")
-    forms = {name: _form(action) for name, action in options.items()}
-    file = parse_sweep(text, path, forms)
+    file = parse_sweep(text, path)
     args.suites, args.command = list(file.suites), list(file.command) or None
     for name, value in file.options:
-        action = options[name]
+        option = BY_NAME[name]
         if isinstance(value, tuple):
-            setattr(args, action.dest, [*getattr(args, action.dest), *value])
+            setattr(args, option.dest, [*getattr(args, option.dest), *value])
         else:
             where = f"{path}: [run] {name}"
-            found = value if isinstance(value, bool) else _converted(action, value, where)
-            setattr(args, action.dest, found)
+            found = value if isinstance(value, bool) else option.parse(value, where)
+            setattr(args, option.dest, found)
     args.sweep_file, args.sweep_text = str(path), text
     return args, file
-
-
-def _options() -> dict[str, argparse.Action]:
-    """Return the options of `rater run` by their names without dashes."""
-    parser = argparse.ArgumentParser()
-    add_run_arguments(parser)
-    return {
-        action.option_strings[0].lstrip("-"): action
-        for action in parser._actions
-        if action.option_strings and action.dest not in _OF_SWEEP
-    }
-
-
-def _form(action: argparse.Action) -> OptionForm:
-    if action.nargs == 0:
-        return OptionForm.FLAG
-    return OptionForm.SEVERAL if isinstance(action.default, list) else OptionForm.ONE
-
-
-def _is_given(args: argparse.Namespace, action: argparse.Action) -> bool:
-    value = getattr(args, action.dest)
-    return not (value is None or value is False or value == [])
 
 
 def _check_once(
     args: argparse.Namespace,
     axes: Sequence[Axis],
     kinds: Mapping[str, AxisKind],
-    options: Mapping[str, argparse.Action],
 ) -> None:
     """What is an axis is not given for all points as well."""
     fixed = {text.partition("=")[0].strip() for text in args.env}
     tagged = {text.partition("=")[0].strip() for text in args.tag}
     for axis in axes:
         kind = kinds[axis.name]
-        if kind is AxisKind.OPTION and _is_given(args, options[axis.name]):
+        if kind is AxisKind.OPTION and BY_NAME[axis.name].given(args):
             raise InputError(f"--{axis.name} is an axis of this sweep: leave the option out")
         if kind is AxisKind.ENVIRONMENT and axis.name.removeprefix(ENVIRONMENT) in fixed:
             raise InputError(f"{axis.name} is an axis of this sweep: leave --env for it out")
@@ -198,7 +165,6 @@ def _request(
     args: argparse.Namespace,
     values: Values,
     kinds: Mapping[str, AxisKind],
-    options: Mapping[str, argparse.Action],
 ) -> Request | str:
     """Return what a point asks for, or why it cannot be asked for."""
     of_point = copy.copy(args)
@@ -208,31 +174,13 @@ def _request(
             if kinds[name] is AxisKind.ENVIRONMENT and value:
                 of_point.env.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
             elif kinds[name] is AxisKind.OPTION:
-                action = options[name]
+                option = BY_NAME[name]
                 _hint_at_setting(name, value)
-                found = _converted(action, value, f"--{name}") if value else action.default
-                setattr(of_point, action.dest, found)
+                found = option.parse(value, option.typed) if value else option.absent
+                setattr(of_point, option.dest, found)
         return request_from(of_point)
     except InputError as error:
         return str(error)
-
-
-def _converted(action: argparse.Action, text: str, where: str) -> object:
-    """Return the value that argparse would make of a text."""
-    value: object = text
-    if action.type is not None:
-        assert callable(action.type)
-        try:
-            value = action.type(text)
-        except argparse.ArgumentTypeError as error:
-            raise InputError(f"{where} {text!r}: {error}") from None
-        except ValueError:
-            kind = "a whole number" if action.type is int else "a number"
-            raise InputError(f"{where} {text!r}: expected {kind}") from None
-    if action.choices is not None and value not in action.choices:
-        known = ", ".join(map(str, action.choices))
-        raise InputError(f"{where} {text!r}: expected one of {known}")
-    return value
 
 
 def _hint_at_setting(name: str, value: str) -> None:

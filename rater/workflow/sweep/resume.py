@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.request.stored import request_from_json
 from rater.plan.sweep.grid import AxisKind, slots_of
 from rater.record.status import RunStatus
 from rater.run.host import discover as machine
@@ -17,8 +18,8 @@ from rater.show.compare.sweep import print_missing, sweep_document
 from rater.store.store import Store
 from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, take_up
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.request.request import options_given, request_from_json
 from rater.workflow.run.repeat import go_into
+from rater.workflow.run_arguments import options_given
 from rater.workflow.sweep.conduct import conduct
 from rater.workflow.sweep.ready import PointReady, look_at, refused_together
 from rater.workflow.sweep.request import PointAsked

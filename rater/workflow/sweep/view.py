@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
+from rater.plan.request.request import Request
+from rater.plan.request.stored import request_from_json
 from rater.plan.sweep.grid import AxisKind, Values, slots_of
 from rater.show.compare.sweep import (
     AxisView,
@@ -18,7 +20,6 @@ from rater.show.compare.sweep import (
     sweep_document,
 )
 from rater.workflow.common import print_json
-from rater.workflow.request.request import Request, request_from_json
 
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison

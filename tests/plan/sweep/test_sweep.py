@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.sweep.file import EXAMPLE, OptionForm, is_sweep_text, parse_sweep
+from rater.plan.sweep.file import EXAMPLE, is_sweep_text, parse_sweep
 from rater.plan.sweep.grid import (
     Axis,
     AxisKind,
@@ -23,7 +23,6 @@ from rater.plan.sweep.grid import (
 from rater.text.document import MistakesError
 
 FILE = Path("own.toml")
-OPTIONS = {"size": OptionForm.ONE, "keep": OptionForm.FLAG, "env": OptionForm.SEVERAL}
 
 
 # -- axes -----------------------------------------------------------------------------------------
@@ -143,7 +142,6 @@ def test_a_file_says_all_that_a_command_line_can() -> None:
         'skip_refused = true\n[axes]\ncopies = [1, 2]\n"env:X" = ["", "a,b"]\nstagger = [0.5]\n'
         '[run]\nsize = "test"\nkeep = true\nenv = ["A=1"]\n',
         FILE,
-        OPTIONS,
     )
     assert (file.suites, file.command, file.rounds, file.seed) == (("mini",), (), 4, 0)
     assert (file.order, file.until) == (BlockOrder.ABBA, "1%")
@@ -153,11 +151,11 @@ def test_a_file_says_all_that_a_command_line_can() -> None:
         Axis("env:X", ("", "a,b")),
         Axis("stagger", ("0.5",)),
     )
-    assert file.options == (("size", "test"), ("keep", True), ("env", ("A=1",)))
+    assert file.options == (("size", "test"), ("env", ("A=1",)), ("keep", True))
 
 
 def test_what_a_file_does_not_say_is_none() -> None:
-    file = parse_sweep("[axes]\ncopies = [1]\n", FILE, OPTIONS)
+    file = parse_sweep("[axes]\ncopies = [1]\n", FILE)
     assert (file.rounds, file.order, file.seed, file.until, file.options) == (
         *(None, None, None, None),
         (),
@@ -165,8 +163,7 @@ def test_what_a_file_does_not_say_is_none() -> None:
 
 
 def test_the_example_is_a_file_without_mistakes() -> None:
-    options = {"size": OptionForm.ONE, "iterations": OptionForm.ONE}
-    file = parse_sweep(EXAMPLE, FILE, options)
+    file = parse_sweep(EXAMPLE, FILE)
     assert [axis.name for axis in file.axes] == ["copies", "thp", "env:MALLOC_ARENA_MAX"]
     assert is_sweep_text(EXAMPLE)
     assert not is_sweep_text("[suite]\nformat = 1\n# [sweep]\n")
@@ -189,7 +186,7 @@ def test_the_example_is_a_file_without_mistakes() -> None:
 )
 def test_a_mistake_in_a_file_is_told_with_its_line(text: str, said: str) -> None:
     with pytest.raises(MistakesError, match=said):
-        parse_sweep(text, FILE, OPTIONS)
+        parse_sweep(text, FILE)
 
 
 def test_a_variable_that_rater_gives_to_each_copy_is_no_axis() -> None:

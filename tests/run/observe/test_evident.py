@@ -11,7 +11,7 @@ import pytest
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.sampling import Cadence
+from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Order, Window, make_plan
 from rater.record.events import (
     CopyStarted,

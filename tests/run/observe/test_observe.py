@@ -17,7 +17,7 @@ import trio.testing
 
 from rater.errors import InputError
 from rater.plan.placement.gate_check import gate_complaints
-from rater.plan.sampling import Cadence, parse_cadence
+from rater.plan.request.sampling import Cadence, parse_cadence
 from rater.record.events import GateFacts, Sampled
 from rater.run.copies import launch
 from rater.run.copies.gate import GATE_NAME

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.sampling import Cadence
+from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Plan, Window, make_plan
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseEnded
 from rater.run.observe.counters import MachineReader, PhaseReadings

@@ -1,21 +1,12 @@
-"""How often copies are looked at while they run, and what their plan says of what is seen; pure.
-
-`GateFacts` and `Sampled` (`rater.record`) are what `run/observe/observer.py` reads, the database
-holds and `analysis/placement/proof.py` judges.
-"""
+"""How often running copies are sampled: the value of `--proof`; pure."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-
-if TYPE_CHECKING:  # `--proof` is checked by commands that need no records
-    pass
-
 
 LEAST_EVERY_S = 0.05
 _SECONDS = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
@@ -23,7 +14,7 @@ _SECONDS = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often to look at a copy."""
+    """How often to sample a copy."""
 
     once: bool = False
     every_s: float | None = None  # None: as often as costs little

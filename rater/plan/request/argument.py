@@ -1,0 +1,109 @@
+"""Kinds of arguments that options of `rater run` take; pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rater.errors import InputError
+from rater.plan.request.sampling import parse_cadence
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
+_SCALE = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Form(StrEnum):
+    """What an option takes."""
+
+    FLAG = "flag"
+    ONE = "one"  # a value
+    SEVERAL = "several"  # values, in one go and again: --speccmds A B --speccmds C
+    REPEATED = "repeated"  # one value each time: --tag A=1 --tag B=2
+
+
+def _as_it_is(_: str, value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentKind:
+    """A kind of value: how one is read, and what it is checked and turned into.
+
+    `convert` takes a text, and raises ValueError or ArgumentTypeError as argparse wants it. `check`
+    takes the option as it is typed and what was parsed, and returns what a `Request` holds; it
+    raises `InputError`.
+    """
+
+    convert: Callable[[str], Any] = str
+    check: Callable[[str, Any], Any] = _as_it_is
+    form: Form = Form.ONE
+
+
+def seconds(least: float, convert: Callable[[str], float] = float) -> ArgumentKind:
+    """Return the kind of seconds that are `least` or more."""
+
+    def check(typed: str, value: float) -> float:
+        if not (math.isfinite(value) and value >= least):
+            raise InputError(f"{typed} {value:g}: expected seconds, {least:g} or more")
+        return value
+
+    return ArgumentKind(convert, check)
+
+
+def _pair(typed: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"{typed} {text!r}: expected KEY=VALUE")
+    return key.strip(), value
+
+
+def _variable(typed: str, text: str) -> tuple[str, str]:
+    name, value = _pair(typed, text)
+    if not _VARIABLE.fullmatch(name):
+        raise InputError(f"{typed} {text!r}: {name!r} is no name of an environment variable")
+    if "\0" in value:
+        raise InputError(f"{typed} {name}: a value can not hold a NUL byte")
+    return name, value
+
+
+def _words(typed: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"{typed} {text!r}: {error}; check the quotes") from error
+
+
+def _bytes(typed: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"{typed} {text!r}: expected bytes, as in 500M or 2G")
+    scale: int = 1024 ** _SCALE[match[2].lower()]
+    return int(float(match[1]) * scale)
+
+
+def _cadence(_: str, text: str) -> str:
+    parse_cadence(text)
+    return text
+
+
+TEXT = ArgumentKind()
+WHOLE = ArgumentKind(int)
+NUMBER = ArgumentKind(float)
+BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
+WORDS = ArgumentKind(check=_words)  # as a shell splits them
+CADENCE = ArgumentKind(check=_cadence)
+FLAG = ArgumentKind(form=Form.FLAG)
+NEGATED = ArgumentKind(check=lambda _, value: not value, form=Form.FLAG)  # --no-FIELD
+STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=Form.SEVERAL)
+PAIRS = ArgumentKind(
+    check=lambda typed, texts: tuple(_pair(typed, it) for it in texts), form=Form.REPEATED
+)
+VARIABLES = ArgumentKind(
+    check=lambda typed, texts: tuple(_variable(typed, it) for it in texts), form=Form.REPEATED
+)

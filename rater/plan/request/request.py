@@ -1,0 +1,313 @@
+"""The options of `rater run`: one table, of which parser, stored JSON, sweeps and comparisons are
+made; pure.
+
+A field of `Request` that is an `option(...)` is an entry of it: a new option is one field more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, fields
+from functools import partial
+
+from rater.plan.request.argument import (
+    BYTES,
+    CADENCE,
+    FLAG,
+    NEGATED,
+    NUMBER,
+    PAIRS,
+    STRINGS,
+    VARIABLES,
+    WHOLE,
+    WORDS,
+    seconds,
+)
+from rater.plan.request.option import (
+    IN_HEAD,
+    MINOR,
+    MOVES_COPIES,
+    NO_EFFECT,
+    RECORDED,
+    SWEPT,
+    option,
+)
+
+DEFAULT_SUITE = "mini"
+DEFAULT_COPIES = "pus"
+KIT = "spec:"  # what a selection begins with that is a kit of SPEC CPU, no suite
+KIT_COPIES = "file"  # as many as the kit's command files are for: the default there
+DEFAULT_SIZE = "train"
+DEFAULT_TUNE = "base"
+DEFAULT_LAYOUT = "balanced"
+DEFAULT_GRACE_S = 5.0
+DEFAULT_OUTPUT_LIMIT = "1G"
+DEFAULT_UNTIL_IDLE_S = 300.0
+PREFLIGHTS = ("warn", "strict", "off")
+PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
+_what, _where, _how = (partial(option, group) for group in ("what runs", "where", "how"))
+
+
+def _idle_seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # its value may be left out, so it takes a suite behind it for one
+        raise argparse.ArgumentTypeError(
+            f"expected seconds, got {text!r}; write --until-idle={DEFAULT_UNTIL_IDLE_S:g}, or put "
+            "--until-idle last"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user typed for a run, each value checked by itself."""
+
+    suites: tuple[str, ...] = (DEFAULT_SUITE,)
+    command: tuple[str, ...] = ()
+    speccmds: tuple[str, ...] = _what(
+        "command files of SPEC's specinvoke, a benchmark each",
+        metavar="FILE.cmd",
+        kind=STRINGS,
+        traits=RECORDED,
+        default=(),
+    )
+    copies: str | None = _what(  # None: as many as the layout counts, else as it has PUs
+        f"default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: as many as the "
+        "command files have run directories for",
+        metavar="N|pus|cores|nodes",
+        traits=SWEPT | IN_HEAD | MOVES_COPIES,
+    )
+    mode: str | None = _what(
+        "homogeneous (default): all run one benchmark, barrier, next; rotated (or "
+        "heterogeneous): copy n starts at benchmark n, no barrier; staggered: homogeneous "
+        "with --stagger between starts; steady: copies repeat without barrier, completions "
+        "inside --window count",
+        metavar="MODE",
+        implies=("order", "ms between starts", "--increment", "--warmup", "--window"),
+        traits=SWEPT | IN_HEAD,
+    )
+    warmup_s: float | None = _what(
+        "steady: seconds before the window; default a tenth of it",
+        name="warmup",
+        metavar="S",
+        kind=seconds(0.0),
+        label="--warmup",
+        traits=SWEPT | IN_HEAD,
+    )
+    window_s: float | None = _what(
+        "steady: seconds in which completions count",
+        name="window",
+        metavar="S",
+        kind=seconds(0.001),
+        label="--window",
+        traits=SWEPT | IN_HEAD,
+    )
+    order: str | None = _what(
+        "steady: homogeneous (default) or rotated",
+        metavar="ORDER",
+        traits=SWEPT | IN_HEAD | MOVES_COPIES,
+    )
+    stagger_ms: float | None = _what(
+        "milliseconds between the starts of consecutive copies",
+        name="stagger",
+        metavar="MS",
+        kind=NUMBER,
+        label="ms between starts",
+        implies=("ms between starts", "mode"),
+        traits=SWEPT | IN_HEAD,
+    )
+    increment: int = _what(
+        "step on the ring (rotated order); default 1",
+        metavar="K",
+        kind=WHOLE,
+        label="--increment",
+        traits=SWEPT | IN_HEAD,
+        default=1,
+    )
+    iterations: int = _what(
+        "default 1", metavar="N", kind=WHOLE, traits=SWEPT | MINOR | IN_HEAD, default=1
+    )
+    discard: int = _what(
+        "first iterations not counted",
+        metavar="N",
+        kind=WHOLE,
+        label="discarded iterations",
+        traits=MINOR | IN_HEAD,
+        default=0,
+    )
+    size: str = _what(
+        f"of a suite's benchmarks; default {DEFAULT_SIZE}",
+        implies=("command of ", "input files of ", "reference time of ", "program of "),
+        traits=SWEPT | IN_HEAD,
+        default=DEFAULT_SIZE,
+    )
+    tune: str = _what(
+        f"of a suite's benchmarks; default {DEFAULT_TUNE}",
+        implies=(
+            *("program of ", "command of ", "compiler of ", "compiler flags of "),
+            "input files of ",
+        ),
+        traits=SWEPT | IN_HEAD,
+        default=DEFAULT_TUNE,
+    )
+    layout: str = _where(
+        f"{DEFAULT_LAYOUT} (default) or another of `rater layouts`, a file of your own, "
+        "list:0,8,1,9 or expr:E:N:8",
+        metavar="NAME|PATH|list:CPUS|expr:...",
+        traits=SWEPT | IN_HEAD | MOVES_COPIES,
+        default=DEFAULT_LAYOUT,
+    )
+    bind: str | None = _where(
+        "a copy may use all of the core, llc, node or package it is on; default pu; none: "
+        "copies are not bound",
+        metavar="WHAT",
+        neutral=("pu",),
+        traits=SWEPT | MOVES_COPIES,
+    )
+    bind_from_file: bool = _where(
+        "copies go where the -b lines of the command files put them", kind=FLAG, traits=MOVES_COPIES
+    )
+    smt: int | None = _where(
+        "use K threads of each core",
+        metavar="K",
+        kind=WHOLE,
+        implies=("setting cpu.smt.", "hardware threads", "usable CPUs"),
+        traits=SWEPT | MOVES_COPIES,
+    )
+    kind: str | None = _where(
+        "use CPUs of one kind (0 is the slowest)",
+        metavar="fast|slow|N",
+        traits=SWEPT | MOVES_COPIES,
+    )
+    reserve: int | None = _where(
+        "keep N cores free of copies; rater itself runs there",
+        metavar="N",
+        kind=WHOLE,
+        traits=SWEPT | MOVES_COPIES,
+    )
+    memory: str | None = _where(
+        "local (default), bind (strict: out of memory rather than remote), preferred, "
+        "interleave, weighted or none; bind:nodes=2,3 names the lgroups, remote ones too",
+        name="mem",
+        aliases=("memory",),
+        metavar="POLICY[:nodes=LIST]",
+        implies=("memory",),
+        traits=SWEPT | IN_HEAD | MOVES_COPIES,
+    )
+    oversubscribe: bool = _where(
+        "refuse more copies than the layout has PUs for",
+        name="no-oversubscribe",
+        kind=NEGATED,
+        traits=NO_EFFECT,
+        default=True,
+    )
+    preflight: str = _where(
+        "lgroups that lack the memory their copies need: warn (default), strict (refuse), off",
+        choices=PREFLIGHTS,
+        traits=NO_EFFECT,
+        default=PREFLIGHTS[0],
+    )
+    proof: str = _where(
+        "look at running copies to tell whether they and their memory are where the plan "
+        "said: every copy once, then as often as costs less than 1 %% of one CPU (auto, the "
+        "default), once, every SECONDS, or not at all",
+        metavar="auto|once|SECONDS|off",
+        kind=CADENCE,
+        traits=SWEPT | MINOR,
+        default="auto",
+    )
+    timeout_s: float | None = _how(
+        "end a copy that runs longer",
+        name="timeout",
+        metavar="S",
+        kind=seconds(0.001),
+        traits=NO_EFFECT,
+    )
+    grace_s: float = _how(
+        f"from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}",
+        name="grace",
+        metavar="S",
+        kind=seconds(0.0),
+        traits=NO_EFFECT,
+        default=DEFAULT_GRACE_S,
+    )
+    tags: tuple[tuple[str, str], ...] = _how(
+        "kept with the run", name="tag", metavar="K=V", kind=PAIRS, traits=NO_EFFECT, default=()
+    )
+    environment: tuple[tuple[str, str], ...] = _how(
+        "for every copy", name="env", metavar="K=V", kind=VARIABLES, traits=RECORDED, default=()
+    )
+    wrap: tuple[str, ...] = _how(
+        "e.g. 'perf stat -o out', before every copy",
+        metavar="PREFIX",
+        kind=WORDS,
+        label="--wrap",
+        traits=SWEPT | IN_HEAD,
+        default=(),
+    )
+    alloc: str | None = _how(  # a name of `run.build.allocator`, or the path of a library
+        "the memory allocator of copies: system (default), jemalloc, mimalloc, tcmalloc, or "
+        "a library to preload",
+        metavar="NAME|PATH",
+        neutral=("system",),
+        implies=("environment variable LD_PRELOAD", "--env LD_PRELOAD"),
+        traits=SWEPT,
+    )
+    hugepages: str | None = _how(
+        "huge pages of copies: off (none, whatever the machine gives), madvise (glibc's "
+        "malloc asks for transparent ones), thp (what the kernel gives to all: the machine's "
+        "setting thp must be always), hugetlb (glibc's malloc takes them from the pool)",
+        choices=PAGE_MODES,
+        implies=("environment variable GLIBC_TUNABLES", "--env GLIBC_TUNABLES"),
+        traits=SWEPT,
+    )
+    prepare: str | None = _how(
+        "shell command before each phase, not timed", metavar="CMD", traits=SWEPT
+    )
+    cooldown_s: float = _how(
+        "rest between phases",
+        name="cooldown",
+        metavar="S",
+        kind=seconds(0.0),
+        traits=SWEPT | MINOR,
+        default=0.0,
+    )
+    until_idle_s: float | None = _how(  # longest time to wait; None: do not
+        "between phases, wait until load, temperature and frequency are back as before the "
+        f"first, at most MAX_S; default {DEFAULT_UNTIL_IDLE_S:g}",
+        name="until-idle",
+        metavar="MAX_S",
+        const=DEFAULT_UNTIL_IDLE_S,
+        kind=seconds(0.001, _idle_seconds),
+        traits=MINOR,
+    )
+    output_limit_bytes: int = _how(
+        f"a copy that prints more is stopped; default {DEFAULT_OUTPUT_LIMIT}",
+        name="output-limit",
+        metavar="BYTES",
+        kind=BYTES,
+        traits=NO_EFFECT,
+        default=BYTES.check("", DEFAULT_OUTPUT_LIMIT),
+    )
+    run_dirs: bool = _how("a command's copies get directories", kind=FLAG)
+    keep: bool = _how("keep the run directories", kind=FLAG, traits=NO_EFFECT)
+    speccmds_out: bool = _how(
+        "leave a speccmds.out as specinvoke does in the run directory of copy 0; one that "
+        "rater did not write is kept as speccmds.out.1 (or .2, ...)",
+        kind=FLAG,
+        traits=NO_EFFECT,
+    )
+    force: bool = _how("run though memory or disk may not do", kind=FLAG, traits=NO_EFFECT)
+    share: bool = _how("run beside another rater", kind=FLAG, traits=NO_EFFECT)
+
+    @property
+    def of_kit(self) -> bool:
+        """Tell whether benchmarks of an installed SPEC CPU are to run.
+
+        Size and tune are "" then where the user gave none: those that there are.
+        """
+        return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)
+
+
+OPTIONS = tuple(it.metadata["option"].named(it.name) for it in fields(Request) if it.metadata)
+BY_NAME = {one.name: one for one in OPTIONS}

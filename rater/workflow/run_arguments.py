@@ -1,0 +1,140 @@
+"""What the user typed for a run: the table of options as arguments, and the `Request` of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from rater.errors import InputError
+from rater.plan.request.argument import Form
+from rater.plan.request.option import Option, was_given
+from rater.plan.request.request import (
+    BY_NAME,
+    DEFAULT_SUITE,
+    KIT,
+    KIT_COPIES,
+    OPTIONS,
+    Request,
+)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` (and every command that plans a run) takes.
+
+    What was not given is None, False or an empty list: `request_from` knows the defaults.
+    """
+    parser.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE[/BENCHMARK]",
+        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
+        f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
+    )
+    for title, options in groupby(OPTIONS, key=lambda it: it.group):
+        group = parser.add_argument_group(title)
+        for option in options:
+            _add(group, option)
+
+
+def add_options(parser: argparse.ArgumentParser, **helps: str) -> None:
+    """Declare some options of a run for another command, each with that command's help."""
+    for name, text in helps.items():
+        _add(parser, BY_NAME[name], text)
+
+
+def _add(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:
+    rest: dict[str, Any] = {"help": text or option.help, "dest": option.dest}
+    form, convert = option.kind.form, option.kind.convert
+    if form is Form.FLAG:
+        rest["action"] = "store_true"
+    else:
+        rest |= {"metavar": option.metavar, "choices": option.choices, "type": convert}
+    if form in (Form.SEVERAL, Form.REPEATED):
+        rest |= {"action": "append", "default": []}
+    if form is Form.SEVERAL:
+        rest |= {"action": "extend", "nargs": "+"}
+    if option.const is not None:
+        rest |= {"nargs": "?", "const": option.const}
+    parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **rest)
+
+
+def request_from(args: argparse.Namespace) -> Request:
+    """Check each value by itself; raises `InputError` naming the option."""
+    if args.command is not None and args.suites:
+        raise InputError(
+            f"both a suite ({' '.join(args.suites)}) and a command behind `--`: "
+            "one run rates one or the other"
+        )
+    if args.command is not None and not args.command:
+        raise InputError("nothing behind `--`; expected a command, as in `rater run -- ./bench`")
+    _check_belonging(args)
+    of_kit = _check_kit(args)
+    values: dict[str, Any] = {"copies": KIT_COPIES, "size": "", "tune": ""} if of_kit else {}
+    for option in OPTIONS:
+        value = getattr(args, option.dest)
+        if was_given(value) and (value or option.field not in ("size", "tune")):
+            values[option.field] = option.kind.check(option.typed, value)
+    default = () if args.command or of_kit else (DEFAULT_SUITE,)
+    return Request(
+        suites=tuple(args.suites) or default, command=tuple(args.command or ()), **values
+    )
+
+
+def tags_from(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """Return what --tag was given; raises `InputError` for what is no KEY=VALUE."""
+    option = BY_NAME["tag"]
+    found: tuple[tuple[str, str], ...] = option.kind.check(option.typed, args.tag)
+    return found
+
+
+def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
+    """Return the arguments that were given, as a user types them, but those called `but`."""
+    given: list[str] = []
+    for name, value in vars(args).items():
+        if was_given(value) and name not in but:
+            given += value if name == "suites" else [f"--{name.replace('_', '-')}"]
+    return given
+
+
+def _check_belonging(args: argparse.Namespace) -> None:
+    """An option that would change nothing is a misunderstanding, not a wish."""
+    for option, value in (("--size", args.size), ("--tune", args.tune)):
+        if args.command is not None and value is not None:
+            raise InputError(f"{option} {value} is for suites, a command has none: leave it out")
+    rotated = ("rotated", "heterogeneous")
+    if args.increment is not None and args.mode not in rotated and args.order not in rotated:
+        raise InputError(
+            f"--increment {args.increment} is the step of rotated order: add --mode rotated, "
+            "or leave it out"
+        )
+
+
+def _check_kit(args: argparse.Namespace) -> bool:
+    """Tell whether benchmarks of a kit are asked for; raises `InputError` for what does not fit."""
+    kits = [suite for suite in args.suites if suite.startswith(KIT)]
+    others = [suite for suite in args.suites if not suite.startswith(KIT)]
+    of_kit = bool(kits or args.speccmds)
+    if of_kit and (others or args.command is not None):
+        what = others[0] if others else "a command behind `--`"
+        named = kits[0] if kits else f"--speccmds {args.speccmds[0]}"
+        raise InputError(f"both {named} and {what}: one run rates one or the other")
+    for name in ("bind-from-file", "speccmds-out"):
+        if BY_NAME[name].given(args) and not of_kit:
+            raise InputError(f"--{name} is for {KIT}DIR and --speccmds FILE.cmd: leave it out")
+    if args.bind_from_file:
+        for name in ("layout", "bind", "smt", "kind", "reserve"):
+            if BY_NAME[name].given(args):
+                raise InputError(
+                    f"--bind-from-file places copies as the command file says: leave out --{name}"
+                )
+    for option, value in (("--size", args.size), ("--tune", args.tune)):
+        if of_kit and not kits and value is not None:
+            raise InputError(
+                f"{option} {value} chooses among the run directories of {KIT}DIR, and a command "
+                "file is of one: leave it out"
+            )
+    if of_kit and args.run_dirs:
+        raise InputError("--run-dirs: copies of a kit work in its run directories: leave it out")
+    return of_kit
