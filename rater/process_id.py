@@ -1,4 +1,4 @@
-"""Whose run is it, and does that rater still live?
+"""A process by name: does it still live?
 
 A pid alone comes back with another process; with the start of the process and
 the boot it is unique on a machine.
@@ -7,46 +7,49 @@ the boot it is unique on a machine.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_PROC = Path("/proc")
+_BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """The process that makes a run."""
+class ProcessId:
+    """A process of this machine, or of a boot before."""
 
     pid: int
-    pid_start: int  # clock ticks after boot (/proc/PID/stat, field 22)
+    pid_start: int | None  # clock ticks after boot (/proc/PID/stat, field 22); None: not known
     boot_id: str
 
 
-def this_process() -> Owner:
-    """Return the calling process."""
+def this_process(root: Path = Path("/")) -> ProcessId:
+    """Return the calling process; `root` is where the machine's /proc/sys is."""
     pid = os.getpid()
-    start = _start_of(pid)
-    if start is None:
-        raise OSError(f"/proc/{pid}/stat cannot be read: is /proc mounted?")
-    return Owner(pid, start, _boot_id())
+    return ProcessId(pid, start_of(pid), boot_id(root))
 
 
-def is_alive(owner: Owner) -> bool:
+def is_alive(process: ProcessId, root: Path = Path("/")) -> bool:
     """Tell whether exactly this process still runs, here, since the same boot."""
-    return owner.boot_id == _boot_id() and _start_of(owner.pid) == owner.pid_start
+    started = start_of(process.pid)
+    same = started is not None and process.pid_start in (None, started)
+    return same and process.boot_id == boot_id(root)
 
 
-def _boot_id() -> str:
-    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+def boot_id(root: Path = Path("/")) -> str:
+    """Return the kernel's random name of this boot, `""` where it has none."""
+    for base in (root, Path("/")):
+        with suppress(OSError):
+            return (base / _BOOT_ID).read_text().strip()
+    return ""
 
 
-def _start_of(pid: int) -> int | None:
+def start_of(pid: int) -> int | None:
     """Return the start of a process in clock ticks after boot, None when it is dead."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The command name stands in parentheses and may hold blanks and parentheses itself.
-    fields = text[text.rindex(")") + 1 :].split()
-    state, start = fields[0], fields[19]
-    return None if state in "ZX" else int(start)
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])

@@ -3,13 +3,8 @@ SELECT
   bracket.phase, bracket.benchmark, bracket.iteration, coalesce(bracket.tune, run.tune) AS tune,
   bracket.counted, bracket.start_ns, bracket.finish_ns, bracket.last_start_ns,
   bracket.first_finish_ns, bracket.complete, bracket.torn, bracket.window_start_ns,
-  bracket.window_finish_ns,
-  spec_result.run_id IS NOT NULL AS reported, spec_result.copies, spec_result.reported_s,
-  spec_result.reference_s, spec_result.ratio, spec_result.selected, spec_result.valid,
-  spec_result.errors
+  bracket.window_finish_ns
 FROM bracket
 JOIN run ON run.id = bracket.run_id
-LEFT JOIN spec_result
-  ON spec_result.run_id = bracket.run_id AND spec_result.phase = bracket.phase
 WHERE bracket.run_id = coalesce(:run, (SELECT max(id) FROM run))
 ORDER BY bracket.phase;

@@ -4,7 +4,7 @@ SELECT
   run.id AS run, run.uuid, run.source, run.status, run.reason, run.started_at,
   (SELECT (max(bracket.finish_ns) - min(bracket.start_ns)) / 1e9 FROM bracket
    WHERE bracket.run_id = run.id) AS elapsed_s,
-  host.hostname, run.mode, run.run_order, run.copies, run.iterations, run.discard,
+  host.hostname, run.mode, run.run_order AS "order", run.copies, run.iterations, run.discard,
   run.stagger_ms, run.increment, run.suite, run.size, run.tune, run.layout, run.memory,
   run.timeout_s, run.wrap, run.command_line, run.rater_version, run.warmup_s, run.window_s,
   run.directory, run.request, run.suite_path, run.suite_sha256, run.resumed,

@@ -150,8 +150,25 @@ class WorkloadTime:
     pid: int | None = None  # of the command's own process, where that is told
 
 
+class AtGate:
+    """A copy with what was seen of it at its gate, flat as the database's `copy` row has it."""
+
+    __slots__ = ()
+    gate: GateFacts | None
+
+    @property
+    def gate_cpus(self) -> tuple[int, ...] | None:
+        """CPUs that the kernel let it use; None: not known."""
+        return self.gate.cpus if self.gate else None
+
+    @property
+    def gate_mems(self) -> tuple[int, ...] | None:
+        """Nodes that its cpuset let it take memory of; None: not known."""
+        return self.gate.mems if self.gate else None
+
+
 @record
-class CopyEnded:
+class CopyEnded(AtGate):
     """A copy ended and was reaped; one database transaction."""
 
     phase: int
@@ -185,6 +202,14 @@ class CopyEnded:
     def elapsed_ns(self) -> int:
         """Release to end."""
         return self.finish_ns - self.start_ns
+
+    @property
+    def cpu_ns(self) -> int:
+        """User and system CPU time of the copy itself.
+
+        Read before the release, the gate's share can exceed what the kernel rounds the whole to.
+        """
+        return max(0, self.user_ns + self.system_ns - self.gate_cpu_ns)
 
 
 @record

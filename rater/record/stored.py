@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from rater.record.events import (
+    AtGate,
     CpuReadings,
     GateFacts,
     MachineReadings,
@@ -135,7 +137,7 @@ class StoredBracket:
 
 
 @record
-class StoredCopy:
+class StoredCopy(AtGate):
     """One run of one benchmark by one copy, with where it was planned to run."""
 
     phase: int
@@ -190,14 +192,33 @@ class StoredCopy:
         return None if self.cpu_ns is None else self.cpu_ns / 1e9
 
 
+class TimeRow(NamedTuple):
+    """One copy run as the search for divots reads it: the columns of `times.sql`."""
+
+    benchmark: int  # number of its name and tune in the list beside the rows
+    iteration: int
+    copy: int
+    step: int
+    cpu: int | None
+    core: int | None
+    llc: int | None
+    node: int | None
+    package: int | None
+    memory: int | None  # node of its memory, -2: several
+    start_ns: int | None
+    elapsed_ns: int
+    cpu_ns: int | None
+    good: int  # 1: ended well
+
+
 @record
-class Judged:
+class PlacementJudgement:
     """Whether one copy run ran, and had its memory, where it was planned."""
 
     phase: int
     copy: int
     step: int
-    verdict: str  # "met", "not met", "not known"
+    placement: str  # "met", "not met", "not known"
     note: str | None  # why it is not "met"
 
 

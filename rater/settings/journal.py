@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
+from rater.process_id import ProcessId, is_alive, this_process
 from rater.settings.catalog import is_known_file
 from rater.settings.setting import is_number
 
@@ -33,7 +34,6 @@ _VERSION = 1
 _MOST_BYTES = 1 << 22
 _SHOWN = 300  # characters of a journal that cannot be read
 _VALUE = re.compile(r"[\w+.:-]{1,100}")  # those of /sys are of twenty characters at most
-_BOOT_ID = Path("proc/sys/kernel/random/boot_id")
 _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 
 
@@ -41,16 +41,14 @@ _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 class Owner:
     """The process that changes settings."""
 
-    pid: int
-    start_ticks: int | None  # since boot: with the pid, it names a process for good
-    boot_id: str
+    process: ProcessId
     since: str  # UTC
     what: str  # "rater sweep mini", for people
 
     @property
     def told(self) -> str:
         """Who it is, for people."""
-        return f"{self.what} (process {self.pid}, since {self.since})"
+        return f"{self.what} (process {self.process.pid}, since {self.since})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,42 +92,24 @@ def is_value(text: str) -> bool:
     return _VALUE.fullmatch(text) is not None
 
 
-def this_process(root: Path, what: str) -> Owner:
+def this_owner(root: Path, what: str) -> Owner:
     """Return this process as an owner; `what` tells people what it does."""
-    pid = os.getpid()
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Owner(pid, _start_ticks(pid), boot_id(root), now, what)
-
-
-def boot_id(root: Path) -> str:
-    """Return the kernel's random name of this boot, `""` where it has none."""
-    for base in (root, Path("/")):
-        with suppress(OSError):
-            return (base / _BOOT_ID).read_text().strip()
-    return ""
-
-
-def lives(owner: Owner, root: Path) -> bool:
-    """Tell whether the owner still runs: same boot, same process, begun at the same time."""
-    if owner.boot_id != boot_id(root):
-        return False
-    started = _start_ticks(owner.pid)
-    return started is not None and owner.start_ticks in (None, started)
-
-
-def _start_ticks(pid: int) -> int | None:
-    """Return field 22 of /proc/PID/stat, None when there is no such process, or a zombie."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    words = text.rpartition(")")[2].split()  # a name may hold blanks and brackets
-    return None if words[0] in "ZX" else int(words[19])
+    return Owner(this_process(root), now, what)
 
 
 def save(path: Path, journal: Journal) -> None:
     """Write the journal so that it is on disk when this returns. Raises `OSError`."""
-    document = {"rater": _VERSION, **asdict(journal)}
+    owner = journal.owner
+    named = {
+        "pid": owner.process.pid,
+        "start_ticks": owner.process.pid_start,
+        "boot_id": owner.process.boot_id,
+        "since": owner.since,
+        "what": owner.what,
+    }
+    entries = [asdict(entry) for entry in journal.entries]
+    document = {"rater": _VERSION, "owner": named, "entries": entries}
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -217,7 +197,8 @@ def _parsed(document: Any) -> Journal:
         if type(owner[name]) not in kind:
             raise ValueError(f"its owner's {name} is {owner[name]!r}")
     entries = tuple(_entry(one) for one in document["entries"])
-    return Journal(Owner(**{name: owner[name] for name in kinds}), entries)
+    process = ProcessId(owner["pid"], owner["start_ticks"], owner["boot_id"])
+    return Journal(Owner(process, owner["since"], owner["what"]), entries)
 
 
 def _entry(one: Any) -> Entry:
@@ -288,7 +269,7 @@ def _take(number: int, path: Path, root: Path) -> None:
             except DamagedError:
                 journal = None
             who = journal.owner.told if journal else "another rater"
-            alive = journal is not None and lives(journal.owner, root)
+            alive = journal is not None and is_alive(journal.owner.process, root)
             if not alive and time.monotonic() < end_s:
                 time.sleep(0.02)
                 continue

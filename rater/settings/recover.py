@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.process_id import boot_id, is_alive
 from rater.settings import journal as journals
-from rater.settings.journal import DamagedError, Entry, Journal, boot_id, is_locked, lives
+from rater.settings.journal import DamagedError, Entry, Journal, is_locked
 from rater.settings.paths import is_there
 from rater.settings.restore import (
     close,
@@ -58,7 +59,7 @@ def left_behind(root: Path, journal_path: Path) -> Left | None:
     if not is_there(journal_path) or is_locked(journal_path):
         return None
     left = left_at(root, journal_path)
-    if left is None or (left.journal is not None and lives(left.journal.owner, root)):
+    if left is None or (left.journal is not None and is_alive(left.journal.owner.process, root)):
         return None
     return left
 
@@ -137,7 +138,7 @@ def _refuse_reader(root: Path, journal_path: Path) -> None:
         return
     left = left_at(root, journal_path)
     journal = None if left is None else left.journal
-    if is_locked(journal_path) or (journal is not None and lives(journal.owner, root)):
+    if is_locked(journal_path) or (journal is not None and is_alive(journal.owner.process, root)):
         who = journal.owner.told if journal else "another user's rater"
         raise InputError(
             f"{who} is alive and changes settings of this machine now (journal {journal_path}): "
@@ -154,7 +155,7 @@ def left_at(root: Path, path: Path) -> Left | None:
         return Left(path, None, str(error), rebooted=False)
     if journal is None:
         return None
-    return Left(path, journal, None, rebooted=journal.owner.boot_id != boot_id(root))
+    return Left(path, journal, None, rebooted=journal.owner.process.boot_id != boot_id(root))
 
 
 def _by_knob(entries: Sequence[Entry]) -> list[tuple[str, str]]:

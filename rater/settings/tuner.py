@@ -182,7 +182,7 @@ class Tuner:
                 "changes, --forget leaves all as it is)"
             )
             raise InputError(f"{left.text}; {way if left.journal else left.way}")
-        self._owner = journals.this_process(self._root, self._what)
+        self._owner = journals.this_owner(self._root, self._what)
 
     def _note(self, wanted: Mapping[Knob, str | None]) -> dict[str, str]:
         """Journal what all files of these knobs hold, and what they are to hold; return the former.

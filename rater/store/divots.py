@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rater.record.stored import TimeRow
 from rater.store.read import named
-from rater.text.cpuset import format_list
+from rater.store.rows import insert, read_table
 
 _CHUNK = 65536
-
-# Number of its benchmark and tune in `RunTimes.benchmarks`, then as `times.sql` has them.
-type TimeRow = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +27,10 @@ class DivotSearch:
 
 @dataclass(frozen=True, slots=True)
 class StoredDivot:
-    """One finding, flat: the database's `divot` row."""
+    """One finding: its attributes that are columns of `divot`, and it as text."""
 
-    kind: str
-    explained: bool
-    place: str
-    benchmarks: tuple[str, ...]
-    tune: str | None
-    iterations: tuple[int, ...]
-    copies: tuple[int, ...]
-    cpus: tuple[int, ...]
-    nodes: tuple[int, ...]
-    package: int | None
-    core: int | None
-    slowdown: float
-    score_lost: float | None
-    evidence: str
+    of: object
+    evidence: str  # one line
     finding: str  # all of it, as JSON
 
 
@@ -75,9 +59,11 @@ def _chunks(
     connection: sqlite3.Connection, run_id: int, numbers: dict[tuple[str, str | None], int]
 ) -> Iterator[Sequence[TimeRow]]:
     rows = connection.execute(named("times"), {"run": run_id})
+    name, tune, *others = (column[0] for column in rows.description)
+    assert (name, tune, *others) == ("benchmark", "tune", *TimeRow._fields[1:])
     while chunk := rows.fetchmany(_CHUNK):
         yield [
-            (numbers.setdefault((name, tune), len(numbers)), *values)
+            TimeRow(numbers.setdefault((name, tune), len(numbers)), *values)
             for name, tune, *values in chunk
         ]
 
@@ -91,64 +77,30 @@ def copy_runs(connection: sqlite3.Connection, run_id: int) -> int:
 
 
 def keep_search(
-    connection: sqlite3.Connection, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]
+    connection: sqlite3.Connection, run_id: int, search: DivotSearch, divots: Iterable[StoredDivot]
 ) -> None:
     """Store what was found, in the place of what was known before."""
     connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
-    connection.execute(
-        "INSERT INTO divot_search "
-        "(run_id, version, threshold_group, threshold_copy, copy_runs, visible, failed) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            run_id,
-            search.version,
-            search.threshold_group,
-            search.threshold_copy,
-            search.copy_runs,
-            json.dumps(search.visible),
-            search.failed,
-        ),
-    )
-    connection.executemany(
-        f"INSERT INTO divot VALUES ({', '.join('?' * 17)})",
-        [(run_id, position, *_values(it)) for position, it in enumerate(divots)],
-    )
-
-
-def _values(it: StoredDivot) -> tuple[Any, ...]:
-    return (
-        it.kind,
-        it.explained,
-        it.place,
-        json.dumps(it.benchmarks),
-        it.tune,
-        format_list(it.iterations),
-        format_list(it.copies),
-        format_list(it.cpus),
-        format_list(it.nodes),
-        it.package,
-        it.core,
-        it.slowdown,
-        it.score_lost,
-        it.evidence,
-        it.finding,
-    )
+    insert(connection, "divot_search", search, run_id=run_id)
+    for position, it in enumerate(divots):
+        insert(
+            connection,
+            "divot",
+            it.of,
+            run_id=run_id,
+            position=position,
+            evidence=it.evidence,
+            finding=it.finding,
+        )
 
 
 def kept_search(
     connection: sqlite3.Connection, run_id: int
 ) -> tuple[DivotSearch, tuple[str, ...]] | None:
     """Return how a run was searched and its findings as JSON; None: it was not."""
-    row = connection.execute(
-        "SELECT version, threshold_group, threshold_copy, copy_runs, failed, visible "
-        "FROM divot_search WHERE run_id = ?",
-        (run_id,),
-    ).fetchone()
-    if row is None:
-        return None
-    version, group, copy, rows, failed, visible = row
-    found = connection.execute(
-        "SELECT finding FROM divot WHERE run_id = ? ORDER BY position", (run_id,)
-    )
-    search = DivotSearch(version, group, copy, rows, json.loads(visible), failed)
-    return search, tuple(text for (text,) in found)
+    for search in read_table(connection, DivotSearch, "divot_search", run_id):
+        found = connection.execute(
+            "SELECT finding FROM divot WHERE run_id = ? ORDER BY position", (run_id,)
+        )
+        return search, tuple(text for (text,) in found)
+    return None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import defaultdict
 from functools import cache
 from typing import Any
 
 from rater.errors import InputError
-from rater.process_id import Owner, is_alive
+from rater.process_id import ProcessId, is_alive
 from rater.record.events import (
     CpuReading,
     CpuReadings,
@@ -20,7 +19,7 @@ from rater.record.events import (
     WorkloadTime,
 )
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MetricUsed, PlacedCopy
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.status import RunStatus
 from rater.record.stored import (
     ImportedFile,
     Reported,
@@ -30,32 +29,52 @@ from rater.record.stored import (
     StoredRun,
 )
 from rater.resources import folder
-from rater.text.cpuset import parse_list
+from rater.store.rows import read, read_by, read_table
 
-type _Row = tuple[Any, ...]  # of a query whose columns stand in the order of the dataclass
+_KILLED = "rater was killed or the machine went down; what had finished is here"
+_HOST = "SELECT host.* FROM host JOIN run ON run.host_id = host.id WHERE run.id = :run"
+_COPY_RUN = ("phase", "copy", "step")
 
-_STATUS = {str(status): status for status in CopyStatus}
-_VALIDITY = {str(validity): validity for validity in Validity}
+_gate = cache(GateFacts)  # the same few, copy after copy
 
 
 def run_heads(connection: sqlite3.Connection, run_id: int | None = None) -> tuple[RunHead, ...]:
     """Return the heads of all runs by number, or the one of `run_id`."""
-    names = _lists(
-        connection, "SELECT run_id, name FROM benchmark", "ORDER BY run_id, position", run_id
-    )
-    tags = _lists(connection, "SELECT run_id, name, value FROM tag", "ORDER BY name", run_id)
-    return tuple(
-        _head(row, tuple(name for (name,) in names[row[0]]), tuple(tags[row[0]]))
-        for row in connection.execute(named("runs"), {"run": run_id})
-    )
+    names: defaultdict[int, list[str]] = defaultdict(list)
+    tags: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    of_run = {"run": run_id}
+    where = "WHERE :run IS NULL OR run_id = :run ORDER BY"
+    for run, name in connection.execute(
+        f"SELECT run_id, name FROM benchmark {where} position", of_run
+    ):
+        names[run].append(name)
+    for run, name, value in connection.execute(
+        f"SELECT run_id, name, value FROM tag {where} name", of_run
+    ):
+        tags[run].append((name, value))
+
+    def finish(values: dict[str, Any]) -> None:
+        owner = _owner(values.pop("pid"), values.pop("pid_start"), values.pop("boot_id"))
+        if values["status"] is RunStatus.RUNNING and not (owner and is_alive(owner)):
+            values |= {"status": RunStatus.KILLED, "reason": _KILLED}
+        run = values["run"]
+        values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
+
+    return tuple(read(connection, RunHead, named("runs"), finish=finish, run=run_id))
 
 
-def owner_of(connection: sqlite3.Connection, run_id: int) -> Owner | None:
+def owner_of(connection: sqlite3.Connection, run_id: int) -> ProcessId | None:
     """Return the process that made a run, None for imported ones."""
     row = connection.execute(
         "SELECT pid, pid_start, boot_id FROM run WHERE id = ?", (run_id,)
     ).fetchone()
-    return _owner(row)
+    return _owner(*row)
+
+
+def _owner(pid: int | None, pid_start: int | None, boot_id: str | None) -> ProcessId | None:
+    if pid is None or pid_start is None or boot_id is None:
+        return None
+    return ProcessId(pid, pid_start, boot_id)
 
 
 def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
@@ -63,79 +82,66 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     heads = run_heads(connection, run_id)
     if not heads:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
-    key = (run_id,)
 
-    def rows(columns: str, table: str, order: str) -> list[_Row]:
-        statement = f"SELECT {columns} FROM {table} WHERE run_id = ? ORDER BY {order}"
-        return connection.execute(statement, key).fetchall()
+    def table[T](kind: type[T], name: str, **how: Any) -> tuple[T, ...]:
+        return read_table(connection, kind, name, run_id, **how)
 
-    notes = rows("kind, text", "note", "id")
-    declared: defaultdict[str, list[MetricUsed]] = defaultdict(list)
-    for benchmark, *metric in rows(
-        "benchmark, name, unit, better, combine", "metric", "benchmark, position"
-    ):
-        declared[benchmark].append(MetricUsed(*metric))
-    reported = _reported(connection, run_id)
-    workloads = _workloads(connection, run_id)
+    def query[T](kind: type[T], text: str, **how: Any) -> tuple[T, ...]:
+        return tuple(read(connection, kind, text, run=run_id, **how))
+
+    def query_by[T](kind: type[T], text: str, *keys: str) -> dict[tuple[Any, ...], list[T]]:
+        return read_by(connection, kind, text, keys, run=run_id)
+
+    def plain(text: str) -> list[Any]:
+        return connection.execute(text, {"run": run_id}).fetchall()
+
+    pairs = "SELECT name, value FROM {} WHERE run_id = :run ORDER BY name"
+    notes = plain("SELECT kind, text FROM note WHERE run_id = :run ORDER BY id")
+    metrics = query_by(
+        MetricUsed,
+        "SELECT benchmark, name, unit, better, combine FROM metric "
+        "WHERE run_id = :run ORDER BY position",
+        "benchmark",
+    )
+    reported = query_by(
+        Reported,
+        "SELECT phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
+        "FROM spec_result WHERE run_id = :run",
+        "phase",
+    )
+    cpu_readings = query_by(CpuReading, named("cpu_readings"), "phase")
+    machine_readings: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for phase, name, value in plain(named("phase_readings")):
+        machine_readings[phase].append((name, value))
+
+    def benchmark(values: dict[str, Any]) -> None:
+        values["command"] = values["command"] or ""
+        values["metrics"] = tuple(metrics[values["name"],])
+
+    def bracket(values: dict[str, Any]) -> None:
+        (values["reported"],) = reported.get((values["phase"],), (None,))
+
     return StoredRun(
         head=heads[0],
-        host=Host(
-            *connection.execute(
-                "SELECT fingerprint, hostname, machine_id_hash, cpu_model, microcode, vendor, "
-                "memory_bytes, pus, cores, nodes, packages, architecture, product "
-                "FROM host WHERE id = (SELECT host_id FROM run WHERE id = ?)",
-                key,
-            ).fetchone()
-        ),
-        settings=tuple(rows("name, value", "setting", "name")),
-        environment=tuple(rows("name, value", "environment", "name")),
-        benchmarks=tuple(
-            BenchmarkUsed(*(*row, tuple(declared[row[0]])))
-            for row in rows(
-                "name, category, coalesce(command, ''), reference_s, binary_sha256, compiler, "
-                "flags, inputs_sha256, threads",
-                "benchmark",
-                "position",
-            )
-        ),
-        placements=tuple(
-            _placed(row)
-            for row in rows(
-                "copy, cpus, cpu, core, llc, node, package, memory_policy, memory_nodes",
-                "placement",
-                "copy",
-            )
-        ),
-        pus=tuple(MachinePU(*row) for row in rows("cpu, core, llc, node, package", "pu", "cpu")),
-        brackets=tuple(
-            _bracket(row) for row in connection.execute(named("brackets"), {"run": run_id})
-        ),
-        copies=tuple(
-            _copy(row, reported, workloads)
-            for row in connection.execute(named("copies"), {"run": run_id})
-        ),
+        host=query(Host, _HOST, finish=lambda values: values.pop("id"))[0],
+        settings=tuple(plain(pairs.format("setting"))),
+        environment=tuple(plain(pairs.format("environment"))),
+        benchmarks=table(BenchmarkUsed, "benchmark", order="position", finish=benchmark),
+        placements=table(PlacedCopy, "placement", order="copy"),
+        pus=table(MachinePU, "pu", order="cpu"),
+        brackets=query(StoredBracket, named("brackets"), finish=bracket),
+        copies=_copies(connection, run_id),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
-        samples=tuple(
-            _sample(row) for row in connection.execute(named("samples"), {"run": run_id})
+        samples=query(Sampled, named("samples")),
+        imported=next(iter(table(ImportedFile, "spec_file")), None),
+        observed=next(iter(table(Observed, "observed")), None),
+        cpu_readings=tuple(
+            CpuReadings(phase, tuple(found)) for (phase,), found in cpu_readings.items()
         ),
-        imported=_imported(
-            rows(
-                "name, sha256, format, suite, metric, base_mean, peak_mean, problems, "
-                "disagreements",
-                "spec_file",
-                "run_id",
-            )
+        machine_readings=tuple(
+            MachineReadings(phase, tuple(values)) for phase, values in machine_readings.items()
         ),
-        observed=_observed(
-            rows(
-                "cadence, samples, interval_s, cpu_s, share, longest_read_s, unknown",
-                "observed",
-                "run_id",
-            )
-        ),
-        cpu_readings=_cpu_readings(connection, run_id),
-        machine_readings=_machine_readings(connection, run_id),
     )
 
 
@@ -145,141 +151,20 @@ def named(query: str) -> str:
     return (folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
 
 
-def _lists(
-    connection: sqlite3.Connection, select: str, order: str, run_id: int | None
-) -> defaultdict[int, list[_Row]]:
-    """Return by run what `select` finds behind its first column, the run's number."""
-    found: defaultdict[int, list[_Row]] = defaultdict(list)
-    statement = f"{select} WHERE :run IS NULL OR run_id = :run {order}"
-    for number, *values in connection.execute(statement, {"run": run_id}):
-        found[number].append(tuple(values))
-    return found
+def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ...]:
+    metrics: defaultdict[tuple[int, ...], list[tuple[str, float]]] = defaultdict(list)
+    for *key, name, value in connection.execute(named("metrics"), {"run": run_id}):
+        metrics[tuple(key)].append((name, value))
+    workloads = read_by(connection, WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
 
+    def finish(values: dict[str, Any]) -> None:
+        cpus, mems = values.pop("gate_cpus"), values.pop("gate_mems")
+        if cpus is not None or mems is not None:
+            values["gate"] = _gate(cpus, mems)
+        key = (values["phase"], values["copy"], values["step"])
+        if key in metrics:
+            values["metrics"] = tuple(metrics[key])
+        if key in workloads:
+            values["workloads"] = tuple(workloads[key])
 
-_LATER = 10  # columns of `runs.sql` from warmup_s on
-_KILLED = "rater was killed or the machine went down; what had finished is here"
-
-
-def _head(row: _Row, names: tuple[str, ...], tags: tuple[_Row, ...]) -> RunHead:
-    status = RunStatus(row[3])
-    if status is RunStatus.RUNNING:
-        owner = _owner(row[-3:])
-        if owner is None or not is_alive(owner):
-            status = RunStatus.KILLED
-            row = (*row[:4], _KILLED, *row[5:])
-    # Behind what every run has: what is asked of steady mode, rerun and resume; then the owner.
-    values = [*row[:3], status, *row[4:-_LATER], names, tags, *row[-_LATER:-3]]
-    return RunHead(*values)
-
-
-def _owner(row: _Row) -> Owner | None:
-    return None if None in row else Owner(*row)
-
-
-def _placed(row: _Row) -> PlacedCopy:
-    values = list(row)
-    values[1] = None if row[1] is None else parse_list(row[1])
-    values[-1] = parse_list(row[-1])
-    return PlacedCopy(*values)
-
-
-def _bracket(row: _Row) -> StoredBracket:
-    values = list(row[:13])
-    values[4] = bool(row[4])
-    values[9] = bool(row[9])
-    values[10] = bool(row[10])
-    values.append(_reported_of(row[14:]) if row[13] else None)
-    return StoredBracket(*values)
-
-
-def _reported_of(row: _Row) -> Reported:
-    values = list(row)
-    values[4] = None if row[4] is None else bool(row[4])
-    return Reported(*values)
-
-
-def _imported(found: list[_Row]) -> ImportedFile | None:
-    return ImportedFile(*found[0]) if found else None
-
-
-type _Reported = dict[tuple[int, int, int], tuple[tuple[str, float], ...]]
-
-
-def _reported(connection: sqlite3.Connection, run_id: int) -> _Reported:
-    """Return the metrics of every copy run by (phase, copy, step), in the suite's order."""
-    found: dict[tuple[int, int, int], tuple[tuple[str, float], ...]] = {}
-    rows = connection.execute(named("metrics"), {"run": run_id})
-    for phase, copy, step, name, value in rows:
-        key = (phase, copy, step)
-        found[key] = (*found.get(key, ()), (name, value))
-    return found
-
-
-def _cpu_readings(connection: sqlite3.Connection, run_id: int) -> tuple[CpuReadings, ...]:
-    """Return what the CPUs did, a phase each."""
-    found: defaultdict[int, list[CpuReading]] = defaultdict(list)
-    for phase, *values in connection.execute(named("cpu_readings"), {"run": run_id}):
-        found[phase].append(CpuReading(*values))
-    return tuple(CpuReadings(phase, tuple(rows)) for phase, rows in found.items())
-
-
-def _machine_readings(connection: sqlite3.Connection, run_id: int) -> tuple[MachineReadings, ...]:
-    """Return the machine's counters, a phase each."""
-    found: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for phase, name, value in connection.execute(named("phase_readings"), {"run": run_id}):
-        found[phase].append((name, value))
-    return tuple(MachineReadings(phase, tuple(values)) for phase, values in found.items())
-
-
-type _Workloads = dict[tuple[int, int, int], tuple[WorkloadTime, ...]]
-
-
-def _workloads(connection: sqlite3.Connection, run_id: int) -> _Workloads:
-    """Return the commands of every copy run that had several, by (phase, copy, step)."""
-    found: defaultdict[tuple[int, int, int], list[WorkloadTime]] = defaultdict(list)
-    for phase, copy, step, *values in connection.execute(named("workloads"), {"run": run_id}):
-        found[phase, copy, step].append(WorkloadTime(*values))
-    return {key: tuple(times) for key, times in found.items()}
-
-
-def _copy(row: _Row, reported: _Reported, workloads: _Workloads) -> StoredCopy:
-    *values, last_cpu, placement, why, cpus, mems = row
-    values[6] = bool(row[6])
-    values[12] = _list(row[12]) or ()
-    values[17] = _STATUS[row[17]]
-    values[20] = _VALIDITY[row[20]]
-    key = (row[0], row[4], row[5])
-    values.append(reported.get(key, ()))
-    values += (_gate(cpus, mems), last_cpu, placement, why, workloads.get(key, ()))
-    return StoredCopy(*values)
-
-
-@cache
-def _gate(cpus: str | None, mems: str | None) -> GateFacts | None:
-    return None if cpus is None and mems is None else GateFacts(_list(cpus), _list(mems))
-
-
-@cache
-def _list(text: str | None) -> tuple[int, ...] | None:
-    """Return the numbers of a list: the same few, copy after copy."""
-    return None if text is None else parse_list(text)
-
-
-def _sample(row: _Row) -> Sampled:
-    values = list(row)
-    values[6], values[7] = _list(row[6]), _list(row[7])
-    values[10], values[12], values[18] = _table(row[10]), _table(row[12]), _table(row[18])
-    return Sampled(*values)
-
-
-def _table(text: str | None) -> tuple[tuple[int, int], ...] | None:
-    if text is None:
-        return None
-    return tuple((int(key), value) for key, value in json.loads(text).items())
-
-
-def _observed(found: list[_Row]) -> Observed | None:
-    if not found:
-        return None
-    *values, unknown = found[0]
-    return Observed(*(*values, tuple(json.loads(unknown))))
+    return tuple(read(connection, StoredCopy, named("copies"), finish=finish, run=run_id))

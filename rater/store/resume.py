@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from rater.errors import InputError
-from rater.process_id import Owner, is_alive
+from rater.process_id import ProcessId, is_alive
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.status import RunStatus
 from rater.store.insert import place_copies
@@ -30,7 +30,7 @@ def take_up(
     placements: Iterable[PlacedCopy],
     pus: Iterable[MachinePU],
     notes: Iterable[str],
-    owner: Owner,
+    owner: ProcessId,
 ) -> None:
     """Give a run to `owner` and mark the brackets of `torn`, inside the caller's transaction.
 
@@ -71,7 +71,7 @@ def _check_free(connection: sqlite3.Connection, run_id: int, resumed: int) -> No
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
     source, status, times, *made_by = row
     if status == RunStatus.RUNNING and None not in made_by:
-        owner = Owner(*made_by)
+        owner = ProcessId(*made_by)
         if is_alive(owner):
             raise InputError(
                 f"run {run_id} is still running (rater's process {owner.pid}); end it first"

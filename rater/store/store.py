@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from rater.process_id import Owner, this_process
+from rater.process_id import ProcessId, this_process
 from rater.record.events import Event, PhaseEnded, RunEnded
 from rater.record.run import Host, MachinePU, PlacedCopy, Run
 from rater.record.status import RunStatus
-from rater.record.stored import Judged, RunHead, StoredCopy, StoredRun
+from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
 from rater.store import resume
 from rater.store.connection import connect, translated
 from rater.store.divots import (
@@ -83,7 +83,7 @@ class Store:
         host: Host,
         settings: Iterable[tuple[str, str]],
         pus: Iterable[MachinePU],
-        owner: Owner | None = None,
+        owner: ProcessId | None = None,
     ) -> int:
         """Store the head of a run that begins now; return its number.
 
@@ -109,7 +109,7 @@ class Store:
         placements: Iterable[PlacedCopy],
         pus: Iterable[MachinePU],
         notes: Iterable[str],
-        owner: Owner | None = None,
+        owner: ProcessId | None = None,
     ) -> None:
         """Make a stored run this process's own: it runs again; all or nothing.
 
@@ -144,7 +144,7 @@ class Store:
                 note=note,
             )
 
-    def judge_placements(self, run_id: int, judged: Iterable[Judged]) -> None:
+    def judge_placements(self, run_id: int, judged: Iterable[PlacementJudgement]) -> None:
         """Store with each copy run whether its placement was as planned."""
         with self._transaction("judging placements"):
             store_judgements(self._connection, run_id, judged)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rater.errors import InputError
 from rater.plan.sweep.grid import AxisKind, BlockOrder, Slot, Values
-from rater.process_id import Owner, is_alive, this_process
+from rater.process_id import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, storable
 from rater.record.status import RunStatus
 from rater.store.insert import insert_run
@@ -153,7 +153,7 @@ def take_up(store: Store, number: int, *, resumed: int, rounds: int, slots: Iter
         ).fetchone()
         if row is None:
             raise InputError(f"there is no sweep {number} any more")
-        if row[0] == RunStatus.RUNNING and is_alive(Owner(*row[2:])):
+        if row[0] == RunStatus.RUNNING and is_alive(ProcessId(*row[2:])):
             raise InputError(f"sweep {number} is still running (rater's process {row[2]})")
         if row[1] != resumed:
             raise InputError(f"sweep {number} was taken up by another rater meanwhile; try again")
@@ -341,7 +341,7 @@ def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored
             continue
         *asked, status, reason, ended_at, resumed, extended, pid, pid_start, boot_id = row
         status = RunStatus(status)
-        if status is RunStatus.RUNNING and not is_alive(Owner(pid, pid_start, boot_id)):
+        if status is RunStatus.RUNNING and not is_alive(ProcessId(pid, pid_start, boot_id)):
             status = RunStatus.KILLED
         asked[3], asked[6] = BlockOrder(asked[3]), bool(asked[6])
         axes = connection.execute(
@@ -407,7 +407,7 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> t
             row = connection.execute(
                 "SELECT status, pid, pid_start, boot_id FROM sweep WHERE id = ?", (sweep,)
             ).fetchone()
-            if row is not None and row[0] == RunStatus.RUNNING and is_alive(Owner(*row[1:])):
+            if row is not None and row[0] == RunStatus.RUNNING and is_alive(ProcessId(*row[1:])):
                 raise InputError(
                     f"sweep {sweep} is still running (rater's process {row[1]}); end it first"
                 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rater.process_id import Owner
+from rater.process_id import ProcessId
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed
 from rater.record.status import RunStatus, Validity
@@ -20,7 +20,7 @@ def make_run(
     *,
     uuid: str = "0a1b",
     finished: bool = True,
-    owner: Owner | None = None,
+    owner: ProcessId | None = None,
     tags: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Two copies of one benchmark with a reference of 10 s: 3 s and 4 s."""

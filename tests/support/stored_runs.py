@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
-from rater.process_id import Owner
+from rater.process_id import ProcessId
 from rater.record.run import Host, MachinePU, Run
 from rater.store.store import Store
 from tests.support.example_events import run_of
@@ -17,10 +17,10 @@ HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_
 PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, None, None, None))
 
 
-GONE = Owner(pid=1, pid_start=-1, boot_id="of another boot")
+GONE = ProcessId(pid=1, pid_start=-1, boot_id="of another boot")
 
 
-def begin(store: Store, run: Run | None = None, owner: Owner | None = None) -> int:
+def begin(store: Store, run: Run | None = None, owner: ProcessId | None = None) -> int:
     return store.begin(run or run_of(2), HOST, [("governor", "performance")], PUS, owner)
 
 

@@ -27,7 +27,7 @@ from rater.cli import main
 from rater.errors import InputError
 from rater.plan.request.stored import request_from_json
 from rater.plan.schedule.phases import Order, Plan, Window, make_plan
-from rater.process_id import Owner, this_process
+from rater.process_id import ProcessId, this_process
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
@@ -139,14 +139,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def killed_run(store: Store, owner: Owner = GONE) -> int:
+def killed_run(store: Store, owner: ProcessId = GONE) -> int:
     """Phase 0 done, phase 1 begun."""
     number = store.begin(run_of(2), HOST, [], PUS, owner)
     store.append(number, phase(0), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0), phase(1))
     return number
 
 
-def take_up(store: Store, number: int, resumed: int = 0, owner: Owner | None = None) -> None:
+def take_up(store: Store, number: int, resumed: int = 0, owner: ProcessId | None = None) -> None:
     places = (PlacedCopy(0, (9,), 9, 9, 9, 9, 9, "bind", (9,)),)
     pus = (MachinePU(9, 9, 9, 9, 9),)
     store.take_up(

@@ -16,7 +16,7 @@ from rater.analysis.placement.verdict import (
     planned_nodes,
 )
 from rater.record.events import GateFacts, Observed, Sampled
-from rater.record.stored import Judged, StoredRun
+from rater.record.stored import PlacementJudgement, StoredRun
 
 type Key = tuple[int, int, int]  # phase, copy, step
 type _Alike = tuple[int, GateFacts | None, int | None, bool]
@@ -159,11 +159,11 @@ def prove_run(run: StoredRun) -> RunProof:
     return RunProof(tuple(proofs), tuple(by_name), run.observed)
 
 
-def judged(proof: RunProof) -> Iterator[Judged]:
+def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
     """Return the verdicts as they are stored with the copies."""
     for one in proof.copies:
         note = "; ".join(one.reasons) or None
-        yield Judged(one.phase, one.copy, one.step, str(one.verdict), note)
+        yield PlacementJudgement(one.phase, one.copy, one.step, str(one.verdict), note)
 
 
 def _stated(run: StoredRun) -> RunProof:

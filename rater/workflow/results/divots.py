@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rater.store.store import Store
 
 _MOST_LOADED = 20_000  # copy runs of an imported run, of which little more than times is known
-_CPU_TIME = 13  # column of `TimeRow`
 _SOME = 1000
 
 
@@ -77,7 +76,7 @@ def _found(
 
 def _tells_more(times: RunTimes) -> bool:
     """Tell whether an imported run has CPU times, the one thing there to compare."""
-    return any(row[_CPU_TIME] is not None for chunk in times.chunks[:1] for row in chunk[:_SOME])
+    return any(row.cpu_ns is not None for chunk in times.chunks[:1] for row in chunk[:_SOME])
 
 
 def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) -> None:
@@ -89,23 +88,7 @@ def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) 
         head.run,
         search,
         [
-            StoredDivot(
-                kind=one.kind,
-                explained=one.explained,
-                place=one.place,
-                benchmarks=one.benchmarks,
-                tune=one.tune,
-                iterations=one.iterations,
-                copies=one.copies,
-                cpus=one.cpus,
-                nodes=one.nodes,
-                package=one.package,
-                core=one.core,
-                slowdown=one.slowdown,
-                score_lost=one.score_lost,
-                evidence=evidence_line(one),
-                finding=to_json(one),
-            )
+            StoredDivot(one, evidence=evidence_line(one), finding=to_json(one))
             for one in analysis.findings
         ],
     )

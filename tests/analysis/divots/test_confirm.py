@@ -153,23 +153,7 @@ def keep(store: Store, number: int, one: Finding) -> None:
     """Store a finding as if it had been found."""
     (head,) = (head for head in store.runs() if head.run == number)
     copies = head.copies * head.iterations
-    row = StoredDivot(
-        kind=one.kind,
-        explained=False,
-        place=one.place,
-        benchmarks=one.benchmarks,
-        tune=one.tune,
-        iterations=(),
-        copies=one.copies,
-        cpus=one.cpus,
-        nodes=one.nodes,
-        package=None,
-        core=None,
-        slowdown=one.slowdown,
-        score_lost=one.score_lost,
-        evidence="",
-        finding=to_json(one),
-    )
+    row = StoredDivot(one, evidence="", finding=to_json(one))
     store.keep_divots(number, DivotSearch(VERSION, 0.015, 0.03, copies, {}, 0), [row])
 
 

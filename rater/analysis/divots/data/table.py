@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.record.stored import TimeRow
 
 UNKNOWN = -1
 SEVERAL = -2  # memory on more than one node
 _PLACES = ("cpu", "core", "llc", "node", "package", "memory")
 
-# benchmark and tune (number in the run's list), iteration, copy, step, cpu, core, llc, node,
-# package, memory node (-2: several), start_ns, elapsed_ns, cpu_ns, good; None: not known
-type Row = tuple[float | None, ...]
-_COLUMNS = 14
-_START, _ELAPSED, _CPU_TIME, _GOOD = 10, 11, 12, 13
+type Row = tuple[float | None, ...]  # the columns of `TimeRow`
+_COLUMNS = len(TimeRow._fields)
+_START, _ELAPSED, _CPU_TIME, _GOOD = map(
+    TimeRow._fields.index, ("start_ns", "elapsed_ns", "cpu_ns", "good")
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

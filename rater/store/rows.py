@@ -1,0 +1,216 @@
+"""Dataclasses in and out of tables: a field, or a property, is the column of its name."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from enum import Enum
+from functools import cache
+from itertools import chain
+from operator import attrgetter
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from rater.text.cpuset import format_list, parse_list
+
+type Value = str | int | float | None
+
+# The same few lists, copy after copy.
+_list_text = cache(format_list)
+_list_of = cache(parse_list)
+
+
+def _pairs_of(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple((int(key), value) for key, value in json.loads(text).items())
+
+
+# How values that are no SQL values stand in a column, and how they come back.
+_CODECS: dict[Any, tuple[Callable[[Any], Value], Callable[[Any], Any]]] = {
+    bool: (int, bool),
+    tuple[int, ...]: (_list_text, _list_of),
+    tuple[tuple[int, int], ...]: (lambda pairs: json.dumps(dict(pairs)), _pairs_of),
+    tuple[str, ...]: (json.dumps, lambda text: tuple(json.loads(text))),
+    dict[str, float]: (json.dumps, json.loads),
+}
+_NUMBERS = tuple[int, ...]  # where a field of these has no None, an empty one is NULL if it may
+
+_columns: dict[str, dict[str, bool]] = {}
+_writers: dict[Any, tuple[str, Callable[[Any], Sequence[Value]]]] = {}
+
+
+def insert(
+    connection: sqlite3.Connection,
+    table: str,
+    row: object = None,
+    *,
+    replace: bool = False,
+    **more: Value,
+) -> int:
+    """Insert what of `row` are columns of the table, and `more`; return the new row's number.
+
+    `more` goes before an attribute of the same name.
+    """
+    statement, values_of = _writer(connection, table, type(row), tuple(more), replace)
+    return connection.execute(statement, (*more.values(), *values_of(row))).lastrowid or 0
+
+
+def insert_all(
+    connection: sqlite3.Connection,
+    table: str,
+    rows: Iterable[object],
+    *,
+    replace: bool = False,
+    **more: Value,
+) -> None:
+    """Insert rows of one class, each with the same `more`."""
+    coming = iter(rows)
+    for first in coming:
+        statement, values_of = _writer(connection, table, type(first), tuple(more), replace)
+        same = tuple(more.values())
+        every = chain((first,), coming)
+        connection.executemany(statement, ((*same, *values_of(row)) for row in every))
+
+
+def read[T](
+    connection: sqlite3.Connection,
+    kind: type[T],
+    query: str,
+    *,
+    finish: Callable[[dict[str, Any]], None] | None = None,
+    **parameters: Value,
+) -> list[T]:
+    """Return the rows of a query as `kind`; `finish` makes fields of what are none."""
+    return read_by(connection, kind, query, (), finish=finish, **parameters)[()]
+
+
+def read_by[T](
+    connection: sqlite3.Connection,
+    kind: type[T],
+    query: str,
+    keys: tuple[str, ...],
+    *,
+    finish: Callable[[dict[str, Any]], None] | None = None,
+    **parameters: Value,
+) -> defaultdict[tuple[Any, ...], list[T]]:
+    """Return the same by the columns called `keys`, which are no fields."""
+    cursor = connection.execute(query, parameters)
+    names = [column[0] for column in cursor.description]
+    decoders = [(name, *decoder) for name in names if (decoder := _decoder(kind, name))]
+    found: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
+    for row in cursor:
+        values = dict(zip(names, row, strict=True))
+        for name, decode, nothing in decoders:
+            value = values[name]
+            values[name] = nothing if value is None else decode(value)
+        if finish:
+            finish(values)
+        key = tuple([values.pop(name) for name in keys])
+        found[key].append(kind(**values))
+    return found
+
+
+def read_table[T](
+    connection: sqlite3.Connection,
+    kind: type[T],
+    table: str,
+    run_id: int,
+    *,
+    order: str = "run_id",
+    finish: Callable[[dict[str, Any]], None] | None = None,
+) -> tuple[T, ...]:
+    """Return a run's rows in a table: the columns that are fields of `kind`, a dataclass."""
+    known: Any = kind
+    own = {field.name for field in fields(known)}
+    names = ", ".join(name for name in _columns_of(connection, table) if name in own)
+    query = f"SELECT {names} FROM {table} WHERE run_id = :run ORDER BY {order}"
+    return tuple(read(connection, kind, query, finish=finish, run=run_id))
+
+
+def _columns_of(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
+    """Return the columns of a table, each with whether it may be NULL: all databases have these."""
+    if table not in _columns:
+        query = 'SELECT name, NOT "notnull" FROM pragma_table_info(?)'
+        _columns[table] = dict(connection.execute(query, (table,)).fetchall())
+    return _columns[table]
+
+
+def _writer(
+    connection: sqlite3.Connection,
+    table: str,
+    kind: type[Any],
+    more: tuple[str, ...],
+    replace: bool,
+) -> tuple[str, Callable[[Any], Sequence[Value]]]:
+    """Return the INSERT, one text per table and class, and what takes the values of a row."""
+    key = (table, kind, more, replace)
+    if key not in _writers:
+        columns = _columns_of(connection, table)
+        own = [name for name in columns if name not in more and hasattr(kind, name)]
+        names = (*more, *own)
+        marks = ", ".join("?" * len(names))
+        verb = "INSERT OR REPLACE" if replace else "INSERT"
+        statement = f"{verb} INTO {table} ({', '.join(names)}) VALUES ({marks})"
+        encoders = [
+            (place, encode)
+            for place, name in enumerate(own)
+            if (encode := _encoder(kind, name, nullable=columns[name]))
+        ]
+        _writers[key] = (statement, _taker(own, encoders))
+    return _writers[key]
+
+
+def _taker(
+    names: Sequence[str], encoders: Sequence[tuple[int, Callable[[Any], Value]]]
+) -> Callable[[Any], Sequence[Value]]:
+    if not names:
+        return lambda _: ()
+    several = attrgetter(*names, names[0])  # of one name alone it would give no tuple
+
+    def take(row: Any) -> Sequence[Value]:
+        values = [*several(row)]
+        values.pop()
+        for place, encode in encoders:
+            if values[place] is not None:
+                values[place] = encode(values[place])
+        return values
+
+    return take
+
+
+def _encoder(kind: Any, name: str, *, nullable: bool) -> Callable[[Any], Value] | None:
+    hint, optional = _type_of(kind, name)
+    if hint == _NUMBERS and nullable and not optional:
+        return lambda numbers: _list_text(numbers) or None
+    return _CODECS[hint][0] if hint in _CODECS else None
+
+
+def _decoder(kind: Any, name: str) -> tuple[Callable[[Any], Any], Any] | None:
+    """Return what makes a field's value of a column's, and what it is for NULL."""
+    hint, optional = _type_of(kind, name)
+    if hint in _CODECS:
+        return _CODECS[hint][1], () if hint == _NUMBERS and not optional else None
+    return (hint, None) if isinstance(hint, type) and issubclass(hint, Enum) else None
+
+
+@cache
+def _type_of(kind: Any, name: str) -> tuple[Any, bool]:
+    """Return the type of a field or property, and whether it may be None."""
+    it = getattr(kind, name, None)
+    hint = (
+        get_type_hints(it.fget)["return"]
+        if isinstance(it, property)
+        else _hints(kind).get(name, NoneType)
+    )
+    args = get_args(hint)
+    if NoneType not in args:
+        return hint, False
+    known = [one for one in args if one is not NoneType]
+    return (known[0] if len(known) == 1 else hint), True
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
