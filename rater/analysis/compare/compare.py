@@ -24,7 +24,7 @@ from rater.analysis.compare.rows import Grid, Telling, kinds, mixed, p_of, with_
 from rater.analysis.conditions.differences import apart
 from rater.analysis.conditions.disturbances import troubles
 from rater.analysis.results.points import Point
-from rater.analysis.results.run_measures import Key, RunMeasures, measure, same_keys
+from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
 from rater.analysis.stats.sequential import confidence_of_each
 from rater.errors import InputError
 from rater.text.words import some
@@ -55,7 +55,7 @@ def compare(
     telling = Telling(margin, confidence, confidence_of_each(looks + 1))
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
-    keys = list(dict.fromkeys(key for run in measured.values() for key in run.benchmarks))
+    keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
     told: list[str] = []
     rows = [telling.benchmark(key, _having([key], grid, where, key[0], told)) for key in keys]
     common, partly = _of_suite(keys, grid)
@@ -147,15 +147,15 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
     raise InputError(f"--baseline {baseline}: no such point; there are: {labels}")
 
 
-def _measured(sides: Sequence[Side]) -> dict[int, RunMeasures]:
+def _measured(sides: Sequence[Side]) -> dict[int, RunRates]:
     """Return by number what each run says."""
-    runs = [measure(one.run, one.block) for side in sides for one in side.runs]
+    runs = [run_rates(one.run, one.block) for side in sides for one in side.runs]
     return {run.run: run for run in same_keys(runs)}
 
 
 def _grid(
-    sides: Sequence[Side], by: str | None, measured: dict[int, RunMeasures]
-) -> tuple[list[str], list[list[list[RunMeasures]]]]:
+    sides: Sequence[Side], by: str | None, measured: dict[int, RunRates]
+) -> tuple[list[str], list[list[list[RunRates]]]]:
     """Return the values of the axes that are held, in words, and at each the runs of every side."""
     if by is None:
         return [""], [[[measured[n] for n in side.points[0].numbers] for side in sides]]
@@ -184,13 +184,13 @@ class _Where:
 
 def _having(
     keys: Sequence[Key], grid: Grid, where: _Where, name: str, told: list[str]
-) -> list[list[list[RunMeasures]]]:
+) -> list[list[list[RunRates]]]:
     """Return the runs that have all of `keys`, where all sides have some; tell what is left out.
 
     A side that has them nowhere is no reason to leave out the others.
     """
     own = [
-        [[run for run in side if all(key in run.benchmarks for key in keys)] for side in at]
+        [[run for run in side if all(key in run.rates for key in keys)] for side in at]
         for at in grid
     ]
     anywhere = [any(at[place] for at in own) for place in range(len(where.sides))]
@@ -214,12 +214,12 @@ def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
     Those that every point has, in its complete runs; where a point has no run with all of
     them, those that every run has. Points and runs without any valid result do not count here.
     """
-    points = [[run for run in side if run.benchmarks] for at in grid for side in at]
+    points = [[run for run in side if run.rates] for at in grid for side in at]
     points = [runs for runs in points if runs]
-    common = [key for key in keys if all(any(key in run.benchmarks for run in p) for p in points)]
-    whole = [[r for r in runs if all(key in r.benchmarks for key in common)] for runs in points]
+    common = [key for key in keys if all(any(key in run.rates for run in p) for p in points)]
+    whole = [[r for r in runs if all(key in r.rates for key in common)] for runs in points]
     if not all(whole):
-        common = [key for key in common if all(key in run.benchmarks for p in points for run in p)]
+        common = [key for key in common if all(key in run.rates for p in points for run in p)]
         whole = points
     torn = sorted({r.run for runs in points for r in runs} - {r.run for p in whole for r in p})
     told = []
@@ -235,12 +235,12 @@ def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str,
     for held, (base, *others) in zip(where.held, grid, strict=True):
         for side, runs in zip(where.sides[1:], others, strict=True):
             for key in keys:
-                has, had = (any(key in run.benchmarks for run in of) for of in (runs, base))
+                has, had = (any(key in run.rates for run in of) for of in (runs, base))
                 if had and runs and not has:
                     yield key[0], f"{side.label} {held}".strip()
 
 
-def _kinds(measured: Iterable[RunMeasures]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _kinds(measured: Iterable[RunRates]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     found: dict[str, list[int]] = {}
     for run in measured:
         found.setdefault(run.kind, []).append(run.run)
@@ -250,11 +250,11 @@ def _kinds(measured: Iterable[RunMeasures]) -> tuple[tuple[str, tuple[int, ...]]
 def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
     """Name the runs that have no partner in their block, where others are compared in pairs."""
     used: set[int] = set()
-    without: dict[int, RunMeasures] = {}
+    without: dict[int, RunRates] = {}
     for stratum in strata:
         pairs = in_pairs(stratum)
         used |= {run.run for side in pairs for run in side}
-        without |= {run.run: run for side in stratum for run in side if run.benchmarks}
+        without |= {run.run: run for side in stratum for run in side if run.rates}
     alone = [run for number, run in sorted(without.items()) if number not in used]
     told = []
     for reason, runs in (
@@ -266,7 +266,7 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
     return told
 
 
-def _left_out(measured: Iterable[RunMeasures]) -> list[str]:
+def _left_out(measured: Iterable[RunRates]) -> list[str]:
     found: dict[str, list[int]] = {}
     for run in measured:
         for text in dict.fromkeys(run.left_out):  # base and peak can fail alike
@@ -297,7 +297,7 @@ def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> l
         without = [
             side.label
             for place, side in enumerate(sides)
-            if not any(key in run.benchmarks for at in grid for run in at[place])
+            if not any(key in run.rates for at in grid for run in at[place])
         ]
         if without:
             found.setdefault(some(without), []).append(key[0])

@@ -10,12 +10,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from rater.analysis.results.run_measures import RunMeasures
+from rater.analysis.results.rates import RunRates
 from rater.analysis.stats.ratio_interval import Basis, Estimate, joined, paired, unpaired
 
-type Stratum = tuple[Sequence[RunMeasures], Sequence[RunMeasures]]  # baseline's runs, the other's
-type OfRun = Callable[[RunMeasures], float | None]  # a logarithm; None: not known
-type OfIterations = Callable[[RunMeasures], Sequence[float]]
+type Stratum = tuple[Sequence[RunRates], Sequence[RunRates]]  # baseline's runs, the other's
+type OfRun = Callable[[RunRates], float | None]  # a logarithm; None: not known
+type OfIterations = Callable[[RunRates], Sequence[float]]
 
 _FEWEST_BLOCKS = 2
 
@@ -24,7 +24,7 @@ def contrast(
     strata: Sequence[Stratum],
     of_run: OfRun,
     of_iterations: OfIterations,
-    step_of: Callable[[RunMeasures], float] = lambda _: 0.0,
+    step_of: Callable[[RunRates], float] = lambda _: 0.0,
 ) -> Estimate | None:
     """Return how far the other side is above the baseline; None where one has no values.
 
@@ -49,11 +49,11 @@ def in_pairs(stratum: Stratum) -> Stratum:
 
 
 def _in_stratum(
-    base: Sequence[RunMeasures],
-    other: Sequence[RunMeasures],
+    base: Sequence[RunRates],
+    other: Sequence[RunRates],
     of_run: OfRun,
     of_iterations: OfIterations,
-    step_of: Callable[[RunMeasures], float],
+    step_of: Callable[[RunRates], float],
 ) -> Estimate | None:
     sides = [
         [(run, value) for run in side if (value := of_run(run)) is not None]
@@ -76,7 +76,7 @@ def _in_stratum(
     return paired([my_value - their_value])
 
 
-def _by_block(side: Sequence[tuple[RunMeasures, float]]) -> dict[int, float]:
+def _by_block(side: Sequence[tuple[RunRates, float]]) -> dict[int, float]:
     found: dict[int, list[float]] = {}
     for run, value in side:
         if run.block is not None:

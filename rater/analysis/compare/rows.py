@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.compare.contrast import Stratum, contrast, in_pairs
 from rater.analysis.compare.model import Cell, Row
-from rater.analysis.results.run_measures import Key, RunMeasures, Sample, log_of, of_run
+from rater.analysis.results.rates import IterationRate, Key, RunRates
 from rater.analysis.stats.descriptive import geometric_mean
 from rater.analysis.stats.ratio_interval import Estimate, Told, Verdict, joined, tell
 
 _HOUR_S = 3600.0
 
-type _Value = Callable[[Sample], float | None]
+type _Value = Callable[[IterationRate], float | None]
 # By values of the axes that are held, the runs of every side; one entry where none are held.
-type Grid = Sequence[Sequence[Sequence[RunMeasures]]]
+type Grid = Sequence[Sequence[Sequence[RunRates]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Telling:
     def benchmark(self, key: Key, grid: Grid) -> Row:
         """Return one benchmark in all sides; all runs of the grid have it."""
         name, tune = key
-        measured = [run.benchmarks[key] for side in _sides(grid) for run in side]
+        measured = [run.rates[key] for side in _sides(grid) for run in side]
         references = {one.reference_s for one in measured}
         reference_s = references.pop() if len(references) == 1 else None
         worth = reference_s / _HOUR_S if reference_s else 1.0
 
-        def value(runs: Sequence[RunMeasures]) -> float | None:
-            return _mean([run.benchmarks[key].per_hour * worth for run in runs])
+        def value(runs: Sequence[RunRates]) -> float | None:
+            return _mean([run.rates[key].median_per_hour * worth for run in runs])
 
         unit = "ratio" if reference_s else "copies/hour"
         category = measured[0].category if measured else None
@@ -59,10 +59,10 @@ class Telling:
         if len(keys) < 2:
             return None
         scores = category is None and all(
-            run.score and run.benchmarks.keys() == set(common) for run in every
+            run.score and run.rates.keys() == set(common) for run in every
         )
 
-        def value(runs: Sequence[RunMeasures]) -> float | None:
+        def value(runs: Sequence[RunRates]) -> float | None:
             if scores:
                 return _mean([run.score or 0.0 for run in runs])
             return _suite_value(keys, runs)
@@ -75,7 +75,7 @@ class Telling:
         self,
         keys: Sequence[Key],
         grid: Grid,
-        value: Callable[[Sequence[RunMeasures]], float | None],
+        value: Callable[[Sequence[RunRates]], float | None],
         *,
         by_score: bool = False,
     ) -> tuple[Cell, ...]:
@@ -131,7 +131,7 @@ def kinds(stratum: Stratum) -> set[str]:
     return {run.kind for side in stratum for run in side}
 
 
-def _median_copy_rate(sample: Sample) -> float | None:
+def _median_copy_rate(sample: IterationRate) -> float | None:
     return 1 / sample.median_copy_s if sample.median_copy_s else None
 
 
@@ -148,19 +148,19 @@ def _estimate(
     `steps`: how many recorded times go into a value, each with the step it is known to.
     """
 
-    def run_value(run: RunMeasures) -> float | None:
+    def run_value(run: RunRates) -> float | None:
         if by_score:
             return math.log(run.score) if run.score else None
-        logs = [of_run(run.benchmarks[key], value) for key in keys if key in run.benchmarks]
+        logs = [run.rates[key].log(value) for key in keys if key in run.rates]
         known = [log for log in logs if log is not None]
         return statistics.fmean(known) if len(known) == len(keys) else None
 
-    def step(run: RunMeasures) -> float:
-        return steps * statistics.fmean(run.benchmarks[key].step for key in keys)
+    def step(run: RunRates) -> float:
+        return steps * statistics.fmean(run.step(key) for key in keys)
 
     if len(keys) == 1:
         (key,) = keys
-        return contrast(strata, run_value, lambda run: log_of(run.benchmarks[key], value), step)
+        return contrast(strata, run_value, lambda run: run.rates[key].logs(value), step)
     found = contrast(strata, run_value, lambda _: (), step)
     if found is None or found.parts or by_score:
         return found
@@ -173,25 +173,25 @@ def _mean(values: Sequence[float]) -> float | None:
     return geometric_mean(values) if values else None
 
 
-def _suite_value(keys: Sequence[Key], runs: Sequence[RunMeasures]) -> float | None:
+def _suite_value(keys: Sequence[Key], runs: Sequence[RunRates]) -> float | None:
     """Return the geometric mean of ratios over benchmarks and runs; None without references."""
     ratios = [
-        it.per_hour * it.reference_s / _HOUR_S if it.reference_s else None
+        it.median_per_hour * it.reference_s / _HOUR_S if it.reference_s else None
         for run in runs
-        for it in (run.benchmarks[key] for key in keys)
+        for it in (run.rates[key] for key in keys)
     ]
     known = [ratio for ratio in ratios if ratio is not None]
-    references = {(key, run.benchmarks[key].reference_s) for run in runs for key in keys}
+    references = {(key, run.rates[key].reference_s) for run in runs for key in keys}
     alike = len(references) == len(keys)
     return _mean(known) if alike and len(known) == len(ratios) else None
 
 
-def _sides(grid: Grid) -> Iterable[Sequence[RunMeasures]]:
+def _sides(grid: Grid) -> Iterable[Sequence[RunRates]]:
     return (side for at in grid for side in at)
 
 
-def _categories(key: Key, runs: Iterable[RunMeasures]) -> set[str | None]:
-    return {run.benchmarks[key].category for run in runs if key in run.benchmarks}
+def _categories(key: Key, runs: Iterable[RunRates]) -> set[str | None]:
+    return {run.rates[key].category for run in runs if key in run.rates}
 
 
 def with_holm(rows: Sequence[Row], confidence: float) -> list[Row]:

@@ -65,9 +65,9 @@ class BenchmarkProof:
 class RunProof:
     """All proofs of a run."""
 
-    copies: tuple[CopyProof, ...]
-    benchmarks: tuple[BenchmarkProof, ...]  # in the order they ran
-    observed: Observed | None  # what observing cost; None: it was off, or the run was killed
+    copies: tuple[CopyProof, ...] = ()
+    benchmarks: tuple[BenchmarkProof, ...] = ()  # in the order they ran
+    observed: Observed | None = None  # what observing cost; None: it was off, or the run was killed
 
     def of(self, verdict: Verdict) -> tuple[CopyProof, ...]:
         """Return the copy runs with this verdict, in order."""
@@ -189,9 +189,7 @@ def _stated(run: StoredRun) -> RunProof:
             )
             for copy in run.copies
             if copy.placement is not None
-        ),
-        (),
-        None,
+        )
     )
 
 

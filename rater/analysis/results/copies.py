@@ -14,11 +14,9 @@ from dataclasses import dataclass
 
 from rater.analysis.results.copy_outcome import FailedCopy, failed_copy, is_good
 from rater.analysis.results.model import Summary
+from rater.analysis.results.rates import PER_HOUR, RATIO, Key, benchmark_rates
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.stored import StoredCopy, StoredRun
-
-type Key = tuple[str, str | None]  # benchmark and tune
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +204,7 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
             RatioPair(
                 name,
                 tune,
-                ("ratio", "copies/hour")[place],
+                (RATIO, PER_HOUR)[place],
                 theirs_here[place] if theirs_here else None,
                 ours_here[place] if ours_here else None,
             )
@@ -262,22 +260,8 @@ def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> Shape | No
 
 def _results(summary: Summary) -> dict[Key, tuple[float | None, float | None]]:
     """Return each benchmark's ratio and copies per hour."""
-    if summary.rotated is not None:
-        rotated = summary.rotated
-        rates = {b.benchmark: b.rates.mean if b.rates else None for b in rotated.benchmarks}
-        in_ratios = rotated.unit == "ratio"
-        hours = {
-            b.benchmark: b.rates.mean / b.reference_s * _HOUR_S
-            if in_ratios and b.rates and b.reference_s
-            else rates[b.benchmark]
-            for b in rotated.benchmarks
-        }
-        tune = summary.head.tune
-        return {
-            (name, tune): (rate if in_ratios else None, hours[name]) for name, rate in rates.items()
-        }
-    if summary.mix is not None:
-        window = summary.mix.selected
-        members = window.benchmarks if window else ()
-        return {(m.benchmark, summary.head.tune): (m.ratio, m.per_hour) for m in members}
-    return {(b.benchmark, b.tune): (b.ratio, b.per_hour) for b in summary.benchmarks}
+    in_ratios = summary.rotated is None or summary.rotated.unit == RATIO
+    return {
+        (one.benchmark, one.tune): (one.ratio if in_ratios else None, one.per_hour)
+        for one in benchmark_rates(summary)
+    }

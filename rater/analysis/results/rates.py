@@ -1,49 +1,243 @@
-"""The rate of each benchmark in a stored run, whatever its mode, and of several together; pure."""
+"""What a run's benchmarks complete in a time, whatever its mode: for comparisons and curves; pure.
+
+A comparison is strict: what is not complete leaves its benchmark out. A curve takes what
+`rater show` gives as a result, even where something is missing beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from rater.analysis.placement.proof import RunProof
 from rater.analysis.results.model import BenchmarkScore, Summary
+from rater.analysis.results.rotated import RotatedBenchmark
 from rater.analysis.results.score import summarise
-from rater.analysis.stats.descriptive import geometric_mean
+from rater.analysis.results.steady import SteadyMix, SteadyRate
+from rater.analysis.stats.descriptive import geometric_mean, lower_median_index
+from rater.record.status import RunStatus
 from rater.record.stored import RunHead, StoredRun
 from rater.text.words import count, some
 
+type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
+
 HOUR_S = 3600.0
+RATIO, PER_HOUR = "ratio", "copies/hour"
+_COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nought is chance
 # Rates do not depend on where copies were seen; to judge that costs more than all the rest.
-_NOT_PROVED = RunProof((), (), None)
+_NOT_PROVED = RunProof()
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
-    """What a run says of one benchmark: copies completed in a time."""
+class IterationRate:
+    """One counted iteration of a benchmark (or window, or of rotated order all of a run)."""
+
+    per_hour: float  # copies an hour: copies / bracket, the rate of the window, ...
+    median_copy_s: float | None
+    # Slowest copy over median copy (of several copies): 1.12 is 12 % slower; None: one copy, or
+    # no such thing in this mode.
+    slowest_over_median: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkRate:
+    """One benchmark in one run."""
 
     benchmark: str
+    tune: str | None
     category: str | None
     reference_s: float | None
-    per_hour: float  # copies; rotated: of the copies' mean speed
+    per_hour: float | None  # copies, the result of `rater show`; rotated: of their mean speed
     run_s: float | None  # median time of a copy
-    bracket_s: float | None  # homogeneous order: of the iteration that stands for it
+    iterations: tuple[IterationRate, ...]  # that count and are valid
+    shortest_s: float = 0.0  # recorded time that these stand on
+    bracket_s: float | None = None  # homogeneous order: of the iteration that stands for it
+    copies: int | None = None  # that the result is of, where that is not all of the run's
+    reason: str | None = None  # what is missing, in words; may stand beside a result
 
     @property
     def ratio(self) -> float | None:
-        """The same against the reference machine: copies x reference / time."""
-        return None if self.reference_s is None else self.per_hour * self.reference_s / HOUR_S
+        """The result against the reference machine: copies x reference / time."""
+        if self.per_hour is None or not self.reference_s:
+            return None
+        return self.per_hour * self.reference_s / HOUR_S
+
+    @property
+    def median_per_hour(self) -> float:
+        """The median iteration's rate, of two the slower one's."""
+        rates = [iteration.per_hour for iteration in self.iterations]
+        return rates[lower_median_index(rates)]
+
+    def logs(self, of: Callable[[IterationRate], float | None]) -> tuple[float, ...]:
+        """Return the logarithm of one value of each iteration that has it."""
+        values = map(of, self.iterations)
+        return tuple(math.log(value) for value in values if value is not None and value > 0)
+
+    def log(self, of: Callable[[IterationRate], float | None]) -> float | None:
+        """Return the median of these; None without any.
+
+        Iterations of a run share its luck (where memory lies, which files are cached): they are
+        one value. The median is the run's own result where iterations are three.
+        """
+        logs = self.logs(of)
+        return statistics.median(logs) if logs else None
+
+
+def benchmark_rates(summary: Summary) -> tuple[BenchmarkRate, ...]:
+    """Return the rates of a run's benchmarks, also of those that have no result."""
+    head = summary.head
+    if summary.rotated is not None:
+        in_ratios = summary.rotated.unit == RATIO
+        return tuple(_of_ring(one, head.tune, in_ratios) for one in summary.rotated.benchmarks)
+    if summary.mix is not None:
+        chosen = summary.mix.selected
+        found = chosen.benchmarks if chosen else ()
+        return tuple(_of_windows(one, head.tune, summary.mix) for one in found)
+    return tuple(_of_brackets(one, head) for one in summary.benchmarks)
+
+
+def _of_brackets(score: BenchmarkScore, head: RunHead) -> BenchmarkRate:
+    chosen = next((it for it in score.iterations if it.selected), None)
+    counted = [it for it in score.iterations if it.counted]
+    iterations = tuple(
+        IterationRate(
+            it.per_hour,
+            it.median_copy_s,
+            it.slowest.elapsed_s / it.median_copy_s
+            if it.slowest and it.median_copy_s and it.good > 1
+            else None,
+        )
+        for it in counted
+        if it.reason is None and it.per_hour
+    )
+    # A result file need not have times of all copies, nor say how many there were.
+    untold = [
+        it.copies for it in score.iterations if it.reported is None or it.reported.copies is None
+    ]
+    fewest = min(untold, default=head.copies) if head.source == "import" else head.copies
+    reason = score.reason
+    if reason is None and fewest < head.copies:
+        reason = f"times of {fewest} of {head.copies} copies only"
+    shortest_s = 0.0
+    if iterations:  # copies / rate is a bracket; the shortest one is the least well known
+        fastest = max(it.per_hour for it in iterations)
+        shortest_s = min(it.copies for it in counted) * HOUR_S / fastest
+    return BenchmarkRate(
+        *(score.benchmark, score.tune, score.category, score.reference_s, score.per_hour),
+        chosen.median_copy_s if chosen else None,
+        iterations,
+        shortest_s,
+        chosen.bracket_s if chosen else None,
+        chosen.copies if chosen and chosen.copies != head.copies else None,
+        reason or (None if iterations else "no counted iteration"),
+    )
+
+
+def _of_ring(score: RotatedBenchmark, tune: str | None, in_ratios: bool) -> BenchmarkRate:
+    rates, times = score.rates, score.times_s
+    identity = (score.benchmark, tune, score.category, score.reference_s)
+    if rates is None or times is None:
+        return BenchmarkRate(*identity, None, None, (), reason=score.reason or "no result")
+    per_hour = rates.mean / ((score.reference_s if in_ratios else None) or HOUR_S) * HOUR_S
+    slowest = times.maximum / times.median if times.count > 1 else None
+    whole = IterationRate(per_hour, times.median, slowest)
+    return BenchmarkRate(*identity, per_hour, times.median, (whole,), times.minimum)
+
+
+def _of_windows(rate: SteadyRate, tune: str | None, mix: SteadyMix) -> BenchmarkRate:
+    own = [
+        one
+        for phase in mix.phases
+        if phase.counted and phase.reason is None
+        for one in phase.benchmarks
+        if one.benchmark == rate.benchmark and one.per_hour
+    ]
+    return BenchmarkRate(
+        *(rate.benchmark, tune, rate.category, rate.reference_s, rate.per_hour, rate.median_run_s),
+        tuple(IterationRate(one.per_hour, one.median_run_s, None) for one in own),
+        own[-1].median_run_s or HOUR_S / own[-1].per_hour if own else 0.0,
+        reason=mix.reason or (None if own else "no result"),
+    )
+
+
+# -- for comparisons ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RunRates:
-    """The rates of one run under one tune."""
+    """All benchmarks of a run that have a valid result."""
 
     run: int
+    block: int | None
+    copies: int
+    rates: dict[Key, BenchmarkRate]
+    score: float | None  # of rotated order: the mean of the copies' geometric means
+    kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
+    left_out: tuple[str, ...]  # what does not count, and why, in words
+    step_s: float  # that all its times are multiples of
+
+    def step(self, key: Key) -> float:
+        """Return how coarse a benchmark's shortest time is recorded, as a logarithm."""
+        return math.log1p(self.step_s / self.rates[key].shortest_s)
+
+
+def run_rates(run: StoredRun, block: int | None) -> RunRates:
+    """Return what a run says; failed copies and what did not finish leave their benchmark out."""
+    summary = summarise(run, _NOT_PROVED)
+    head, mix = run.head, summary.mix
+    every = () if mix and mix.reason else benchmark_rates(summary)
+    found = {(one.benchmark, one.tune): one for one in every if one.reason is None}
+    left_out = [f"{one.benchmark}: {one.reason}" for one in every if one.reason and not mix]
+    if mix and mix.reason:
+        left_out = [f"the windows: {mix.reason}"]
+    if head.status is not RunStatus.COMPLETE:
+        reason = f" ({head.reason})" if head.reason else ""
+        kept = "what it finished counts" if found else "nothing of it counts"
+        left_out.insert(0, f"{head.status.reported}{reason}, {kept}")
+    left_out += [f"{name}: left out: {why}" for name, why in summary.left_out]
+    kind = "copies' own times" if summary.rotated is not None else "brackets"
+    return RunRates(
+        *(head.run, block, head.copies, found, summary.rotated.score if summary.rotated else None),
+        "completions in a window" if summary.steady else kind,
+        tuple(left_out),
+        _clock_step_s(run),
+    )
+
+
+def _clock_step_s(run: StoredRun) -> float:
+    """Return the step of recorded times: 1 ns of rater's own, more where files have few digits."""
+    step_ns = 1 if run.head.source == "run" else _COARSEST_STEP_NS
+    while step_ns > 1 and any(copy.elapsed_ns % step_ns for copy in run.copies):
+        step_ns //= 10
+    return step_ns * 1e-9
+
+
+def same_keys(runs: Sequence[RunRates]) -> list[RunRates]:
+    """Return the runs with tunes left out of the keys, where no run has several.
+
+    Base in one run is compared with peak in another; a result file can hold both.
+    """
+    if any(len({tune for _, tune in run.rates}) > 1 for run in runs):
+        return list(runs)
+    return [
+        replace(run, rates={(key[0], None): it for key, it in run.rates.items()}) for run in runs
+    ]
+
+
+# -- for curves --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRates:
+    """The results of one run under one tune."""
+
     tune: str | None
-    rates: dict[str, Rated]  # by benchmark, in the run's order; those with a result
+    rates: dict[str, BenchmarkRate]  # by benchmark, in the run's order; those with a result
     lacking: tuple[str, ...]  # what has no result and why, in words
-    score: float | None  # rotated order: mean of the copies' geometric means
-    work_rate: float | None  # rotated order: reference seconds per second, to the very end
+    score: float | None = None  # rotated order: mean of the copies' geometric means
+    work_rate: float | None = None  # rotated order: reference seconds per second, to the very end
 
     def over(self, benchmarks: Sequence[str], *, by_ratio: bool) -> float | None:
         """Return the geometric mean over some benchmarks, None where one has no rate.
@@ -57,82 +251,77 @@ class RunRates:
         return geometric_mean([value or 0.0 for value in values])
 
 
-def rates_of(run: StoredRun) -> tuple[RunRates, ...]:
-    """Return the rates of a run, for each tune in it (an imported result can have two)."""
+def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
+    """Return the results of a run, for each tune in it (an imported result can have two)."""
     summary = summarise(run, _NOT_PROVED)
-    if summary.head.order == "rotated":
-        return (_of_ring(summary, run),)
-    tunes = dict.fromkeys(one.tune for one in summary.benchmarks)
-    return tuple(
-        _of_brackets(summary.head, tune, [one for one in summary.benchmarks if one.tune == tune])
-        for tune in tunes
+    head, rotated = summary.head, summary.rotated
+    every = benchmark_rates(summary)
+    if head.order != "rotated":
+        tunes = dict.fromkeys(one.tune for one in every)
+        return tuple(_of_tune(head, tune, [o for o in every if o.tune == tune]) for tune in tunes)
+    seen = len({copy.copy for copy in run.copies})
+    if head.source == "import" and seen < head.copies:
+        return (TuneRates(head.tune, {}, (_times_of(seen, head, head.benchmarks),)),)
+    rates = {one.benchmark: one for one in every if one.per_hour}
+    reasons = {one.benchmark: one.reason for one in every} if rotated else {}
+    names = reasons or head.benchmarks
+    lacking = [f"{n}: {reasons.get(n) or 'no result'}" for n in names if n not in rates]
+    return (
+        TuneRates(
+            head.tune,
+            rates,
+            tuple(lacking),
+            rotated.score if rotated and rotated.unit == RATIO else None,
+            rotated.work_rate if rotated else None,
+        ),
     )
 
 
-def _of_brackets(head: RunHead, tune: str | None, scores: Sequence[BenchmarkScore]) -> RunRates:
-    rates: dict[str, Rated] = {}
-    lacking = []
+def _of_tune(head: RunHead, tune: str | None, every: Sequence[BenchmarkRate]) -> TuneRates:
+    lacking = [f"{one.benchmark}: {one.reason or 'no result'}" for one in every if not one.per_hour]
     others: dict[int, list[str]] = {}
-    for one in scores:
-        chosen = next((it for it in one.iterations if it.selected), None)
-        if chosen is None or not one.per_hour:
-            lacking.append(f"{one.benchmark}: {one.reason or 'no result'}")
-            continue
-        if chosen.copies != head.copies:  # an imported file has not all of them
-            others.setdefault(chosen.copies, []).append(one.benchmark)
-            continue
-        rates[one.benchmark] = Rated(
-            one.benchmark,
-            one.category,
-            one.reference_s,
-            one.per_hour,
-            chosen.median_copy_s,
-            chosen.bracket_s,
-        )
-    lacking += [_of_others(copies, head.copies, names) for copies, names in others.items()]
-    return RunRates(head.run, tune, rates, tuple(lacking), None, None)
+    for one in every:
+        if one.per_hour and one.copies is not None:  # an imported file has not all of them
+            others.setdefault(one.copies, []).append(one.benchmark)
+    lacking += [_times_of(copies, head, names) for copies, names in others.items()]
+    rates = {one.benchmark: one for one in every if one.per_hour and one.copies is None}
+    return TuneRates(tune, rates, tuple(lacking))
 
 
-def _of_others(found: int, copies: int, names: Sequence[str]) -> str:
-    return f"{some(names)}: no result, times of {found} of {count(copies, 'copy', 'copies')} only"
+def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
+    of = f"{found} of {count(head.copies, 'copy', 'copies')}"
+    return f"{some(names)}: no result, times of {of} only"
 
 
-def _of_ring(summary: Summary, run: StoredRun) -> RunRates:
-    seen = {copy.copy for copy in run.copies}
-    if summary.head.source == "import" and len(seen) < summary.head.copies:
-        told = _of_others(len(seen), summary.head.copies, summary.head.benchmarks)
-        return RunRates(summary.head.run, summary.head.tune, {}, (told,), None, None)
-    rotated, mix = summary.rotated, summary.mix
-    rates: dict[str, Rated] = {}
-    lacking = []
-    if rotated is not None:
-        for one in rotated.benchmarks:
-            if one.rates is None or one.times_s is None:
-                lacking.append(f"{one.benchmark}: {one.reason or 'no result'}")
-                continue
-            by_ratio = rotated.unit == "ratio" and one.reference_s
-            per_hour = one.rates.mean * (HOUR_S / (one.reference_s or 1) if by_ratio else 1.0)
-            rates[one.benchmark] = Rated(
-                one.benchmark, one.category, one.reference_s, per_hour, one.times_s.median, None
-            )
-    elif mix is not None:
-        window = mix.selected
-        for rate in window.benchmarks if window else ():
-            if rate.per_hour:
-                rates[rate.benchmark] = Rated(
-                    rate.benchmark,
-                    rate.category,
-                    rate.reference_s,
-                    rate.per_hour,
-                    rate.median_run_s,
-                    None,
-                )
-        lacking = [f"{name}: no result" for name in summary.head.benchmarks if name not in rates]
-    return RunRates(
-        summary.head.run,
-        summary.head.tune,
-        rates,
-        tuple(lacking),
-        rotated.score if rotated and rotated.unit == "ratio" else None,
-        rotated.work_rate if rotated else None,
-    )
+# -- for sweeps --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """The one number of a run, larger is better."""
+
+    value: float
+    unit: str  # RATIO, or PER_HOUR where a reference time is missing
+
+
+def overall(run: StoredRun) -> Overall | None:
+    """Return the suite's ratio, else the geometric mean of the benchmarks' copies an hour.
+
+    Of rotated order the mean of the copies' geometric means. None where a benchmark has no
+    valid result: the number would be that of another selection.
+    """
+    summary = summarise(run, _NOT_PROVED)
+    value, unit = None, RATIO
+    if summary.rotated is not None:
+        value, unit = summary.rotated.score, summary.rotated.unit
+    elif summary.mix is not None:
+        window = summary.mix.selected
+        if window is not None:
+            by_ratio = window.ratio is not None
+            value, unit = (window.ratio, RATIO) if by_ratio else (window.per_hour, PER_HOUR)
+    elif any(it.reference_s for it in summary.benchmarks):
+        ratios = [suite.ratio for suite in summary.suites if suite.kind == "all"]
+        value = next((ratio for ratio in ratios if ratio is not None), None)
+    elif not any(it.reason or not it.per_hour for it in summary.benchmarks):
+        value, unit = geometric_mean([it.per_hour or 0.0 for it in summary.benchmarks]), PER_HOUR
+    return None if value is None else Overall(value, unit)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.results.cpus_used import Share
-from rater.analysis.results.rates import Rated
+from rater.analysis.results.rates import BenchmarkRate
 from rater.analysis.scaling.samples import Sample
 from rater.analysis.stats.descriptive import geometric_mean
 from rater.analysis.stats.noise import Noise, noise_of
@@ -171,7 +171,7 @@ def _work(one: Sample) -> float | None:
 def _changes(
     before: Sequence[Sample],
     after: Sequence[Sample],
-    value_of: Callable[[Rated], float | None],
+    value_of: Callable[[BenchmarkRate], float | None],
 ) -> tuple[Change, ...]:
     """Return the change of each benchmark that is on both sides, that of all of them first."""
     there = {name for one in after for name in one.rates.rates}

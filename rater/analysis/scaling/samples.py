@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rater.analysis.results.cpus_used import Places, places_of
 from rater.analysis.results.points import Point
-from rater.analysis.results.rates import RunRates, rates_of
+from rater.analysis.results.rates import TuneRates, tune_rates
 from rater.record.stored import StoredRun
 
 # Axes and tags that do not make a curve of their own: what a curve is along, and rounds.
@@ -32,7 +32,7 @@ class Sample:
     block: int | None  # the round it was made in
     key: Conditions  # those but the copies, by name
     places: Places
-    rates: RunRates
+    rates: TuneRates
 
 
 def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
@@ -45,7 +45,7 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
         axes = {n: value for n, value in point.values if n in shared and n not in _NO_CONDITION}
         for one in point.runs:
             run = one.run
-            for rates in rates_of(run):
+            for rates in tune_rates(run):
                 told = {**_conditions(run, rates.tune), **axes}
                 key = tuple((name, value) for name, value in told.items() if value)
                 found.setdefault(

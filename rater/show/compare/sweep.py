@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.results.overall import RATIO, Overall
+from rater.analysis.results.rates import RATIO, Overall
 from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
 from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.letters import letters

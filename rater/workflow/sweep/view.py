@@ -23,7 +23,7 @@ from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
-    from rater.analysis.results.overall import Overall
+    from rater.analysis.results.rates import Overall
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
     from rater.workflow.sweep.ready import PointReady
@@ -102,7 +102,7 @@ def view_of(
 
 def results_of(store: Store, sweep: StoredSweep) -> dict[int, list[Overall | None]]:
     """Return what the runs of each point came to."""
-    from rater.analysis.results.overall import overall
+    from rater.analysis.results.rates import overall
 
     found: dict[int, list[Overall | None]] = {}
     for it in sweep.slots:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.results.overall import Overall, overall
+from rater.analysis.results.rates import Overall, overall
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
