@@ -16,7 +16,8 @@ from rater.analysis.results.copy_outcome import FailedCopy, failed_copy, is_good
 from rater.analysis.results.model import Summary
 from rater.analysis.results.rates import PER_HOUR, RATIO, Key, benchmark_rates
 from rater.analysis.results.steady import is_steady, share_inside
-from rater.record.stored import StoredCopy, StoredRun
+from rater.analysis.stats.descriptive import grouped
+from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +106,32 @@ def cells_of(run: StoredRun) -> tuple[Cell, ...]:
     """
     run = run.without_torn()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
-    windows = is_steady(run.head)
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
-    rows: dict[tuple[str | None, str, int], list[StoredCopy]] = {}
-    for row in run.copies:
-        cell = rows.setdefault((row.tune, row.benchmark, row.iteration), [])
-        bracket = brackets.get(row.phase)
-        closed = bracket is not None and bracket.window_finish_ns is not None
-        if not (windows and closed and bracket) or share_inside(row, bracket) > 0:
-            cell.append(row)
-    keys = sorted(rows, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1:]))
-    return tuple(
-        Cell(
-            benchmark=name,
-            tune=tune,
-            iteration=iteration,
-            counted=all(row.counted for row in rows[tune, name, iteration]),
-            points=_points(rows[tune, name, iteration]),
-            failed=tuple(
-                failed_copy(row)
-                for row in sorted(rows[tune, name, iteration], key=lambda row: row.copy)
-                if not is_good(row)
-            ),
+    rows = grouped(((row.tune, row.benchmark, row.iteration), row) for row in run.copies)
+    cells = []
+    for tune, name, iteration in sorted(
+        rows, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1:])
+    ):
+        own = [row for row in rows[tune, name, iteration] if _counts(run, row, brackets)]
+        failed = sorted((row for row in own if not is_good(row)), key=lambda row: row.copy)
+        cells.append(
+            Cell(
+                benchmark=name,
+                tune=tune,
+                iteration=iteration,
+                counted=all(row.counted for row in own),
+                points=_points(own),
+                failed=tuple(map(failed_copy, failed)),
+            )
         )
-        for tune, name, iteration in keys
-    )
+    return tuple(cells)
+
+
+def _counts(run: StoredRun, row: StoredCopy, brackets: Mapping[int, StoredBracket]) -> bool:
+    bracket = brackets.get(row.phase)
+    if not is_steady(run.head) or bracket is None or bracket.window_finish_ns is None:
+        return True
+    return share_inside(row, bracket) > 0
 
 
 def yardsticks(cells: Iterable[Cell], iteration: int | None = None) -> dict[Key, float]:
@@ -137,11 +139,12 @@ def yardsticks(cells: Iterable[Cell], iteration: int | None = None) -> dict[Key,
 
     `iteration`: over this one alone. A benchmark without a good copy there has none.
     """
-    times: dict[Key, list[float]] = {}
-    for cell in cells:
-        wanted = cell.counted if iteration is None else cell.iteration == iteration
-        if wanted and cell.points:
-            times.setdefault(cell.key, []).extend(point.elapsed_s for point in cell.points)
+    times = grouped(
+        (cell.key, point.elapsed_s)
+        for cell in cells
+        if (cell.counted if iteration is None else cell.iteration == iteration)
+        for point in cell.points
+    )
     return {key: statistics.median(of) for key, of in times.items()}
 
 
@@ -152,9 +155,7 @@ def normalise(
 
     A benchmark of another tune is measured by the only tune that the yardsticks have of it.
     """
-    by_name: dict[str, list[float]] = {}
-    for (name, _), median_s in medians_s.items():
-        by_name.setdefault(name, []).append(median_s)
+    by_name = grouped((name, median_s) for (name, _), median_s in medians_s.items())
     found = []
     for cell in cells:
         others = by_name.get(cell.benchmark, [])
@@ -221,10 +222,7 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
 
 
 def _points(rows: Sequence[StoredCopy]) -> tuple[CopyPoint, ...]:
-    runs: dict[int, list[StoredCopy]] = {}
-    for row in rows:
-        if is_good(row):
-            runs.setdefault(row.copy, []).append(row)
+    runs = grouped((row.copy, row) for row in rows if is_good(row))
     found = []
     for copy, of_it in sorted(runs.items()):
         first = of_it[0]

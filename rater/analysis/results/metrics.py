@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.results.copy_outcome import is_good, what_happened
 from rater.analysis.results.steady import is_steady, share_inside
+from rater.analysis.stats.descriptive import grouped
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 
@@ -134,9 +135,7 @@ def _result(
     value = _combined(metric, values)
     if reason is None and value is None:
         reason = "too large to add up"
-    by_node: dict[int | None, list[float]] = {}
-    for copy in copies:
-        by_node.setdefault(copy.node, []).append(copy.value)
+    by_node = grouped((copy.node, copy.value) for copy in copies)
     return MetricResult(
         benchmark=benchmark,
         name=metric.name,
@@ -187,21 +186,16 @@ def _median(values: Sequence[float]) -> float | None:
 
 def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricCopy]:
     """Return the value of each copy: the weighted mean over its good runs that have one."""
-    reports: dict[int, list[tuple[float, float]]] = {}
-    places: dict[int, StoredCopy] = {}
-    for row, weight in rows:
-        if not is_good(row):
-            continue
-        for reported, value in row.metrics:
-            if reported == name:
-                reports.setdefault(row.copy, []).append((value, weight))
-                places.setdefault(row.copy, row)
+    reports = grouped(
+        (row.copy, (row, value, weight))
+        for row, weight in rows
+        if is_good(row)
+        for reported, value in row.metrics
+        if reported == name
+    )
     return [
         MetricCopy(
-            number,
-            places[number].cpu,
-            places[number].node,
-            _mean([value for value, _ in of], [weight for _, weight in of]),
+            number, of[0][0].cpu, of[0][0].node, _mean([it[1] for it in of], [it[2] for it in of])
         )
         for number, of in sorted(reports.items())
     ]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rater.analysis.placement.proof import RunProof
-from rater.analysis.results.copy_outcome import (
-    CopyTime,
-    FailedCopy,
-)
+from rater.analysis.results.copy_outcome import CopyTime, FailedCopy
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.rotated import RotatedScore
 from rater.analysis.results.steady import SteadyMix, SteadyPhase, is_steady
@@ -16,7 +13,7 @@ from rater.record.run import BenchmarkUsed
 from rater.record.stored import Reported, RunHead
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IterationScore:
     """One benchmark, run once by all copies (one bracket), or in steady mode through a window.
 
@@ -29,18 +26,21 @@ class IterationScore:
     tune: str | None
     iteration: int
     counted: bool  # False: discarded, shown only
-    selected: bool  # the iteration whose ratio is the benchmark's
+    selected: bool = False  # the iteration whose ratio is the benchmark's
     copies: int  # that should have run
     good: int  # that ran well
     failed: int  # that crashed, timed out or answered wrongly
-    bracket_s: float | None  # start of the first copy to finish of the last; None: never closed
-    bracket_from_slowest: bool  # start times are not known: the slowest copy stands for it
-    overlap_s: float | None  # start of the last copy to finish of the first; can be negative
+    bracket_s: float | None = (
+        None  # start of the first copy to finish of the last; None: never closed
+    )
+    bracket_from_slowest: bool = False  # start times are not known: the slowest copy stands for it
+    # Start of the last copy to finish of the first; can be negative.
+    overlap_s: float | None = None
     ratio: float | None  # copies x reference / bracket
     per_hour: float | None  # copies per hour; the result where there is no reference time
     median_copy_s: float | None  # over the good copies
     slowest: CopyTime | None  # of the good copies
-    score_lost: float | None  # share of the score that the slow copies cost
+    score_lost: float | None = None  # share of the score that the slow copies cost
     reason: str | None  # why there is no ratio, in words
     steady: SteadyPhase | None = None  # steady mode: the window
     reported: Reported | None = None  # what an imported result file says itself

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rater.analysis.results.copy_outcome import is_good
+from rater.analysis.stats.descriptive import grouped
 from rater.plan.schedule.phases import Phase, Plan
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
@@ -67,13 +68,8 @@ def remainder(plan: Plan, run: StoredRun) -> Remainder:
     Phases that never began keep their number; torn ones get a fresh one, behind all
     that are planned or stored.
     """
-    brackets: dict[tuple[str | None, int | None], list[StoredBracket]] = {}
-    for bracket in run.brackets:
-        if not bracket.torn:
-            brackets.setdefault((bracket.benchmark, bracket.iteration), []).append(bracket)
-    copies: dict[int, list[StoredCopy]] = {}
-    for copy in run.copies:
-        copies.setdefault(copy.phase, []).append(copy)
+    brackets = grouped(((it.benchmark, it.iteration), it) for it in run.brackets if not it.torn)
+    copies = grouped((copy.phase, copy) for copy in run.copies)
     taken = {bracket.phase for bracket in run.brackets}
     fresh = max(len(plan.phases), max(taken, default=-1) + 1)
     phases = []
@@ -119,6 +115,5 @@ def _is_open(copy: StoredCopy) -> bool:
 
 
 def _end_ns(run: StoredRun) -> int:
-    ends = [copy.finish_ns for copy in run.copies if copy.finish_ns is not None]
-    ends += [bracket.finish_ns for bracket in run.brackets if bracket.finish_ns is not None]
-    return max(ends, default=0)
+    ends = [copy.finish_ns or 0 for copy in run.copies]
+    return max(ends + [bracket.finish_ns or 0 for bracket in run.brackets], default=0)

@@ -12,10 +12,10 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from rater.analysis.results.copy_outcome import CopyTime, is_good, what_happened
-from rater.analysis.stats.descriptive import Spread, geometric_mean, spread
+from rater.analysis.results.occupancy import gaps_ns
+from rater.analysis.stats.descriptive import Spread, geometric_mean, grouped, spread
 from rater.plan.schedule.phases import ring_steps
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
@@ -51,7 +51,7 @@ class CopyScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class RunTail:
     """The end of the run, when some copies had nothing left to do."""
 
     total_s: float  # first release to last finish
@@ -82,7 +82,7 @@ class RotatedScore:
     score: float | None  # mean of the copies' geometric means
     cv: float | None  # population SD of them / mean
     reason: str | None  # why there is no score, in words
-    tail: Tail | None
+    tail: RunTail | None
     gaps: Gaps | None
     # Over the whole run, tail and rounds that do not count included; None: a run is missing.
     work_rate: float | None = None  # reference seconds of work per second
@@ -158,22 +158,17 @@ def _queued(head: RunHead) -> dict[str, dict[int, int]]:
 
 def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
     """Return by benchmark and copy the median over counted rounds of the good times above zero."""
-    found: dict[str, dict[int, list[StoredCopy]]] = {}
-    for copy in run.copies:
-        if copy.counted and is_good(copy) and copy.elapsed_ns > 0:
-            found.setdefault(copy.benchmark, {}).setdefault(copy.copy, []).append(copy)
-    return {
-        name: {
-            number: CopyTime(
-                number,
-                rounds[0].cpu,
-                rounds[0].node,
-                statistics.median(one.elapsed_s for one in rounds),
-            )
-            for number, rounds in sorted(by_copy.items())
-        }
-        for name, by_copy in found.items()
-    }
+    rows = grouped(
+        ((copy.benchmark, copy.copy), copy)
+        for copy in run.copies
+        if copy.counted and is_good(copy) and copy.elapsed_ns > 0
+    )
+    found: dict[str, dict[int, CopyTime]] = {}
+    for (name, number), rounds in sorted(rows.items()):
+        median_s = statistics.median(one.elapsed_s for one in rounds)
+        time = CopyTime(number, rounds[0].cpu, rounds[0].node, median_s)
+        found.setdefault(name, {})[number] = time
+    return found
 
 
 def _copy_scores(
@@ -228,52 +223,44 @@ def _score_reason(
     return None
 
 
-def _tail(rows: Sequence[StoredCopy], copies: int) -> Tail | None:
-    last_finish: dict[int, int] = {}
-    pu_finish: dict[int | None, int] = {}
-    starts = []
-    for row in rows:
-        if row.start_ns is None or row.finish_ns is None or row.status is CopyStatus.INTERRUPTED:
-            return None  # the end of a run that was stopped is no tail
-        starts.append(row.start_ns)
-        last_finish[row.copy] = max(row.finish_ns, last_finish.get(row.copy, row.finish_ns))
-        pu_finish[row.cpu] = max(row.finish_ns, pu_finish.get(row.cpu, row.finish_ns))
-    if not starts or len(last_finish) < copies:
-        return None
-    begin, end = min(starts), max(last_finish.values())
-    first_done = min(last_finish.values())
-    if end <= begin:
-        return None
-    idle_ns = sum(end - finish for finish in last_finish.values())
+def _tail(rows: Sequence[StoredCopy], copies: int) -> RunTail | None:
+    times = [
+        (row, row.start_ns, row.finish_ns)
+        for row in rows
+        if row.start_ns is not None
+        and row.finish_ns is not None
+        and row.status is not CopyStatus.INTERRUPTED
+    ]
+    of_copy = grouped((row.copy, finish) for row, _, finish in times)
+    if len(times) < len(rows) or not times or len(of_copy) < copies:
+        return None  # the end of a run that was stopped is no tail
+    done = [max(finishes) for finishes in of_copy.values()]
     # Copies that share a PU leave it idle only once the last of them is done.
-    pu_idle_ns = sum(end - finish for finish in pu_finish.values())
-    return Tail(
-        total_s=(end - begin) / 1e9,
+    on_pu = grouped((row.cpu, finish) for row, _, finish in times)
+    begin, end, first_done = min(start for _, start, _ in times), max(done), min(done)
+    whole = end - begin
+    if whole <= 0:
+        return None
+    pu_idle_ns = sum(end - max(finishes) for finishes in on_pu.values())
+    return RunTail(
+        total_s=whole / 1e9,
         length_s=(end - first_done) / 1e9,
-        idle_share=idle_ns / (copies * (end - begin)),
-        core_idle_share=(
-            None if None in pu_finish else pu_idle_ns / (len(pu_finish) * (end - begin))
-        ),
-        runs_in_tail=sum(1 for row in rows if (row.finish_ns or 0) > first_done),
+        idle_share=sum(end - finish for finish in done) / (copies * whole),
+        core_idle_share=None if None in on_pu else pu_idle_ns / (len(on_pu) * whole),
+        runs_in_tail=sum(finish > first_done for _, _, finish in times),
     )
 
 
 def _gaps(rows: Sequence[StoredCopy], copies: int) -> Gaps | None:
-    by_copy: dict[int, list[tuple[int, int]]] = {}
-    for row in rows:
-        if row.start_ns is not None and row.finish_ns is not None:
-            by_copy.setdefault(row.copy, []).append((row.start_ns, row.finish_ns))
-    gaps_ns = []
-    for times in by_copy.values():
-        times.sort()
-        gaps_ns += [later[0] - sooner[1] for sooner, later in pairwise(times)]
-    if not gaps_ns:
+    gaps = [start - finish for finish, start in gaps_ns(rows)]
+    if not gaps:
         return None
-    begin = min(times[0][0] for times in by_copy.values())
-    end = max(times[-1][1] for times in by_copy.values())
+    known = [row for row in rows if row.start_ns is not None and row.finish_ns is not None]
+    begin = min(row.start_ns or 0 for row in known)
+    whole = copies * (max(row.finish_ns or 0 for row in known) - begin)
     return Gaps(
-        count=len(gaps_ns),
-        median_s=statistics.median(gaps_ns) / 1e9,
-        longest_s=max(gaps_ns) / 1e9,
-        share=sum(gaps_ns) / (copies * (end - begin)) if end > begin else 0.0,
+        count=len(gaps),
+        median_s=statistics.median(gaps) / 1e9,
+        longest_s=max(gaps) / 1e9,
+        share=sum(gaps) / whole if whole > 0 else 0.0,
     )

@@ -23,11 +23,10 @@ from rater.analysis.results.copy_outcome import (
     why_no_ratio,
 )
 from rater.analysis.results.metrics import metric_results
-from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
+from rater.analysis.results.model import BenchmarkScore, IterationScore, SuiteScore, Summary
 from rater.analysis.results.rotated import score_rotated
 from rater.analysis.results.steady import is_steady, score_mix, score_window
-from rater.analysis.results.suite_score import suite_scores
-from rater.analysis.stats.descriptive import lower_median_index
+from rater.analysis.stats.descriptive import geometric_mean, grouped, lower_median_index
 from rater.record.run import BenchmarkUsed
 from rater.record.status import CopyStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
@@ -48,7 +47,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         head=run.head,
         benchmarks=benchmarks,
         rotated=score_rotated(run) if rotated and not is_steady(run.head) else None,
-        suites=() if rotated else suite_scores(benchmarks),
+        suites=() if rotated else _suites(benchmarks),
         failed=tuple(failed_copy(copy) for copy in run.copies if not is_good(copy)),
         remarks=run.warnings + run.notes,
         mix=score_mix(run) if rotated and is_steady(run.head) else None,
@@ -62,16 +61,15 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
 
 
 def _benchmarks(run: StoredRun) -> tuple[BenchmarkScore, ...]:
-    brackets: dict[tuple[str | None, str], list[StoredBracket]] = {}
-    for bracket in run.brackets:
-        if bracket.benchmark is not None and bracket.iteration is not None:
-            brackets.setdefault((bracket.tune, bracket.benchmark), []).append(bracket)
+    brackets = grouped(
+        ((bracket.tune, bracket.benchmark), bracket)
+        for bracket in run.brackets
+        if bracket.benchmark is not None and bracket.iteration is not None
+    )
     if run.head.source == "run":
         for name in run.head.benchmarks:
             brackets.setdefault((run.head.tune, name), [])
-    copies: dict[int, list[StoredCopy]] = {}
-    for copy in run.copies:
-        copies.setdefault(copy.phase, []).append(copy)
+    copies = grouped((copy.phase, copy) for copy in run.copies)
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
     keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
     return tuple(_benchmark(run, tune, name, brackets[tune, name], copies) for tune, name in keys)
@@ -147,7 +145,6 @@ def _iteration(
         tune=bracket.tune,
         iteration=bracket.iteration or 0,
         counted=bracket.counted,
-        selected=False,
         copies=planned,
         good=len(good),
         failed=len(failed),
@@ -180,18 +177,13 @@ def _window(
         tune=bracket.tune,
         iteration=bracket.iteration or 0,
         counted=bracket.counted,
-        selected=False,
         copies=head.copies,
         good=window.good_copies,
         failed=window.failed_copies,
-        bracket_s=None,
-        bracket_from_slowest=False,
-        overlap_s=None,
         ratio=rate.ratio if valid else None,
         per_hour=rate.per_hour if valid else None,
         median_copy_s=rate.median_run_s,
         slowest=last,
-        score_lost=None,
         reason=window.reason,
         steady=window,
     )
@@ -224,3 +216,28 @@ def _score_lost(
         return None
     whole_s = last.elapsed_s if head.stagger_ms > 0 else bracket_s
     return 1 - median_s / whole_s if whole_s else None
+
+
+def _suites(benchmarks: Sequence[BenchmarkScore]) -> tuple[SuiteScore, ...]:
+    """Return the scores over all benchmarks, over int and over fp, for each tune."""
+    return tuple(
+        _suite(kind, tune, [one for one in of_tune if kind in ("all", one.category)])
+        for tune, of_tune in grouped((one.tune, one) for one in benchmarks).items()
+        for kind in ("all", "int", "fp")
+    )
+
+
+def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:
+    over = tuple(member.benchmark for member in members)
+    reason = None
+    missing = [it.benchmark for it in members if it.reason or it.ratio is None]
+    # What failed may be all the file knows of a benchmark, its reference time not among it.
+    without = [it.benchmark for it in members if not (it.reference_s or it.reason)]
+    if not members:
+        reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
+    elif without:
+        reason = f"no reference time: {', '.join(without)}"
+    elif missing:
+        reason = f"not complete: {', '.join(missing)}"
+    ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
+    return SuiteScore(kind, tune, ratio, over, reason)

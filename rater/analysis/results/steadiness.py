@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from rater.analysis.stats.descriptive import grouped
 from rater.analysis.stats.student_t import quantile
 
 ALIKE = 0.01  # halves that differ by no more are steady,
@@ -169,9 +170,7 @@ def _fewer_whole(
 
 
 def _slowest_median_s(runs: Sequence[Timed]) -> float:
-    times: dict[int, list[int]] = {}
-    for run in runs:
-        times.setdefault(run.copy, []).append(run.finish_ns - run.start_ns)
+    times = grouped((run.copy, run.finish_ns - run.start_ns) for run in runs)
     return max((statistics.median(of) for of in times.values()), default=0.0) / 1e9
 
 

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.results.copy_outcome import is_good, what_happened
+from rater.analysis.results.occupancy import median_gap_s, occupied_share
 from rater.analysis.results.steadiness import Steadiness, Timed, compare_halves, rounded_up
-from rater.analysis.results.window_use import median_gap_s, occupied_share
-from rater.analysis.stats.descriptive import Spread, lower_median_index, spread
+from rater.analysis.stats.descriptive import Spread, grouped, lower_median_index, spread
 from rater.plan.schedule.phases import ring_steps
 from rater.record.run import BenchmarkUsed
 from rater.record.status import CopyStatus, Validity
@@ -135,9 +135,7 @@ def share_inside(row: StoredCopy, bracket: StoredBracket) -> float:
 
 def score_mix(run: StoredRun) -> SteadyMix:
     """Return the results of a steady run in rotated order."""
-    rows: dict[int, list[StoredCopy]] = {}
-    for copy in run.copies:
-        rows.setdefault(copy.phase, []).append(copy)
+    rows = grouped((copy.phase, copy) for copy in run.copies)
     brackets = sorted(run.brackets, key=lambda bracket: bracket.iteration or 0)
     phases = [score_window(run.head, b, rows.get(b.phase, ()), run.benchmarks) for b in brackets]
     counted = [phase for phase in phases if phase.counted]
@@ -234,9 +232,7 @@ def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
 
 def _typical(rows: Iterable[StoredCopy]) -> dict[str, float]:
     """Return the median time of each benchmark, in seconds."""
-    times: dict[str, list[int]] = {}
-    for row in rows:
-        times.setdefault(row.benchmark, []).append(row.elapsed_ns)
+    times = grouped((row.benchmark, row.elapsed_ns) for row in rows)
     return {name: statistics.median(of) / 1e9 for name, of in times.items()}
 
 
@@ -279,9 +275,7 @@ def _copy_rates(
     work: dict[str, float],
     length_s: float,
 ) -> tuple[CopyRate, ...]:
-    by_copy: dict[int, list[tuple[StoredCopy, float]]] = {}
-    for row, share in good:
-        by_copy.setdefault(row.copy, []).append((row, share))
+    by_copy = grouped((row.copy, (row, share)) for row, share in good)
     return tuple(
         CopyRate(
             copy=number,
@@ -296,9 +290,7 @@ def _copy_rates(
 
 
 def _lgroups(copies: Sequence[CopyRate]) -> tuple[LgroupRate, ...]:
-    members: dict[int | None, list[float]] = {}
-    for copy in copies:
-        members.setdefault(copy.node, []).append(copy.rate)
+    members = grouped((copy.node, copy.rate) for copy in copies)
     mean = statistics.fmean(copy.rate for copy in copies) if copies else 0.0
     ordered = sorted(members.items(), key=lambda item: (item[0] is None, item[0] or 0))
     return tuple(

@@ -1,10 +1,18 @@
-"""Means, spreads and Student's t; pure, standard library only."""
+"""Means, spreads and groups; pure, standard library only."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+
+def grouped[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return the values by key, keys and values in the order they came."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
@@ -43,12 +51,6 @@ class Spread:
     median: float
     upper_quartile: float
     maximum: float
-
-    @property
-    def fences(self) -> tuple[float, float]:
-        """Tukey's fences: 1.5 interquartile ranges below and above the quartiles."""
-        reach = 1.5 * (self.upper_quartile - self.lower_quartile)
-        return self.lower_quartile - reach, self.upper_quartile + reach
 
 
 def spread(values: Sequence[float]) -> Spread | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rater.analysis.compare.barrier import Beside
-from rater.analysis.results.window_use import ENOUGH
+from rater.analysis.results.occupancy import ENOUGH
 from rater.show.console.format import count, decimals, number, percent
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column, seconds_columns

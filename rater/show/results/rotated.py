@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rater.analysis.results.rotated import RotatedScore, Tail
+from rater.analysis.results.rotated import RotatedScore, RunTail
 from rater.record.stored import RunHead
 from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.rows import NotMet, not_met_column
@@ -101,7 +101,7 @@ def _times(rotated: RotatedScore, prose: Callable[[str], None]) -> None:
         )
 
 
-def _idle(tail: Tail) -> str:
+def _idle(tail: RunTail) -> str:
     """Where the PUs of the copies are known, a PU is idle once its last copy is done."""
     if tail.core_idle_share is not None:
         return f"{percent(tail.core_idle_share)} % of core time"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rater.analysis.results.model import Summary
+from rater.analysis.results.occupancy import ENOUGH
 from rater.analysis.results.steadiness import Steadiness, Verdict
 from rater.analysis.results.steady import CopyRate, SteadyMix, SteadyPhase
-from rater.analysis.results.window_use import ENOUGH
 from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.printer import Printer
 from rater.show.console.rows import NotMet, Rows, iteration_marks, names, not_met_columns

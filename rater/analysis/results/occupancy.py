@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rater.analysis.stats.descriptive import grouped
 from rater.record.stored import StoredCopy
 
 ENOUGH = 0.95  # of the window; below, a rate says too much of rater and too little of the program
@@ -31,20 +32,27 @@ def occupied_share(
     return inside_ns / (copies * (end - begin))
 
 
+def gaps_ns(rows: Sequence[StoredCopy]) -> list[tuple[int, int]]:
+    """Return the end of each run of a copy with the start of its next, copy by copy."""
+    runs = grouped(
+        (row.copy, (row.start_ns, row.finish_ns))
+        for row in rows
+        if row.start_ns is not None and row.finish_ns is not None
+    )
+    return [
+        (sooner[1], later[0])
+        for times in runs.values()
+        for sooner, later in pairwise(sorted(times))
+    ]
+
+
 def median_gap_s(rows: Sequence[StoredCopy], window_ns: tuple[int, int]) -> float | None:
     """Return the median time between two runs of a copy, of all gaps that reach into the window.
 
     None where no copy has two runs there. What a copy began after the window is not stored.
     """
     begin, end = window_ns
-    runs: dict[int, list[tuple[int, int]]] = {}
-    for row in rows:
-        if row.start_ns is not None and row.finish_ns is not None:
-            runs.setdefault(row.copy, []).append((row.start_ns, row.finish_ns))
-    gaps = []
-    for of in runs.values():
-        of.sort()
-        for (_, finish), (start, _) in pairwise(of):
-            if finish < end and start > begin:
-                gaps.append(max(0, start - finish))
-    return statistics.median(gaps) / 1e9 if gaps else None
+    inside = [
+        max(0, start - finish) for finish, start in gaps_ns(rows) if finish < end and start > begin
+    ]
+    return statistics.median(inside) / 1e9 if inside else None
