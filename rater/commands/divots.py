@@ -119,7 +119,7 @@ def _divots(args: argparse.Namespace) -> int:
 def _search(args: argparse.Namespace) -> int:
     from rater.analysis.divots.data.finding import Thresholds
     from rater.analysis.divots.recurring import between_runs
-    from rater.show.divots.to_json import document
+    from rater.show.divots.to_json import divots_document
     from rater.workflow.results.divots import analysis_of
 
     limits = [_limit(text) for text in args.fail_on]
@@ -135,7 +135,7 @@ def _search(args: argparse.Namespace) -> int:
         ]
     between = between_runs([(head.run, analysis.findings) for head, analysis in runs])
     if args.json:
-        print_json(document(runs, between))
+        print_json(divots_document(runs, between))
     else:
         from rich.console import Console
 

@@ -24,7 +24,7 @@ from rater.record.run import PlacedCopy
 from rater.record.stored import StoredRun
 from rater.resources import folder
 from rater.show.results.run import print_summary
-from rater.show.results.to_json import to_json
+from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
@@ -131,7 +131,7 @@ def test_a_window_with_a_copy_that_was_not_placed_as_planned_is_marked() -> None
 
 
 def test_the_document_names_the_copies_of_every_iteration() -> None:
-    document: Any = json.loads(json.dumps(to_json(summarise(seen_run()))))
+    document: Any = json.loads(json.dumps(summary_document(summarise(seen_run()))))
     assert [it["placement_not_met"] for it in document["benchmarks"]] == [[1], []]
 
 

@@ -19,7 +19,7 @@ from rater.errors import InputError
 from rater.run.host.discover import from_synthetic
 from rater.show.console.printer import Printer
 from rater.show.results.run import print_summary
-from rater.show.results.to_json import to_json
+from rater.show.results.to_json import summary_document
 from rater.show.speccpu.imported import import_document, print_import
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
@@ -195,7 +195,7 @@ def _use(file: SpecFile, store: Store) -> None:
     assert len(stored.copies) <= max(one.copy_runs, 1) or not added
     summary = summarise(stored)
     print_summary(summary, console)
-    json.dumps(to_json(summary), allow_nan=False)
+    json.dumps(summary_document(summary), allow_nan=False)
     json.dumps(full_document(stored), allow_nan=False)
     store.remove(number)
 

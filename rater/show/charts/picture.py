@@ -19,7 +19,7 @@ from rater.record.stored import RunHead
 from rater.show.console.format import count, plain
 
 if TYPE_CHECKING:
-    from rater.show.results.to_json import Json
+    from rater.text.to_json import Json
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them

@@ -10,6 +10,7 @@ from rater.analysis.results.remaining import PhaseOf, PhaseState, Remainder
 from rater.record.stored import RunHead
 from rater.show.console.format import aligned, count, plain
 from rater.show.live.line_view import phase_name
+from rater.text.to_json import Members
 
 
 def changes_text(found: Sequence[Difference]) -> str:
@@ -17,11 +18,12 @@ def changes_text(found: Sequence[Difference]) -> str:
     return "".join(f"\n  {plain(str(difference))}" for difference in found)
 
 
+DIFFERENCE = Members("what before now weighs")
+
+
 def changes_document(found: Sequence[Difference]) -> list[dict[str, object]]:
     """Return differences for JSON."""
-    return [
-        {"what": it.what, "before": it.before, "now": it.now, "weighs": it.weighs} for it in found
-    ]
+    return [DIFFERENCE.of(it) for it in found]
 
 
 def print_remainder(head: RunHead, left: Remainder, out: TextIO) -> None:
@@ -36,7 +38,7 @@ def print_remainder(head: RunHead, left: Remainder, out: TextIO) -> None:
     )
     rows = [
         (
-            str(it.phase.number if it.stored is None else it.stored),
+            str(_number(it)),
             phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, ascii_only),
             _state(it),
         )
@@ -55,7 +57,7 @@ def remainder_document(head: RunHead, left: Remainder) -> dict[str, object]:
         "status": head.status.reported,
         "phases": [
             {
-                "phase": it.phase.number if it.stored is None else it.stored,
+                "phase": _number(it),
                 "benchmark": it.phase.benchmark,
                 "iteration": it.phase.iteration,
                 "state": it.state.value,
@@ -64,6 +66,10 @@ def remainder_document(head: RunHead, left: Remainder) -> dict[str, object]:
             for it in left.phases
         ],
     }
+
+
+def _number(it: PhaseOf) -> int:
+    return it.phase.number if it.stored is None else it.stored
 
 
 def _state(it: PhaseOf) -> str:

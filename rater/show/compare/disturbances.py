@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rater.analysis.conditions.disturbances import Trouble
 from rater.analysis.counters.cpu_use import Matter, Notable
@@ -32,30 +32,6 @@ def print_troubles(troubles: Sequence[Trouble], printer: Printer) -> None:
     for text in lines:
         printer.prose(f"  {text}", "yellow")
     printer.line()
-
-
-def troubles_document(troubles: Iterable[Trouble]) -> list[dict[str, object]]:
-    """Return them as JSON values; shares are of a phase's time."""
-    return [
-        {
-            "run": one.run,
-            "matters": [
-                {
-                    "matter": it.matter.value,
-                    "share": it.share,
-                    "times": it.times,
-                    "cpu": it.cpu,
-                    "cpus": list(it.cpus),
-                    "benchmark": it.benchmark,
-                }
-                for it in one.notable
-            ],
-            "placement_not_met": list(one.not_met),
-            "warnings": list(one.warnings),
-            "share": one.shared,
-        }
-        for one in troubles
-    ]
 
 
 def _lines(troubles: Sequence[Trouble]) -> Iterator[str]:

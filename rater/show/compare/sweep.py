@@ -12,6 +12,7 @@ from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.letters import letters
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column
+from rater.text.to_json import Members, to_json
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
@@ -204,71 +205,40 @@ def print_missing(view: SweepView, printer: Printer) -> None:
     )
 
 
+_HEAD = Members(
+    "sweep=number uuid status reason started_at what axes rounds order seed",
+    {
+        "until_percent": lambda view: None if view.until is None else view.until * 100,
+        "runs_planned": lambda view: len(view.slots),
+    },
+    "runs_done=done file file_sha256",
+)
+_TABLE = {
+    SweepView: Members({"*": _HEAD.of}, "points runs=slots"),
+    AxisView: Members("name kind values"),
+    PointView: Members("point label values{} left_out runs runs_with_failed_copies=failed results"),
+    Overall: Members("value unit"),
+    SlotView: Members("slot.block slot.position slot.point run status done elapsed_s"),
+}
+
+
 def sweeps_document(views: Sequence[SweepView]) -> list[dict[str, object]]:
     """Return the list for programs."""
-    return [_head_document(view) for view in views]
+    return [to_json(_HEAD.of(view), _TABLE) for view in views]
 
 
 def sweep_document(view: SweepView) -> dict[str, object]:
     """Return a sweep for programs."""
-    return _head_document(view) | {
-        "points": [
-            {
-                "point": point.point,
-                "label": point.label,
-                "values": dict(point.values),
-                "left_out": point.left_out,
-                "runs": list(point.runs),
-                "runs_with_failed_copies": point.failed,
-                "results": [{"value": it.value, "unit": it.unit} for it in point.results],
-            }
-            for point in view.points
-        ],
-        "runs": [
-            {
-                "block": it.slot.block,
-                "position": it.slot.position,
-                "point": it.slot.point,
-                "run": it.run,
-                "status": it.status,
-                "done": it.done,
-                "elapsed_s": it.elapsed_s,
-            }
-            for it in view.slots
-        ],
-    }
+    document: dict[str, object] = to_json(view, _TABLE)
+    return document
 
 
 def dry_document(view: SweepView) -> dict[str, object]:
     """Return a sweep that is not made, for programs."""
-    document = sweep_document(view)
-    return document | {
+    return sweep_document(view) | {
         "dry_run": True,
         "expected_s": view.total_s,
         "refused": [*view.obstacles, *(p.left_out for p in view.points if p.left_out)],
-    }
-
-
-def _head_document(view: SweepView) -> dict[str, object]:
-    return {
-        "sweep": view.number,
-        "uuid": view.uuid,
-        "status": view.status,
-        "reason": view.reason,
-        "started_at": view.started_at,
-        "what": view.what,
-        "axes": [
-            {"name": axis.name, "kind": axis.kind, "values": list(axis.values)}
-            for axis in view.axes
-        ],
-        "rounds": view.rounds,
-        "order": view.order,
-        "seed": view.seed,
-        "until_percent": None if view.until is None else view.until * 100,
-        "runs_planned": len(view.slots),
-        "runs_done": view.done,
-        "file": view.file,
-        "file_sha256": view.file_sha256,
     }
 
 

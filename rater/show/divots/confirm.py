@@ -11,6 +11,7 @@ from rater.analysis.divots.data import words
 from rater.show.console.format import count
 from rater.show.console.printer import Printer
 from rater.text.cpuset import format_list
+from rater.text.to_json import objects, to_json
 
 _MEANS = {
     Answer.CONFIRMED: "the same place is slow again",
@@ -77,34 +78,33 @@ def print_told(view: TrialView, printer: Printer) -> None:
 def trial_document(view: TrialView) -> dict[str, object]:
     """Return the same for programs."""
     trial, told = view.trial, view.told
-    return {
-        "run": view.run,
-        "finding": view.number,
-        "evidence": view.evidence,
-        "refused": view.refused,
-        "trial": trial
-        and {
-            "benchmarks": list(trial.benchmarks),
-            "copies": trial.copies,
-            "pairs": view.pairs,
-            "a": {"place": trial.place, "cpus": list(trial.here), "command": view.commands[0]},
-            "b": {
-                "place": trial.there_name,
-                "cpus": list(trial.there),
-                "command": view.commands[1],
+    document: dict[str, object] = to_json(
+        {
+            "run": view.run,
+            "finding": view.number,
+            "evidence": view.evidence,
+            "refused": view.refused,
+            "trial": trial
+            and {
+                "benchmarks": trial.benchmarks,
+                "copies": trial.copies,
+                "pairs": view.pairs,
+                "a": {"place": trial.place, "cpus": trial.here, "command": view.commands[0]},
+                "b": {"place": trial.there_name, "cpus": trial.there, "command": view.commands[1]},
+                "slowdown": trial.slowdown,
             },
-            "slowdown": trial.slowdown,
-        },
-        "runs": [{"a": a, "b": b} for a, b in view.runs],
-        "verdict": told
-        and {
-            "answer": str(told.answer),
-            "slowdown": told.slowdown,
-            "interval": [told.low, told.high],
-            "pairs": list(told.pairs),
-            "foreign": view.foreign and list(view.foreign),
-        },
-    }
+            "runs": objects("a b", view.runs),
+            "verdict": told
+            and {
+                "answer": told.answer,
+                "slowdown": told.slowdown,
+                "interval": [told.low, told.high],
+                "pairs": told.pairs,
+                "foreign": view.foreign,
+            },
+        }
+    )
+    return document
 
 
 def cpus_text(cpus: Sequence[int]) -> str:

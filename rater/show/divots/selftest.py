@@ -15,6 +15,7 @@ from rater.show.console.printer import Printer
 from rater.show.console.table import Column
 from rater.show.divots.to_json import evidence_line
 from rater.text.cpuset import format_list
+from rater.text.to_json import Members, to_json
 
 _MOST_WRONG = 4
 
@@ -203,55 +204,23 @@ def refusal_document(said: str, spread: Spread, others: float, seed: int) -> dic
     }
 
 
+_TABLE = {
+    SelfTest: Members(
+        "tally.right",
+        {"summary": lambda test: summary(test.tally)},
+        "tally.planted tally.named tally.false copies cpus benchmarks iterations seed spread:5"
+        " floor:5 not_judged=tally.unjudged made_again=again plants=judged not_planted=missing",
+    ),
+    Judgement: Members(
+        "plant.kind plant.place plant.how plant.copies plant.cpus plant.node plant.benchmark"
+        " plant.iteration plant.aimed slowdown=made:5 verdict others:5 unsteady:5 named"
+        " also_true=secondary false machines_own=own too_small=small"
+    ),
+    Finding: Members("kind place slowdown:5 copies", {"evidence": evidence_line}),
+}
+
+
 def selftest_document(test: SelfTest) -> dict[str, object]:
     """Return a self-test as JSON."""
-    return {
-        "right": test.tally.right,
-        "summary": summary(test.tally),
-        "planted": test.tally.planted,
-        "named": test.tally.named,
-        "false": test.tally.false,
-        "copies": test.copies,
-        "cpus": list(test.cpus),
-        "benchmarks": list(test.benchmarks),
-        "iterations": test.iterations,
-        "seed": test.seed,
-        "spread": round(test.spread, 5),
-        "floor": round(test.floor, 5),
-        "not_judged": test.tally.unjudged,
-        "made_again": test.again,
-        "plants": [
-            {
-                "kind": one.plant.kind,
-                "place": one.plant.place,
-                "how": one.plant.how,
-                "copies": list(one.plant.copies),
-                "cpus": list(one.plant.cpus),
-                "node": one.plant.node,
-                "benchmark": one.plant.benchmark,
-                "iteration": one.plant.iteration,
-                "aimed": one.plant.aimed,
-                "slowdown": None if one.made is None else round(one.made, 5),
-                "verdict": one.verdict,
-                "others": None if one.others is None else round(one.others, 5),
-                "unsteady": None if one.unsteady is None else round(one.unsteady, 5),
-                "named": [_finding(it) for it in one.named],
-                "also_true": [_finding(it) for it in one.secondary],
-                "false": [_finding(it) for it in one.false],
-                "machines_own": [_finding(it) for it in one.own],
-                "too_small": [_finding(it) for it in one.small],
-            }
-            for one in test.judged
-        ],
-        "not_planted": [{"kind": it.kind, "why": it.why} for it in test.missing],
-    }
-
-
-def _finding(one: Finding) -> dict[str, object]:
-    return {
-        "kind": one.kind,
-        "place": one.place,
-        "slowdown": round(one.slowdown, 5),
-        "copies": list(one.copies),
-        "evidence": evidence_line(one),
-    }
+    document: dict[str, object] = to_json(test, _TABLE)
+    return document

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rater.analysis.divots.confirm import next_command
-from rater.analysis.divots.data.finding import Analysis, Finding, Kind, Single
+from rater.analysis.divots.data.finding import Analysis, Evidence, Finding, Kind, Single
 from rater.analysis.divots.recurring import Between
 from rater.record.stored import RunHead
+from rater.text.to_json import Members, objects, to_json
 
 _MOST_MEASURED = 3
-
-
-def evidence_line(one: Finding) -> str:
-    """Return a finding in one line: place, size, how many, cost, then what differs most.
-
-    Of what was measured beside the times only the three that differ most are told.
-    """
-    parts = [one.place + ": " + one.summary if _says_place(one) else one.summary]
-    if one.expectation:
-        parts.append(one.expectation)
-    told = sorted(one.evidence, key=lambda it: -it.weight)
-    measured = [it for it in told if it.others is not None][:_MOST_MEASURED]
-    parts += [it.text for it in told if it.others is None or it in measured]
-    return "; ".join(parts)
-
-
 _WITHOUT_PLACE = (
     Kind.SLOW_ITERATION,
     Kind.DRIFT,
@@ -35,11 +21,63 @@ _WITHOUT_PLACE = (
 )
 
 
-def _says_place(one: Finding) -> bool:
-    return one.kind not in _WITHOUT_PLACE
+def evidence_line(one: Finding) -> str:
+    """Return a finding in one line: place, size, how many, cost, then what differs most.
+
+    Of what was measured beside the times only the three that differ most are told.
+    """
+    parts = [one.summary if one.kind in _WITHOUT_PLACE else f"{one.place}: {one.summary}"]
+    if one.expectation:
+        parts.append(one.expectation)
+    ordered = _by_weight(one)
+    measured = [it for it in ordered if it.others is not None][:_MOST_MEASURED]
+    parts += [it.text for it in ordered if it.others is None or it in measured]
+    return "; ".join(parts)
 
 
-def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list[dict[str, object]]:
+def _by_weight(one: Finding) -> list[Evidence]:
+    return sorted(one.evidence, key=lambda it: -it.weight)
+
+
+def _only(values: Sequence[int]) -> int | None:
+    return values[0] if len(values) == 1 else None
+
+
+TABLE = {
+    Finding: Members(
+        {"kind": lambda one: f"explained-{one.kind}" if one.explained else str(one.kind)},
+        "benchmark benchmarks tune iteration iterations",
+        {"copy": lambda one: _only(one.copies), "cpu": lambda one: _only(one.cpus)},
+        "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 explained"
+        " expectation",
+        {
+            "evidence": evidence_line,
+            "measured": lambda one: [it for it in _by_weight(one) if it.others is not None],
+        },
+    ),
+    Evidence: Members("name value others text"),
+    Single: Members(
+        "benchmark",
+        {"benchmarks": lambda it: [it.benchmark]},
+        "tune iteration",
+        {"iterations": lambda it: [it.iteration]},
+        "copy",
+        {"copies": lambda it: [it.copy]},
+        "cpu",
+        {"cpus": lambda it: [] if it.cpu is None else [it.cpu]},
+        "node",
+        {"nodes": lambda it: [] if it.node is None else [it.node]},
+        "slowdown:5",
+    ),
+    Between: Members(
+        "kind of benchmarks",
+        {"places": lambda one: objects("run place", one.places)},
+        "nodes cpus slowdown:5 evidence=summary",
+    ),
+}
+
+
+def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list[dict[str, Any]]:
     """Return the elements of `divots`; copies that are judged singly have one each.
 
     `finding` numbers what is no element of its own (and not explained) from 1; with
@@ -49,76 +87,20 @@ def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list
     number = 0
     for one in findings:
         number += not one.explained
-        row = _row(one) | {
+        row = to_json(one, TABLE) | {
             "finding": None if one.explained else number,
             "next": None if head is None else next_command(number, one, head),
         }
-        if not one.singles:
-            rows.append(row)
-            continue
-        rows += [row | _single(it, one) for it in one.singles]
+        singles = [row | to_json(it, TABLE) for it in one.singles]
+        rows += [single | {"together_with": [*one.copies]} for single in singles] or [row]
     return rows
 
 
-def _single(it: Single, one: Finding) -> dict[str, object]:
-    return {
-        "benchmark": it.benchmark,
-        "benchmarks": [it.benchmark],
-        "tune": it.tune,
-        "iteration": it.iteration,
-        "iterations": [it.iteration],
-        "copy": it.copy,
-        "copies": [it.copy],
-        "cpu": it.cpu,
-        "cpus": [] if it.cpu is None else [it.cpu],
-        "node": it.node,
-        "nodes": [] if it.node is None else [it.node],
-        "slowdown": round(it.slowdown, 5),
-        "together_with": list(one.copies),
-    }
-
-
-def _row(one: Finding) -> dict[str, object]:
-    return {
-        "kind": f"explained-{one.kind}" if one.explained else str(one.kind),
-        "benchmark": one.benchmark,
-        "benchmarks": list(one.benchmarks),
-        "tune": one.tune,
-        "iteration": one.iteration,
-        "iterations": list(one.iterations),
-        "copy": one.copies[0] if len(one.copies) == 1 else None,
-        "cpu": one.cpus[0] if len(one.cpus) == 1 else None,
-        "core": one.core,
-        "node": one.node,
-        "nodes": list(one.nodes),
-        "package": one.package,
-        "place": one.place,
-        "copies": list(one.copies),
-        "cpus": list(one.cpus),
-        "slowdown": round(one.slowdown, 5),
-        "score_lost": None if one.score_lost is None else round(one.score_lost, 5),
-        "time_lost": None if one.time_lost is None else round(one.time_lost, 5),
-        "explained": one.explained,
-        "expectation": one.expectation,
-        "evidence": evidence_line(one),
-        "measured": [
-            {
-                "name": it.name,
-                "value": it.value,
-                "others": it.others,
-                "text": it.text,
-            }
-            for it in sorted(one.evidence, key=lambda it: -it.weight)
-            if it.others is not None
-        ],
-    }
-
-
-def document(
+def divots_document(
     runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[Between]
 ) -> dict[str, object]:
     """Return the divots document: of one run, or of several with what they have in common."""
-    documents = [
+    documents: list[dict[str, object]] = [
         {
             "run": head.run,
             "divots": divot_rows(analysis.findings, head),
@@ -129,19 +111,4 @@ def document(
     ]
     if len(documents) == 1:
         return documents[0]
-    return {
-        "runs": documents,
-        "between": [
-            {
-                "kind": str(one.kind),
-                "of": str(one.of),
-                "benchmarks": list(one.benchmarks),
-                "places": [{"run": run, "place": place} for run, place in one.places],
-                "nodes": list(one.nodes),
-                "cpus": list(one.cpus),
-                "slowdown": round(one.slowdown, 5),
-                "evidence": one.summary,
-            }
-            for one in between
-        ],
-    }
+    return {"runs": documents, "between": to_json(between, TABLE)}

@@ -12,6 +12,7 @@ from rater.plan.placement.layout import WRITTEN, Layout, Parts
 from rater.show.console.format import plain
 from rater.show.plans.suite import Page
 from rater.text import cpuset
+from rater.text.to_json import Members, to_json
 
 _LEAST = 20  # characters that a sentence gets, however narrow the terminal
 _WRITTEN = (
@@ -55,6 +56,20 @@ def layouts_text(layouts: Sequence[Listed], page: Page) -> str:
     return "\n".join(plain(line, ascii_only=page.ascii_only) for line in lines)
 
 
+_LAYOUT = Members(
+    "description equals?",
+    {"order": lambda it: f"{it.order}:{it.text}" if it.order in WRITTEN else it.order},
+    "bind smt kind? reserve",
+    {
+        "only": lambda layout: _parts_json(layout.only),
+        "exclude": lambda layout: _parts_json(layout.exclude),
+        "counts": lambda layout: (
+            layout.counts and {"lgroups": dict(layout.counts.by_node), "rest": layout.counts.rest}
+        ),
+    },
+)
+
+
 def layouts_json(layouts: Sequence[Listed]) -> list[dict[str, object]]:
     """Return the list of layouts for JSON."""
     return [
@@ -67,27 +82,9 @@ def layouts_json(layouts: Sequence[Listed]) -> list[dict[str, object]]:
 
 def layout_json(layout: Layout, path: Path | None) -> dict[str, object]:
     """Return one layout for JSON; null for what it does not say."""
-    counts = layout.counts
-    return {
-        "name": layout.name,
-        "path": str(path) if path else None,
-        "description": layout.description,
-        "equals": layout.equals or None,
-        "order": f"{layout.order}:{layout.text}" if layout.order in WRITTEN else layout.order,
-        "bind": layout.bind,
-        "smt": layout.smt,
-        "kind": layout.kind or None,
-        "reserve": layout.reserve,
-        "only": _parts_json(layout.only),
-        "exclude": _parts_json(layout.exclude),
-        "counts": None
-        if counts is None
-        else {
-            "lgroups": {str(node): copies for node, copies in counts.by_node},
-            "rest": counts.rest,
-        },
-        "error": None,
-    }
+    head = {"name": layout.name, "path": path}
+    document: dict[str, object] = to_json(head | _LAYOUT.of(layout) | {"error": None})
+    return document
 
 
 def file_text(text: str, path: Path, page: Page) -> str:

@@ -12,6 +12,7 @@ from rater.plan.topology.model import Topology
 from rater.show.console.format import decimals, number
 from rater.show.console.table import Column, table_lines
 from rater.text.cpuset import format_list
+from rater.text.to_json import Members, to_json
 
 _MOST_COPIES = 64  # shown one by one; so many runs of more
 _MOST_LGROUPS = 64
@@ -44,21 +45,15 @@ def copies_document(
 
 def lgroups_document(shares: Iterable[LgroupShare]) -> list[dict[str, Any]]:
     """Return every lgroup's part of a plan for JSON."""
-    return [
-        {
-            "node": share.node,
-            "packages": list(share.packages),
-            "copies": list(share.copies),
-            "cpus": list(share.cpus),
-            "pus": share.pus,
-            "cores_used": share.cores_used,
-            "cores": share.cores,
-            "memory_bytes": share.memory_bytes,
-            "memory_allowed": share.allowed,
-            "need_bytes": share.need_bytes,
-        }
-        for share in shares
-    ]
+    return [to_json(share, _TABLE) for share in shares]
+
+
+_TABLE = {
+    LgroupShare: Members(
+        "node packages copies cpus pus cores_used cores memory_bytes memory_allowed=allowed"
+        " need_bytes"
+    )
+}
 
 
 def place_lines(

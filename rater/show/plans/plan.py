@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from rater.plan.placement.place import Placement
@@ -14,6 +14,7 @@ from rater.plan.topology.model import Topology
 from rater.show.console.format import count, duration, gigabytes, plain
 from rater.show.plans.placements import copies_document, lgroups_document, place_lines
 from rater.text.cpuset import format_list
+from rater.text.to_json import Members, objects, to_json
 
 _LABEL = 9  # characters before the text of a line
 _ORDERS_SHOWN = 8
@@ -69,34 +70,31 @@ def print_plan(view: PlanView, out: TextIO, width: int) -> None:
 
 def plan_document(view: PlanView) -> dict[str, Any]:
     """Return the JSON document of a plan."""
-    plan = view.plan
-    document: dict[str, Any] = {
-        "machine": view.topology.source,
-        "layout": view.layout,
-        "mode": plan.mode,
-        "benchmarks": list(plan.benchmarks),
-        "iterations": plan.iterations,
-        "order": str(plan.order),
-        "phases": len(plan.phases),
-        "warmup_s": plan.window.warmup_ns / 1e9 if plan.window else None,
-        "window_s": plan.window.length_ns / 1e9 if plan.window else None,
-        "threads": dict(view.threads),
-        "cooldown_s": view.cooldown_s,
-        "until_idle_s": view.until_idle_s,
-        "stagger_ms": plan.stagger_ns / 1e6,
-        "copies": copies_document(view.topology, view.placements, plan.stagger_ns),
-        "lgroups": lgroups_document(view.shares),
-        "reserved_cpus": list(view.reserved),
-        "orders": [
-            {"copies": list(copies), "benchmarks": list(names)} for copies, names in view.orders
-        ],
-        "expected_s": view.expected_s,
-        "warnings": list(view.warnings),
-        "refused": list(view.refusals),
-    }
+    document: dict[str, Any] = to_json(_DOCUMENT.of(view))
     if view.estimates is not None:
-        document |= {"dry_run": True} | asdict(view.estimates)
+        document |= {"dry_run": True} | to_json(view.estimates)
     return document
+
+
+_DOCUMENT = Members(
+    "machine=topology.source layout plan.mode plan.benchmarks plan.iterations plan.order",
+    {
+        "phases": lambda view: len(view.plan.phases),
+        "warmup_s": lambda view: view.plan.window.warmup_ns / 1e9 if view.plan.window else None,
+        "window_s": lambda view: view.plan.window.length_ns / 1e9 if view.plan.window else None,
+    },
+    "threads{} cooldown_s until_idle_s",
+    {
+        "stagger_ms": lambda view: view.plan.stagger_ns / 1e6,
+        "copies": lambda view: copies_document(
+            view.topology, view.placements, view.plan.stagger_ns
+        ),
+        "lgroups": lambda view: lgroups_document(view.shares),
+    },
+    "reserved_cpus=reserved",
+    {"orders": lambda view: objects("copies benchmarks", view.orders)},
+    "expected_s warnings refused=refusals",
+)
 
 
 def _lines(view: PlanView, width: int) -> Iterator[str]:

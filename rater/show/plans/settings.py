@@ -8,6 +8,7 @@ from itertools import groupby
 
 from rater.show.console.format import plain, wrapped
 from rater.show.plans.suite import Page
+from rater.text.to_json import Members, objects, to_json
 
 _LEAST = 20  # characters that a description gets, however narrow the terminal
 _UNBOUNDED = 1 << 30
@@ -132,6 +133,17 @@ def _merged(rows: Sequence[Row]) -> Iterator[Row]:
         )
 
 
+_SETTING = Members(
+    "name recorded_as=also? group what value=now choices",
+    {
+        "least": lambda row: row.least if row.choices is None else None,
+        "most": lambda row: row.most if row.choices is None and row.most < _UNBOUNDED else None,
+        "settable": lambda row: row.obstacle is None,
+    },
+    "obstacle files{}",
+)
+
+
 def settings_document(
     rows: Sequence[Row],
     absent: Sequence[tuple[tuple[str, ...], str]],
@@ -139,22 +151,7 @@ def settings_document(
 ) -> dict[str, object]:
     """Return settings for JSON; null for what is unbounded, unknown or no hindrance."""
     return {
-        "settings": [
-            {
-                "name": row.name,
-                "recorded_as": row.also or None,
-                "group": row.group,
-                "what": row.what,
-                "value": row.now,
-                "choices": None if row.choices is None else list(row.choices),
-                "least": row.least if row.choices is None else None,
-                "most": row.most if row.choices is None and row.most < _UNBOUNDED else None,
-                "settable": row.obstacle is None,
-                "obstacle": row.obstacle,
-                "files": dict(row.files),
-            }
-            for row in rows
-        ],
-        "lacking": [{"names": list(names), "why": why} for names, why in absent],
-        "journals": list(journals),
+        "settings": to_json(rows, {Row: _SETTING}),
+        "lacking": objects("names why", absent),
+        "journals": [*journals],
     }

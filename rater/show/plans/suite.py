@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rater.plan.suite.model import Benchmark, Command, Expected, InputFile, Metric, Size, Suite
 from rater.show.console.format import aligned, count, crop, decimals, number, plain, wrapped
+from rater.text.to_json import Members, to_json
 
 _LEAST = 20  # characters that a sentence gets, however narrow the terminal
 _LEAST_NAME = 8  # characters of a name that stay, however narrow the terminal
@@ -61,99 +62,57 @@ def suite_text(suite: Suite, page: Page) -> str:
     return page.joined(lines)
 
 
+_TABLE = {
+    Suite: Members(
+        "name description path reference_machine setup environment{} leave_out",
+        {"benchmarks": lambda suite: [_benchmark(one) for one in suite.benchmarks]},
+    ),
+    InputFile: Members("name path generator made copy=private"),
+    Expected: Members("file absolute_tolerance relative_tolerance sha256 ignore"),
+}
+_BENCHMARK = Members(
+    "name category description sources libraries flags command threads setup environment{} metrics"
+)
+_SIZE = Members(
+    "environment{} reference_s memory_bytes total_memory_bytes disk_bytes",
+    {"inputs": lambda size: [wanted.name for wanted in size.inputs]},
+    "input_files=inputs",
+    {"checked": lambda size: [want.file for want in size.expected]},
+    "expected",
+)
+
+
 def suite_json(suite: Suite) -> dict[str, object]:
     """Return one suite for JSON."""
+    document: dict[str, object] = to_json(suite, _TABLE)
+    return document
+
+
+def _benchmark(one: Benchmark) -> dict[str, object]:
+    return _BENCHMARK.of(one) | {"sizes": [_size(one, size) for size in one.sizes.values()]}
+
+
+def _size(benchmark: Benchmark, size: Size) -> dict[str, object]:
     return {
-        "name": suite.name,
-        "description": suite.description,
-        "path": str(suite.path),
-        "reference_machine": suite.reference_machine,
-        "setup": list(suite.setup),
-        "environment": dict(suite.environment),
-        "leave_out": list(suite.leave_out),
-        "benchmarks": [
+        "name": size.name,
+        "args": size.commands[0].args,
+        "commands": [
             {
-                "name": b.name,
-                "category": b.category,
-                "description": b.description,
-                "sources": [str(source) for source in b.sources],
-                "libraries": list(b.libraries),
-                "flags": {tune: list(flags) for tune, flags in b.flags.items()},
-                "command": list(b.command),
-                "threads": b.threads,
-                "setup": list(b.setup),
-                "environment": dict(b.environment),
-                "metrics": [_metric_json(metric) for metric in b.metrics],
-                "sizes": [_size_json(b, size) for size in b.sizes.values()],
+                "program": (command.program or benchmark.command) or None,  # None: the built one
+                "args": command.args,
+                "stdin": command.stdin,
+                "stdout": command.stdout,
+                "stderr": command.stderr,
             }
-            for b in suite.benchmarks
+            for command in size.commands
         ],
+        **_SIZE.of(size),
     }
 
 
 def size_names(suite: Suite) -> list[str]:
     """Return the names of all sizes, in the order in which they first appear."""
     return list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
-
-
-def _size_json(benchmark: Benchmark, size: Size) -> dict[str, object]:
-    return {
-        "name": size.name,
-        "args": list(size.commands[0].args),
-        "commands": [
-            {
-                "program": list(c.program or benchmark.command) or None,  # None: the built one
-                "args": list(c.args),
-                "stdin": c.stdin,
-                "stdout": c.stdout,
-                "stderr": c.stderr,
-            }
-            for c in size.commands
-        ],
-        "environment": dict(size.environment),
-        "reference_s": size.reference_s,
-        "memory_bytes": size.memory_bytes,
-        "total_memory_bytes": size.total_memory_bytes,
-        "disk_bytes": size.disk_bytes,
-        "inputs": [wanted.name for wanted in size.inputs],
-        "input_files": [_input_json(wanted) for wanted in size.inputs],
-        "checked": [want.file for want in size.expected],
-        "expected": [
-            {
-                "file": want.file,
-                "absolute_tolerance": want.absolute_tolerance,
-                "relative_tolerance": want.relative_tolerance,
-                "sha256": want.sha256,
-                "ignore": want.ignore,
-            }
-            for want in size.expected
-        ],
-    }
-
-
-def _input_json(wanted: InputFile) -> dict[str, object]:
-    generator = wanted.generator
-    return {
-        "name": wanted.name,
-        "path": None if wanted.path is None else str(wanted.path),
-        "generator": None
-        if generator is None
-        else {"sources": [str(s) for s in generator.sources], "args": list(generator.args)},
-        "made": wanted.made,
-        "copy": wanted.private,
-    }
-
-
-def _metric_json(metric: Metric) -> dict[str, object]:
-    return {
-        "name": metric.name,
-        "pattern": metric.pattern,
-        "unit": metric.unit,
-        "better": metric.better,
-        "combine": metric.combine,
-        "file": metric.file,
-        "scale": metric.scale,
-    }
 
 
 def _about(suite: Suite, page: Page) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rater.plan.suite.model import Suite
 from rater.show.console.format import aligned, crop, plain, wrapped
 from rater.show.plans.suite import Page, size_names
+from rater.text.to_json import Members, to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +58,19 @@ def suites_text(suites: Sequence[Listed], page: Page) -> str:
     return page.joined(lines)
 
 
+_LISTED = Members(
+    "name path folder instead suite.description",
+    {
+        "benchmarks": lambda it: [b.name for b in it.suite.benchmarks] if it.suite else [],
+        "sizes": lambda it: size_names(it.suite) if it.suite else [],
+    },
+    "error=trouble",
+)
+
+
 def suites_json(suites: Sequence[Listed]) -> list[dict[str, object]]:
     """Return the list of suites for JSON."""
-    return [
-        {
-            "name": listed.name,
-            "path": str(listed.path),
-            "folder": None if listed.folder is None else str(listed.folder),
-            "instead": None if listed.instead is None else str(listed.instead),
-            "description": listed.suite.description if listed.suite else None,
-            "benchmarks": [b.name for b in listed.suite.benchmarks] if listed.suite else [],
-            "sizes": size_names(listed.suite) if listed.suite else [],
-            "error": listed.trouble,
-        }
-        for listed in suites
-    ]
+    return [to_json(_LISTED.of(listed)) for listed in suites]
 
 
 def trial_text(

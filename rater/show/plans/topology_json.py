@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rater.plan.topology.model import PU, Cache, Group, Node
+from collections.abc import Iterable
+
+from rater.plan.topology.lgroup_memory import LgroupMemory
+from rater.plan.topology.model import PU, Cache, CpuKind, Group, Node
 from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
+from rater.text.to_json import Members, Table, objects, to_json
 
 
 def topo_document(view: TopoView) -> dict[str, object]:
@@ -17,11 +21,11 @@ def topo_document(view: TopoView) -> dict[str, object]:
     """
     topology, details = view.topology, view.topology.details
     pus = sorted(topology.machine_pus, key=lambda pu: pu.os)
-    return {
+    document: dict[str, object] = {
         "source": topology.source,
         "this_machine": topology.is_this_system,
         "product": details.product,
-        "cpu_models": list(details.cpu_models),
+        "cpu_models": details.cpu_models,
         "architecture": details.architecture or None,
         "counts": {
             "packages": len(packages_of(pus)),
@@ -32,90 +36,62 @@ def topo_document(view: TopoView) -> dict[str, object]:
             "usable_pus": len(topology.pus),
         },
         "cores_described": details.has_cores,
-        "nodes": [_node_json(view, node) for node in view.nodes],
-        "cpus": [_pu_json(pu, usable=pu.os in topology.by_cpu) for pu in pus],
-        "cpus_without_node": sorted(pu.os for pu in view.pus_of.get(None, ())),
-        "not_usable": [{"cpus": list(cpus), "reason": why} for cpus, why in view.kept_out()],
+        "nodes": view.nodes,
+        "cpus": pus,
+        "cpus_without_node": _numbers(view.pus_of.get(None, ())),
+        "not_usable": objects("cpus reason", view.kept_out()),
         "siblings": [
-            {"threads": len(offsets), "offsets": list(offsets), "cores": cores}
+            {"threads": len(offsets), "offsets": offsets, "cores": cores}
             for offsets, cores in siblings(view).most_common()
         ],
-        "caches": [_cache_json(view, cache) for cache in details.caches],
-        "kinds": [
-            {
-                "kind": kind_rank(view, kind),
-                "cpus": list(kind.cpus),
-                "infos": dict(kind.infos),
-            }
-            for kind in details.kinds
-        ],
-        "groups": [
-            {"type": g.type, "subtype": g.subtype, "of_memory": g.of_memory, "cpus": _cpus(view, g)}
-            for g in details.groups
-        ],
+        "caches": details.caches,
+        "kinds": details.kinds,
+        "groups": details.groups,
         "distances": None
         if topology.distances is None
-        else {
-            "nodes": list(topology.distance_nodes),
-            "matrix": [list(row) for row in topology.distances],
-        },
+        else {"nodes": topology.distance_nodes, "matrix": topology.distances},
     }
+    values: dict[str, object] = to_json(document, _table(view))
+    return values
 
 
-def _node_json(view: TopoView, node: Node) -> dict[str, object]:
-    pus = view.pus_of.get(node.os, ())
-    now = view.now.get(node.os)
+def _table(view: TopoView) -> Table:
+    usable = view.topology.by_cpu
+
+    def members_of(node: Node) -> dict[str, object]:
+        pus = view.pus_of.get(node.os, ())
+        return {
+            "cpus": _numbers(pus),
+            "usable_cpus": _numbers(pu for pu in pus if pu.os in usable),
+            "near_cpus": node.cpus,
+            "packages": packages_of(pus),
+            "cores": {pu.core for pu in pus},
+            "llcs": {pu.llc for pu in pus if pu.llc is not None},
+            "memory_bytes": view.memory_bytes(node) or None,
+        }
+
+    def covered(span: Cache | Group) -> list[int]:
+        return _numbers(view.topology.machine_pus[span.first : span.first + span.count])
+
     return {
-        "node": node.os,
-        "logical": node.logical,
-        "cpus": sorted(pu.os for pu in pus),
-        "usable_cpus": sorted(pu.os for pu in pus if pu.os in view.topology.by_cpu),
-        "near_cpus": list(node.cpus),
-        "packages": packages_of(pus),
-        "cores": sorted({pu.core for pu in pus}),
-        "llcs": sorted({pu.llc for pu in pus if pu.llc is not None}),
-        "memory_bytes": view.memory_bytes(node) or None,
-        "subtype": node.subtype,
-        "default": node.default,
-        "allowed": node.allowed,
-        "now": None
-        if now is None
-        else {
-            "free_bytes": now.free_bytes,
-            "page_cache_bytes": now.page_cache_bytes,
-            "dirty_bytes": now.dirty_bytes,
-            "free_huge_order_bytes": now.free_huge_order_bytes,
-            "huge_pages": [
-                {"size_bytes": p.size_bytes, "total": p.total, "free": p.free}
-                for p in now.huge_pages
-            ],
-        },
+        Node: Members(
+            "node=os logical",
+            {"*": members_of},
+            "subtype default allowed",
+            {"now": lambda node: view.now.get(node.os)},
+        ),
+        LgroupMemory: Members(
+            "free_bytes page_cache_bytes dirty_bytes free_huge_order_bytes huge_pages"
+        ),
+        PU: Members(
+            "cpu=os logical core thread=rank node package llc kind",
+            {"usable": lambda pu: pu.os in usable},
+        ),
+        Cache: Members("level type size_bytes?", {"cpus": covered}),
+        CpuKind: Members({"kind": lambda kind: kind_rank(view, kind)}, "cpus infos{}"),
+        Group: Members("type subtype of_memory", {"cpus": covered}),
     }
 
 
-def _pu_json(pu: PU, *, usable: bool) -> dict[str, object]:
-    return {
-        "cpu": pu.os,
-        "logical": pu.logical,
-        "core": pu.core,
-        "thread": pu.rank,
-        "node": pu.node,
-        "package": pu.package,
-        "llc": pu.llc,
-        "kind": pu.kind,
-        "usable": usable,
-    }
-
-
-def _cache_json(view: TopoView, cache: Cache) -> dict[str, object]:
-    return {
-        "level": cache.level,
-        "type": cache.type,
-        "size_bytes": cache.size_bytes or None,
-        "cpus": _cpus(view, cache),
-    }
-
-
-def _cpus(view: TopoView, span: Cache | Group) -> list[int]:
-    pus = view.topology.machine_pus[span.first : span.first + span.count]
+def _numbers(pus: Iterable[PU]) -> list[int]:
     return sorted(pu.os for pu in pus)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from rater.analysis.results.copies import CellTimes, RatioPair, Shape, slowest_points
 from rater.record.stored import RunHead
 from rater.show.console.format import decimals, number, percent
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column, seconds_columns
-
-if TYPE_CHECKING:
-    from rater.show.results.to_json import Json
+from rater.text.to_json import Json, Members, to_json
 
 _LEAST_WORST = 10  # slowest copies that are listed whatever is dropped
 _MOST_WORST = 40
@@ -57,44 +54,36 @@ def print_copies(view: CopiesView, printer: Printer) -> None:
     _print_worst(view, printer)
 
 
+_TABLE = {
+    CellTimes: Members(
+        "cell.benchmark cell.tune cell.iteration cell.counted baseline_median_s=yardstick_s"
+        " all=every kept",
+        {
+            "dropped": lambda one: [
+                to_json(point) | {"normalised": one.normalised(point)} for point in one.dropped
+            ],
+            "failed_copies": lambda one: len({failed.copy for failed in one.cell.failed}),
+        },
+    ),
+    RatioPair: Members("* change"),
+}
+_PLACE = Members("cell.benchmark cell.tune cell.iteration")
+
+
 def copies_document(view: CopiesView) -> dict[str, Json]:
     """Return what `--copies` adds to the JSON of `rater show`: the key `copy_times`."""
-    worst = slowest_points(view.times, view.worst_shown)
-    return {
-        "copy_times": {
-            "baseline": view.baseline.run,
-            "baseline_iteration": view.baseline_iteration,
-            "drop": view.drop,
-            "cells": [_cell_document(one) for one in view.times],
-            "slowest": [
-                {
-                    "benchmark": one.cell.benchmark,
-                    "tune": one.cell.tune,
-                    "iteration": one.cell.iteration,
-                    **asdict(point),
-                    "normalised": normalised,
-                }
-                for one, point, normalised in worst
-            ],
-            "ratios": [{**asdict(pair), "change": pair.change} for pair in view.pairs],
-        }
-    }
-
-
-def _cell_document(one: CellTimes) -> Json:
-    return {
-        "benchmark": one.cell.benchmark,
-        "tune": one.cell.tune,
-        "iteration": one.cell.iteration,
-        "counted": one.cell.counted,
-        "baseline_median_s": one.yardstick_s,
-        "all": asdict(one.every) if one.every else None,
-        "kept": asdict(one.kept) if one.kept else None,
-        "dropped": [
-            {**asdict(point), "normalised": one.normalised(point)} for point in one.dropped
+    times = {
+        "baseline": view.baseline.run,
+        "baseline_iteration": view.baseline_iteration,
+        "drop": view.drop,
+        "cells": view.times,
+        "slowest": [
+            _PLACE.of(one) | to_json(point) | {"normalised": normalised}
+            for one, point, normalised in slowest_points(view.times, view.worst_shown)
         ],
-        "failed_copies": len({failed.copy for failed in one.cell.failed}),
+        "ratios": view.pairs,
     }
+    return {"copy_times": to_json(times, _TABLE)}
 
 
 def _yardstick(view: CopiesView) -> str:

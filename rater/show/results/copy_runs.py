@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rater.record.events import WorkloadTime
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredCopy, StoredRun
 from rater.show.console.format import number
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column, seconds_columns
+from rater.text.to_json import Json, Members, to_json
 
 _CHECKED = {
     Validity.VALID: "valid",
@@ -24,7 +23,7 @@ def print_copy_runs(run: StoredRun, printer: Printer) -> None:
     copies = run.without_torn().copies
     if not copies:
         return
-    starts = [None if it.start_ns is None else it.start_ns / 1e9 for it in copies]
+    starts = [_seconds(it.start_ns) for it in copies]
     [times] = seconds_columns([it.elapsed_s for it in copies])
     printer.line()
     printer.table(
@@ -46,36 +45,31 @@ def print_copy_runs(run: StoredRun, printer: Printer) -> None:
         printer.prose("w1, w2, ...: the copy's workloads, one after the other; !: it failed")
 
 
-def copy_runs_document(run: StoredRun) -> list[dict[str, Any]]:
+_TABLE = {
+    StoredCopy: Members(
+        "benchmark iteration copy step cpu node",
+        {"start_s": lambda copy: _seconds(copy.start_ns)},
+        "elapsed_s status validity validity_detail workloads",
+    ),
+    WorkloadTime: Members(
+        "workload",
+        {
+            "start_s": lambda it: _seconds(it.start_ns),
+            "elapsed_s": lambda it: it.elapsed_ns / 1e9,
+        },
+        "exit_code signal pid",
+    ),
+}
+
+
+def copy_runs_document(run: StoredRun) -> list[Json]:
     """Return the same as JSON values; seconds are floats."""
-    return [_copy(copy) for copy in run.without_torn().copies]
+    document: list[Json] = to_json(run.without_torn().copies, _TABLE)
+    return document
 
 
-def _copy(copy: StoredCopy) -> dict[str, Any]:
-    return {
-        "benchmark": copy.benchmark,
-        "iteration": copy.iteration,
-        "copy": copy.copy,
-        "step": copy.step,
-        "cpu": copy.cpu,
-        "node": copy.node,
-        "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
-        "elapsed_s": copy.elapsed_s,
-        "status": copy.status.value,
-        "validity": copy.validity.value,
-        "validity_detail": copy.validity_detail,
-        "workloads": [
-            {
-                "workload": it.workload,
-                "start_s": None if it.start_ns is None else it.start_ns / 1e9,
-                "elapsed_s": it.elapsed_ns / 1e9,
-                "exit_code": it.exit_code,
-                "signal": it.signal,
-                "pid": it.pid,
-            }
-            for it in copy.workloads
-        ],
-    }
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
 
 
 def _workload_columns(copies: tuple[StoredCopy, ...]) -> list[Column]:

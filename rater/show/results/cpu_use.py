@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rater.analysis.counters.cpu_use import CpuUse, MachineUse, Matter, Notable, RunReadings
 from rater.show.console.format import count, number, percent
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column
 from rater.text.cpuset import format_list
+from rater.text.to_json import Json, Members, to_json
 
 _WORST_SHOWN = 10
 _WORST_SHARE = 0.001  # of foreign load, steal and interrupts: less is not among the worst
@@ -26,9 +26,10 @@ def notable_text(notable: Sequence[Notable], run: int) -> str | None:
     return f"while copies ran: {told} (rater show {run} --cpus)"
 
 
-def notable_document(notable: Sequence[Notable]) -> list[dict[str, Any]]:
+def notable_document(notable: Sequence[Notable]) -> list[Json]:
     """Return the same as JSON values; shares are of the phase's time."""
-    return [asdict(one) | {"matter": one.matter.value, "cpus": list(one.cpus)} for one in notable]
+    document: list[Json] = to_json(notable)
+    return document
 
 
 def print_cpus(readings: RunReadings, printer: Printer) -> None:
@@ -54,19 +55,12 @@ def print_cpus(readings: RunReadings, printer: Printer) -> None:
         printer.prose(_machine_text(machine))
 
 
-def cpus_document(readings: RunReadings) -> dict[str, Any]:
+def cpus_document(readings: RunReadings) -> dict[str, Json]:
     """Return all readings as JSON values: by phase and CPU, and of the machine by phase."""
-    return {
-        "cpus": [asdict(use) | {"copies": list(use.copies)} for use in readings.cpus],
-        "machine": [
-            asdict(it)
-            | {
-                "values": dict(it.values),
-                "pressure": {what: it.pressure(what) for what in ("cpu", "memory", "io")},
-            }
-            for it in readings.machine
-        ],
-    }
+    waits = ("cpu", "memory", "io")
+    pressure = {"pressure": lambda it: {what: it.pressure(what) for what in waits}}
+    table = {MachineUse: Members("* values{}", pressure)}
+    return {"cpus": to_json(readings.cpus), "machine": to_json(readings.machine, table)}
 
 
 def _told(one: Notable) -> str:

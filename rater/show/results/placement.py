@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from rater.analysis.placement.proof import CopyProof, RunProof
-from rater.analysis.placement.verdict import Verdict
+from rater.analysis.placement.proof import BenchmarkProof, CopyProof, RunProof
+from rater.analysis.placement.verdict import Seen, Verdict
 from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.table import Column
 from rater.text.cpuset import format_list
+from rater.text.to_json import Members, to_json
 
 _MOST_COPIES = 10  # named one by one
 
@@ -106,6 +106,12 @@ def memory_lines(
             prose(text, "yellow")
 
 
+_TABLE = {
+    BenchmarkProof: Members("* page_shares{}"),
+    Seen: Members("* node_bytes{} page_bytes{}"),
+}
+
+
 def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
     """Return the JSON document: per benchmark and per copy run, sizes in bytes.
 
@@ -113,36 +119,24 @@ def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
     """
     broken = proof.of(Verdict.NOT_MET)
     unknown = proof.not_known()
-    return {
-        "looked_at": bool(proof.copies),
-        "met": len(proof.of(Verdict.MET)),
-        "not_met": len(broken),
-        "not_known": sum(len(group) for group in unknown.values()),
-        "not_known_because": [
-            {"reasons": list(reasons), "copies": sorted({one.copy for one in group})}
-            for reasons, group in unknown.items()
-        ],
-        "observed": None if proof.observed is None else asdict(proof.observed),
-        "benchmarks": [
-            asdict(benchmark) | {"page_shares": _keyed(benchmark.page_shares)}
-            for benchmark in proof.benchmarks
-        ],
-        "copies_listed": "all" if every else "not met",
-        "copies": [copy_document(one) for one in (proof.copies if every else broken)],
-    }
-
-
-def copy_document(proof: CopyProof) -> dict[str, Any]:
-    """Return one copy's part of the document."""
-    seen = asdict(proof.seen) | {
-        "node_bytes": _keyed(proof.seen.node_bytes),
-        "page_bytes": _keyed(proof.seen.page_bytes),
-    }
-    return asdict(proof) | {"verdict": proof.verdict.value, "seen": seen}
-
-
-def _keyed(pairs: tuple[tuple[int, float], ...] | None) -> dict[str, float] | None:
-    return None if pairs is None else {str(key): value for key, value in pairs}
+    document: dict[str, Any] = to_json(
+        {
+            "looked_at": bool(proof.copies),
+            "met": len(proof.of(Verdict.MET)),
+            "not_met": len(broken),
+            "not_known": sum(len(group) for group in unknown.values()),
+            "not_known_because": [
+                {"reasons": reasons, "copies": {one.copy for one in group}}
+                for reasons, group in unknown.items()
+            ],
+            "observed": proof.observed,
+            "benchmarks": proof.benchmarks,
+            "copies_listed": "all" if every else "not met",
+            "copies": proof.copies if every else broken,
+        },
+        _TABLE,
+    )
+    return document
 
 
 def _runs(proofs: Sequence[CopyProof]) -> str:

@@ -9,287 +9,177 @@ beside a steady one. Where a value is not known or not given it is null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
+from typing import Any
 
 from rater.analysis.compare.barrier import Beside
-from rater.analysis.results.copy_outcome import CopyTime
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.model import BenchmarkScore, IterationScore, SuiteScore, Summary
 from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.results.steady import SteadyMix, SteadyPhase, SteadyRate
-from rater.analysis.stats.descriptive import Spread
+from rater.record.stored import Reported, RunHead
+from rater.text.to_json import Members, objects, to_json
 
-type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
+
+@dataclass(frozen=True, slots=True)
+class _Iteration:
+    """An iteration with what its entry says of its benchmark and copies."""
+
+    it: IterationScore
+    of: BenchmarkScore
+    placement_not_met: tuple[int, ...]
 
 
-def to_json(summary: Summary, beside: Beside | None = None) -> dict[str, Json]:
+@dataclass(frozen=True, slots=True)
+class _Mixed:
+    """A benchmark inside a window of several."""
+
+    phase: SteadyPhase
+    steady: SteadyRate
+
+    @property
+    def rate(self) -> SteadyRate | None:
+        return self.steady if self.phase.reason is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A window of several benchmarks."""
+
+    phase: SteadyPhase
+    selected: bool
+
+    @property
+    def valid(self) -> SteadyPhase | None:
+        return self.phase if self.phase.reason is None else None
+
+
+_WINDOW = Members(
+    "warmup_s window_s halves longest_warmup_run_s needed_warmup_s unit copies rates slowest"
+    " occupied gap_s lgroups reason"
+)
+_RATE = Members("completions whole_runs=whole copies_per_hour=per_hour median_run_s")
+
+
+def _of_file(one: _Iteration) -> dict[str, object]:
+    """Return what an imported result file says itself, beside what its times come to."""
+    return {"file_says": one.it.reported} if one.it.reported else {}
+
+
+def _of_window(one: _Iteration) -> dict[str, object]:
+    steady = one.it.steady
+    return {"steady": _RATE.of(steady.benchmarks[0]) | _WINDOW.of(steady)} if steady else {}
+
+
+TABLE = {
+    RunHead: Members(
+        "run uuid status=status.reported reason mode copies started_at elapsed_s host=hostname"
+        " source suite_name=suite size tune iterations discard stagger_ms increment layout memory"
+        " tags{}"
+    ),
+    BenchmarkScore: Members(
+        "benchmark tune category reference_s ratio copies_per_hour=per_hour",
+        {"iterations": lambda benchmark: len(benchmark.iterations)},
+        "reason",
+    ),
+    _Iteration: Members(
+        {"*": _of_window},
+        "it.benchmark it.tune of.category it.iteration it.counted it.selected it.copies"
+        " good_copies=it.good failed_copies=it.failed it.bracket_s it.bracket_from_slowest"
+        " it.overlap_s of.reference_s it.ratio copies_per_hour=it.per_hour it.score_lost"
+        " it.median_copy_s it.slowest placement_not_met",
+        {"*": _of_file},
+        "it.reason",
+    ),
+    Reported: Members(
+        "reported_s ratio selected valid",
+        {"errors": lambda one: one.errors.splitlines() if one.errors else []},
+    ),
+    RotatedBenchmark: Members(
+        "benchmark category",
+        {"iteration": lambda _: None, "bracket_s": lambda _: None},
+        "reference_s",
+        {"ratio": lambda _: None, "score_lost": lambda _: None},
+        "median_copy_s=times_s.median slowest times_s rates queued_copies=queued reason",
+    ),
+    _Mixed: Members(
+        "steady.benchmark steady.category phase.iteration phase.counted",
+        {"bracket_s": lambda _: None},
+        "steady.reference_s rate.ratio copies_per_hour=rate.per_hour",
+        {"score_lost": lambda _: None},
+        "median_copy_s=steady.median_run_s",
+        {"slowest": lambda _: None},
+        "steady phase.reason",
+    ),
+    SteadyRate: _RATE,
+    _Window: Members(
+        "phase.iteration phase.counted selected valid.ratio copies_per_hour=valid.per_hour",
+        {"*": lambda one: _WINDOW.of(one.phase)},
+    ),
+    Steadiness: Members(
+        "verdict difference interval_95=interval fewest_whole_runs=fewest needed_window_s=needed_s"
+    ),
+    MetricResult: Members("* worst"),
+    SteadyMix: Members(
+        "ratio=selected.ratio",
+        {"windows": lambda mix: [_Window(it, it is mix.selected) for it in mix.phases]},
+        "reason",
+    ),
+    RotatedScore: Members(
+        "proposed_in score cv unit rounds reason copies tail gaps work_rate runs_per_hour"
+    ),
+    SuiteScore: Members("tune kind ratio reason"),
+}
+
+
+def summary_document(summary: Summary, beside: Beside | None = None) -> dict[str, Any]:
     """Return the summary as JSON values; seconds are floats, iterations count from 1."""
-    head = summary.head
-    rotated, mix = summary.rotated, summary.mix
-    not_met = summary.proof.not_met()
-    document: dict[str, Json] = {
-        "run": head.run,
-        "uuid": head.uuid,
-        "status": head.status.reported,
-        "reason": head.reason,
-        "mode": head.mode,
-        "copies": head.copies,
-        "started_at": head.started_at,
-        "elapsed_s": head.elapsed_s,
-        "host": head.hostname,
-        "source": head.source,
-        "suite_name": head.suite,
-        "size": head.size,
-        "tune": head.tune,
-        "iterations": head.iterations,
-        "discard": head.discard,
-        "stagger_ms": head.stagger_ms,
-        "increment": head.increment,
-        "layout": head.layout,
-        "memory": head.memory,
-        "tags": dict(head.tags),
-        "benchmarks": (
-            [_rotated_benchmark(benchmark) for benchmark in rotated.benchmarks]
-            if rotated
-            else [_mixed(p, rate) for p in mix.phases for rate in p.benchmarks]
-            if mix
-            else [_iteration(b, it, not_met) for b in summary.benchmarks for it in b.iterations]
-        ),
-        "results": [
-            {
-                "benchmark": b.benchmark,
-                "tune": b.tune,
-                "category": b.category,
-                "reference_s": b.reference_s,
-                "ratio": b.ratio,
-                "copies_per_hour": b.per_hour,
-                "iterations": len(b.iterations),
-                "reason": b.reason,
-            }
-            for b in summary.benchmarks
-        ],
+    head, mix = summary.head, summary.mix
+    document = TABLE[RunHead].of(head) | {
+        "benchmarks": _benchmarks(summary),
+        "results": summary.benchmarks,
         "suite": _suite(summary.suites)
-        | {"left_out": [{"benchmark": n, "reason": why} for n, why in summary.left_out]},
-        "metrics": [_metric(metric) for metric in summary.metrics],
-        "failed": [
-            {
-                "benchmark": f.benchmark,
-                "tune": f.tune,
-                "iteration": f.iteration,
-                "copy": f.copy,
-                "cpu": f.cpu,
-                "node": f.node,
-                "elapsed_s": f.elapsed_s,
-                "status": f.status.value,
-                "what": f.what,
-                "run_dir": f.run_dir,
-            }
-            for f in summary.failed
-        ],
-        "remarks": list(summary.remarks),
+        | {"left_out": objects("benchmark reason", summary.left_out)},
+        "metrics": summary.metrics,
+        "failed": summary.failed,
+        "remarks": summary.remarks,
     }
-    if rotated:
-        document["rotated"] = _rotated(rotated)
+    if summary.rotated:
+        document["rotated"] = summary.rotated
     if summary.steady:
-        document["warmup_s"] = head.warmup_s
-        document["window_s"] = head.window_s
+        document |= {"warmup_s": head.warmup_s, "window_s": head.window_s}
     if mix:
-        document["mix"] = _mix(mix)
+        document["mix"] = mix
     if beside:
-        document["comparison"] = _comparison(beside)
-    return document
-
-
-def _iteration(
-    benchmark: BenchmarkScore, it: IterationScore, not_met: Mapping[tuple[str, int], Sequence[int]]
-) -> Json:
-    steady: dict[str, Json] = {}
-    if it.steady:
-        steady["steady"] = _rate(it.steady.benchmarks[0]) | _window(it.steady)
-    return steady | {
-        "benchmark": it.benchmark,
-        "tune": it.tune,
-        "category": benchmark.category,
-        "iteration": it.iteration,
-        "counted": it.counted,
-        "selected": it.selected,
-        "copies": it.copies,
-        "good_copies": it.good,
-        "failed_copies": it.failed,
-        "bracket_s": it.bracket_s,
-        "bracket_from_slowest": it.bracket_from_slowest,
-        "overlap_s": it.overlap_s,
-        "reference_s": benchmark.reference_s,
-        "ratio": it.ratio,
-        "copies_per_hour": it.per_hour,
-        "score_lost": it.score_lost,
-        "median_copy_s": it.median_copy_s,
-        "slowest": _copy_time(it.slowest),
-        "placement_not_met": list(not_met.get((it.benchmark, it.iteration), ())),
-        **_reported(it),
-        "reason": it.reason,
-    }
-
-
-def _reported(it: IterationScore) -> dict[str, Json]:
-    """Return what an imported result file says itself, to stand beside what its times come to."""
-    if it.reported is None:
-        return {}
-    told = it.reported
-    return {
-        "file_says": {
-            "reported_s": told.reported_s,
-            "ratio": told.ratio,
-            "selected": told.selected,
-            "valid": told.valid,
-            "errors": list[Json](told.errors.splitlines() if told.errors else ()),
-        }
-    }
-
-
-def _rotated_benchmark(benchmark: RotatedBenchmark) -> Json:
-    times = benchmark.times_s
-    return {
-        "benchmark": benchmark.benchmark,
-        "category": benchmark.category,
-        "iteration": None,
-        "bracket_s": None,
-        "reference_s": benchmark.reference_s,
-        "ratio": None,
-        "score_lost": None,
-        "median_copy_s": times.median if times else None,
-        "slowest": _copy_time(benchmark.slowest),
-        "times_s": _spread(times),
-        "rates": _spread(benchmark.rates),
-        "queued_copies": benchmark.queued,
-        "reason": benchmark.reason,
-    }
-
-
-def _mixed(phase: SteadyPhase, rate: SteadyRate) -> Json:
-    valid = phase.reason is None
-    return {
-        "benchmark": rate.benchmark,
-        "category": rate.category,
-        "iteration": phase.iteration,
-        "counted": phase.counted,
-        "bracket_s": None,
-        "reference_s": rate.reference_s,
-        "ratio": rate.ratio if valid else None,
-        "copies_per_hour": rate.per_hour if valid else None,
-        "score_lost": None,
-        "median_copy_s": rate.median_run_s,
-        "slowest": None,
-        "steady": _rate(rate),
-        "reason": phase.reason,
-    }
-
-
-def _rate(rate: SteadyRate) -> dict[str, Json]:
-    return {
-        "completions": rate.completions,
-        "whole_runs": rate.whole,
-        "copies_per_hour": rate.per_hour,
-        "median_run_s": rate.median_run_s,
-    }
-
-
-def _window(phase: SteadyPhase) -> dict[str, Json]:
-    return {
-        "warmup_s": phase.warmup_s,
-        "window_s": phase.window_s,
-        "halves": _halves(phase.halves),
-        "longest_warmup_run_s": phase.longest_warmup_run_s,
-        "needed_warmup_s": phase.needed_warmup_s,
-        "unit": phase.unit,
-        "copies": [asdict(copy) for copy in phase.copies],
-        "rates": _spread(phase.rates),
-        "slowest": asdict(phase.slowest) if phase.slowest else None,
-        "occupied": phase.occupied,
-        "gap_s": phase.gap_s,
-        "lgroups": [asdict(lgroup) for lgroup in phase.lgroups],
-        "reason": phase.reason,
-    }
-
-
-def _halves(halves: Steadiness | None) -> Json:
-    if halves is None:
-        return None
-    return {
-        "verdict": halves.verdict.value,
-        "difference": halves.difference,
-        "interval_95": list(halves.interval) if halves.interval else None,
-        "fewest_whole_runs": halves.fewest,
-        "needed_window_s": halves.needed_s,
-    }
-
-
-def _mix(mix: SteadyMix) -> Json:
-    windows: list[Json] = []
-    for phase in mix.phases:
-        valid = phase.reason is None
-        windows.append(
-            {
-                "iteration": phase.iteration,
-                "counted": phase.counted,
-                "selected": phase is mix.selected,
-                "ratio": phase.ratio if valid else None,
-                "copies_per_hour": phase.per_hour if valid else None,
-                **_window(phase),
-            }
-        )
-    chosen = mix.selected
-    return {"ratio": chosen.ratio if chosen else None, "windows": windows, "reason": mix.reason}
-
-
-def _metric(metric: MetricResult) -> Json:
-    worst = metric.worst
-    return asdict(metric) | {"worst": asdict(worst) if worst else None}
-
-
-def _comparison(beside: Beside) -> Json:
-    return asdict(beside) | {"differences": list(beside.differences)}
-
-
-def _rotated(rotated: RotatedScore) -> Json:
-    return {
-        "proposed_in": rotated.proposed_in,
-        "score": rotated.score,
-        "cv": rotated.cv,
-        "unit": rotated.unit,
-        "rounds": rotated.rounds,
-        "reason": rotated.reason,
-        "copies": [asdict(copy) for copy in rotated.copies],
-        "tail": asdict(rotated.tail) if rotated.tail else None,
-        "gaps": asdict(rotated.gaps) if rotated.gaps else None,
-        "work_rate": rotated.work_rate,
-        "runs_per_hour": rotated.runs_per_hour,
-    }
-
-
-def _suite(suites: tuple[SuiteScore, ...]) -> dict[str, Json]:
-    """Return the scores of the first tune; the others under `tunes` beside it."""
-    first = [score for score in suites if score.tune == suites[0].tune]
-    by_kind = {score.kind: score for score in first}
-    values: dict[str, Json] = {
-        "ratio": by_kind["all"].ratio if first else None,
-        "int": by_kind["int"].ratio if first else None,
-        "fp": by_kind["fp"].ratio if first else None,
-    }
-    values["over"] = list(by_kind["all"].over) if first else []
-    values["reason"] = by_kind["all"].reason if first else None
-    if len(first) < len(suites):
-        values["tunes"] = [
-            {"tune": s.tune, "kind": s.kind, "ratio": s.ratio, "reason": s.reason} for s in suites
-        ]
+        document["comparison"] = beside
+    values: dict[str, Any] = to_json(document, TABLE)
     return values
 
 
-def _copy_time(time: CopyTime | None) -> Json:
-    return asdict(time) if time else None
+def _benchmarks(summary: Summary) -> list[object]:
+    if summary.rotated:
+        return [*summary.rotated.benchmarks]
+    if summary.mix:
+        return [_Mixed(phase, rate) for phase in summary.mix.phases for rate in phase.benchmarks]
+    not_met = summary.proof.not_met()
+    return [
+        _Iteration(it, benchmark, not_met.get((it.benchmark, it.iteration), ()))
+        for benchmark in summary.benchmarks
+        for it in benchmark.iterations
+    ]
 
 
-def _spread(values: Spread | None) -> Json:
-    return asdict(values) if values else None
+def _suite(suites: tuple[SuiteScore, ...]) -> dict[str, object]:
+    """Return the scores of the first tune; the others under `tunes` beside it."""
+    first = {score.kind: score for score in suites if score.tune == suites[0].tune}
+    values: dict[str, object] = {
+        "ratio": first["all"].ratio if first else None,
+        "int": first["int"].ratio if first else None,
+        "fp": first["fp"].ratio if first else None,
+        "over": first["all"].over if first else (),
+        "reason": first["all"].reason if first else None,
+    }
+    if len(first) < len(suites):
+        values["tunes"] = suites
+    return values

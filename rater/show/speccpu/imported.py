@@ -6,10 +6,12 @@ from typing import Any
 
 from rater.show.console.format import count, decimals, number
 from rater.show.console.printer import Printer
-from rater.speccpu.results.recompute import Recomputed, own_ratio
+from rater.speccpu.problem import Problem
+from rater.speccpu.results.recompute import Disagreement, Recomputed, own_ratio
 from rater.speccpu.results.result import SpecIteration
 from rater.speccpu.results.to_run import SpecImport
 from rater.text.cpuset import format_list
+from rater.text.to_json import Members, to_json
 
 _TOLD = {"rsf": "raw file", "log": "log"}
 
@@ -69,6 +71,20 @@ def counted(one: SpecImport) -> str:
     return ", ".join(parts)
 
 
+_TABLE = {
+    Disagreement: Members("line where what file own"),
+    Problem: Members("line text"),
+}
+_RESULT = Members(
+    "benchmark tune iteration copies",
+    {
+        "copy_times": lambda it: len(it.times_s),
+        "failed_copies": lambda it: format_list(it.failures),
+    },
+    "reported_s reference_s reference_derived ratio=ratio.value",
+)
+
+
 def import_document(one: SpecImport, run: int, added: bool) -> dict[str, Any]:
     """Return one imported file as JSON values."""
     file, recomputed = one.file, one.recomputed
@@ -95,34 +111,16 @@ def import_document(one: SpecImport, run: int, added: bool) -> dict[str, Any]:
         },
         "results": [_result(it, file.suite) for it in file.iterations],
         "checked": recomputed.compared,
-        "disagreements": [
-            {
-                "line": found.line,
-                "where": found.where,
-                "what": found.what,
-                "file": found.file,
-                "own": found.own,
-            }
-            for found in recomputed.disagreements
-        ],
+        "disagreements": to_json(recomputed.disagreements, _TABLE),
         "problem_count": file.problems.count,
-        "problems": [{"line": it.line, "text": it.text} for it in file.problems],
-        "notes": list(one.stored.notes),
+        "problems": to_json([*file.problems], _TABLE),
+        "notes": [*one.stored.notes],
     }
 
 
 def _result(it: SpecIteration, suite: str | None) -> dict[str, Any]:
     return {
-        "benchmark": it.benchmark,
-        "tune": it.tune,
-        "iteration": it.iteration,
-        "copies": it.copies,
-        "copy_times": len(it.times_s),
-        "failed_copies": format_list(it.failures),
-        "reported_s": it.reported_s,
-        "reference_s": it.reference_s,
-        "reference_derived": it.reference_derived,
-        "ratio": it.ratio.value if it.ratio else None,
+        **_RESULT.of(it),
         "own_ratio": own_ratio(it, suite),
         "selected": it.selected,
         "valid": it.valid,

@@ -9,9 +9,12 @@ from typing import Any
 from rater.show.console.format import count
 from rater.show.console.printer import Printer
 from rater.speccpu.lint.check import KINDS, Lint
+from rater.speccpu.lint.finding import Finding
 from rater.speccpu.lint.fix import Corrected
+from rater.speccpu.lint.scope import Scope, Seat
 from rater.speccpu.lint.source import Source
 from rater.text.cpuset import format_list
+from rater.text.to_json import Members, to_json
 
 _MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
 
@@ -78,54 +81,30 @@ def lint_document(
     found: Lint, source: Source, topology: str | None, fixes: Sequence[Corrected] | None
 ) -> dict[str, Any]:
     """Return all of it as JSON values; `fixes` is None where they were not asked for."""
-    document: dict[str, Any] = {
+    where = {"where": lambda one: source.where(one.line)}
+    table = {
+        Finding: Members(
+            where,
+            {"line": lambda one: source.own(one.line)[1]},
+            "kind",
+            {"meaning": lambda one: KINDS[one.kind]},
+            "text copies cpus sections=scopes",
+        ),
+        Scope: Members("sections=label copies binds=seats"),
+        Seat: Members(
+            "copy name", where, "cpus memory=binding.policy memory_nodes=binding.mem_nodes"
+        ),
+        Corrected: Members("sections=label section copies remarks lines"),
+    }
+    document = {
         "file": source.name,
         "packed": source.packed,
         "topology": topology,
-        "findings": [
-            {
-                "where": source.where(one.line),
-                "line": source.own(one.line)[1],
-                "kind": one.kind,
-                "meaning": KINDS[one.kind],
-                "text": one.text,
-                "copies": list(one.copies),
-                "cpus": list(one.cpus),
-                "sections": list(one.scopes),
-            }
-            for one in found.findings
-        ],
+        "findings": found.findings,
         "ignored": found.ignored,
-        "lists": [
-            {
-                "sections": scope.label,
-                "copies": scope.copies,
-                "binds": [
-                    {
-                        "copy": seat.copy,
-                        "name": seat.name,
-                        "where": source.where(seat.line),
-                        "cpus": list(seat.cpus),
-                        "memory": seat.binding.policy,
-                        "memory_nodes": list(seat.binding.mem_nodes),
-                    }
-                    for seat in scope.seats
-                ],
-            }
-            for scope in found.scopes
-        ],
-        "notes": list(found.notes),
-        "not_checked": list(found.unchecked),
-    }
-    if fixes is not None:
-        document["fix"] = [
-            {
-                "sections": one.label,
-                "section": one.section,
-                "copies": one.copies,
-                "remarks": list(one.remarks),
-                "lines": list(one.lines),
-            }
-            for one in fixes
-        ]
-    return document
+        "lists": found.scopes,
+        "notes": found.notes,
+        "not_checked": found.unchecked,
+    } | ({} if fixes is None else {"fix": fixes})
+    values: dict[str, Any] = to_json(document, table)
+    return values

@@ -54,7 +54,7 @@ def print_result(
     from rater.analysis.compare.barrier import stand_beside
     from rater.analysis.counters.cpu_use import read_back
     from rater.analysis.results.score import summarise
-    from rater.show.results.to_json import to_json
+    from rater.show.results.to_json import summary_document
 
     summary = summarise(run, proved)
     other = summarise(beside) if beside else None
@@ -64,7 +64,7 @@ def print_result(
         from rater.show.results.placement import proof_document
 
         pair = stand_beside(summary, other) if other else None
-        document: dict[str, object] = {**to_json(summary, pair)}
+        document: dict[str, object] = {**summary_document(summary, pair)}
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         document |= {"placement": proof_document(summary.proof, every=every)}
         document["notable"] = [*notable_document(readings.notable)]

@@ -44,7 +44,7 @@ def test_the_shared_cases_are_told_as_they_are() -> None:
     for path in sorted((DIVOT_CASES / "cases").glob("*.json")):
         rows = divot_rows(findings(json.loads(path.read_text())))
         # The scorer compares the number of copies.
-        told += [row | {"case": path.stem, "copies": len(row["copies"])} for row in rows]  # type: ignore[arg-type] # a list
+        told += [row | {"case": path.stem, "copies": len(row["copies"])} for row in rows]
     result = score.score(score.load_truths(DIVOT_CASES / "truth"), told)
     found, truths, false = (
         sum(kind[what] for kind in result["kinds"].values())

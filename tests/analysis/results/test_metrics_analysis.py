@@ -12,7 +12,7 @@ from rater.analysis.results.score import summarise
 from rater.record.run import MetricUsed
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.results.to_json import to_json
+from rater.show.results.to_json import summary_document
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 
 BANDWIDTH = MetricUsed("bandwidth", "GB/s", "higher", "sum")
@@ -140,7 +140,7 @@ def test_metrics_are_in_the_suites_order_and_in_the_document() -> None:
     both = (("latency", 90.0), ("bandwidth", 3.0))
     rows = [replace(copy_row(c, 1.0), metrics=both) for c in range(2)]
     summary = summarise(declared(stored(rows), BANDWIDTH, LATENCY))
-    document: Any = json.loads(json.dumps(to_json(summary), allow_nan=False))
+    document: Any = json.loads(json.dumps(summary_document(summary), allow_nan=False))
     first, second = document["metrics"]
     assert (first["name"], first["unit"], first["better"], first["combine"]) == (
         "bandwidth", "GB/s", "higher", "sum"
@@ -159,7 +159,7 @@ def test_values_too_large_to_add_up_leave_no_value_but_their_mean_and_median_sta
     mean = only(run, replace(BANDWIDTH, combine="mean"))
     assert mean.value == pytest.approx(1.3e308)
     assert only(iterations_of([-1.7e308, -1.7e308])).reason == "too large to add up"
-    json.dumps(to_json(summarise(declared(run, BANDWIDTH))), allow_nan=False)
+    json.dumps(summary_document(summarise(declared(run, BANDWIDTH))), allow_nan=False)
 
 
 def test_the_mean_of_a_copys_large_values_is_a_value() -> None:

@@ -8,7 +8,7 @@ from rater.analysis.results.model import BenchmarkScore, Summary
 from rater.analysis.results.score import summarise
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
-from rater.show.results.to_json import to_json
+from rater.show.results.to_json import summary_document
 from tests.support.example_runs import S, copy_row, stored
 
 
@@ -18,7 +18,7 @@ def only(summary: Summary) -> BenchmarkScore:
 
 
 def through_json(summary: Summary) -> Any:
-    return json.loads(json.dumps(to_json(summary), allow_nan=False))
+    return json.loads(json.dumps(summary_document(summary), allow_nan=False))
 
 
 def iterations_of(*brackets_s: float, discard: int = 0) -> StoredRun:

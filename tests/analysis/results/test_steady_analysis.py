@@ -16,7 +16,7 @@ from rater.analysis.results.steadiness import Steadiness, Timed, Verdict, compar
 from rater.analysis.results.steady import NO_WINDOW, SteadyPhase
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
-from rater.show.results.to_json import to_json
+from rater.show.results.to_json import summary_document
 from tests.support.example_runs import HEAD, S, copy_row, in_turn, stored, windowed
 
 
@@ -677,7 +677,7 @@ def test_a_mix_stands_beside_a_rotated_run_by_the_work_they_do() -> None:
 
 def document(summary: Summary, other: Summary | None = None) -> Any:
     beside = stand_beside(summary, other) if other else None
-    return json.loads(json.dumps(to_json(summary, beside), allow_nan=False))
+    return json.loads(json.dumps(summary_document(summary, beside), allow_nan=False))
 
 
 def test_the_document_keeps_its_contract_and_has_the_window() -> None:
