@@ -1,0 +1,348 @@
+"""Whether this checkout gives the same answers as an older one.
+
+`python -m benchmarks.same_answers --old CHECKOUT [--keep DIR] [--only PATTERN] [--full]`, called
+in the new checkout, makes a database of runs of every kind with the old code (once, in DIR),
+asks old and new code the same few hundred questions about a copy of it, about machines, suites
+and layouts, and compares. The old checkout needs its `.venv`; the new code runs by the
+interpreter that runs this. JSON, data (CSV, raw files), exit statuses and what is in the
+databases afterwards must be equal: exit status 1 where they are not. Texts may be worded anew:
+their differences are shown and do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import fnmatch
+import html
+import json
+import math
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.same_answers_asked import Question, questions
+from benchmarks.same_answers_runs import environment, make_runs
+
+# Differences of JSON that are meant: part of the question, pattern of the JSON path; the reason.
+EXPECTED: dict[tuple[str, str], str] = {}
+
+# What a reading of the moment is called in JSON; its values are not compared, that it is there is.
+VARYING = re.compile(r"\.(memory|disk)_available_bytes$|\.now\.\w+$")
+# The same in texts and data: what matches becomes the word behind it.
+VARYING_TEXT = (
+    (re.compile(r"[\d.]+ (.B) (available|free)\)"), r"N \1 \2)"),
+    # What `topo` says of this moment's memory, a line for each lgroup.
+    (re.compile(r"(?<=\nmemory now\n)(.+\n)+"), "(varies)\n"),
+)
+# Columns of tables.
+VARYING_COLUMNS = ("stored_at", "searched_at")
+
+CODE = ("rater", "suites", "layouts", "db")
+RELATIVE = 1e-12
+MOST_SHOWN = 8  # differences of one answer, and lines of a text's, without --full
+SLOWEST_S = 120  # one question
+
+# Runs in each checkout: `main` is called in a fork for each question, so that all is imported once.
+DRIVER = """
+import gc, importlib, json, os, pkgutil, signal, sys, traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path.cwd().parent / "code"))
+import rater, rater.cli
+
+assert Path(rater.__file__).is_relative_to(Path.cwd().parent / "code"), rater.__file__
+for module in pkgutil.walk_packages(rater.__path__, "rater."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+gc.freeze()
+told = []
+for number, words in enumerate(json.load(open("../questions.json"))):
+    child = os.fork()
+    if not child:
+        signal.alarm(int(sys.argv[1]))
+        for descriptor, end in ((1, "out"), (2, "err")):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            os.dup2(os.open(f"../answers/{number}.{end}", flags, 0o644), descriptor)
+        try:
+            status = rater.cli.main(words)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+            status = 70
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status or 0)
+    _, status, used = os.wait4(child, 0)
+    told.append((os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime))
+json.dump(told, open("../told.json", "w"))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one question came to in one checkout."""
+
+    status: int
+    out: str
+    err: str
+    used_s: float  # of a CPU
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--old", metavar="CHECKOUT", type=Path, required=True)
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="where the runs are, or are made")
+    parser.add_argument("--only", metavar="PATTERN", help="questions with this in them (or glob)")
+    parser.add_argument("--full", action="store_true", help="show all of each difference")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="same-answers-") as folder:
+        work = Path(folder).resolve()
+        keep = (args.keep or work / "keep").resolve()
+        old = args.old.resolve()
+        make_runs(old, keep)
+        asked = [it for it in questions(keep) if _wanted(it, args.only)]
+        begin = time.monotonic()
+        interpreters = {"old": (old, str(old / ".venv/bin/python"))}
+        interpreters["new"] = (Path(__file__).resolve().parents[1], sys.executable)
+        drivers = [
+            _begun(work / side, code, python, keep, asked)
+            for side, (code, python) in interpreters.items()
+        ]
+        if any([driver.wait() for driver in drivers]):
+            print("a driver failed: is the code there, and does it import?", file=sys.stderr)
+            return 2
+        answers = [_answers(work / side, asked) for side in interpreters]
+        told = Told(args.full)
+        for question, before, after in zip(asked, *answers, strict=True):
+            told.compare(question, before, after)
+        for name in ("runs.db", "other.db", "texts.db"):
+            told.compare_documents(
+                f"what is in {name} afterwards",
+                *(_tables(work / side / "here" / name) for side in interpreters),
+            )
+        slow = sorted(zip(asked, answers[0], strict=True), key=lambda it: -it[1].used_s)[:3]
+        print("slowest: " + "; ".join(f"{q.name} {a.used_s:.1f} s" for q, a in slow))
+        with closing(sqlite3.connect(keep / "runs.db")) as db:
+            runs = db.execute("SELECT count(*) FROM run").fetchone()[0]
+        took_s = time.monotonic() - begin
+        print(f"{runs} runs, {len(asked)} commands in each checkout, {took_s:.0f} s")
+        return told.summary()
+
+
+def _wanted(question: Question, pattern: str | None) -> bool:
+    return pattern is None or pattern in question.name or fnmatch.fnmatch(question.name, pattern)
+
+
+def _begun(
+    side: Path, code: Path, python: str, keep: Path, asked: list[Question]
+) -> subprocess.Popen[bytes]:
+    """Start the driver on a copy of the code and of the runs.
+
+    Both checkouts' copies have paths of one length, so that texts wrap alike.
+    """
+    here = side / "here"
+    for folder in (here, side / "answers"):
+        folder.mkdir(parents=True)
+    for part in CODE:
+        shutil.copytree(code / part, side / "code" / part)
+    shutil.copy(keep / "runs.db", here)
+    shutil.copytree(keep / "cache", here / "cache")
+    (side / "questions.json").write_text(json.dumps([it.words for it in asked]))
+    command = [python, "-P", "-c", DRIVER, str(SLOWEST_S)]
+    env = os.environ | environment(here)
+    return subprocess.Popen(command, cwd=here, env=env, stdin=subprocess.DEVNULL)
+
+
+def _answers(side: Path, asked: list[Question]) -> list[Answer]:
+    told = json.loads((side / "told.json").read_text())
+    answers = []
+    for number, (status, used_s) in enumerate(told[: len(asked)]):
+        out, err = (
+            settled((side / f"answers/{number}.{end}").read_text(errors="replace"), side)
+            for end in ("out", "err")
+        )
+        answers.append(Answer(status, out, err, used_s))
+    return answers
+
+
+def settled(text: str, side: Path) -> str:
+    """Return a text without what is different in each checkout or at each moment."""
+    text = text.replace(str(side), "<side>")
+    for pattern, word in VARYING_TEXT:
+        text = pattern.sub(word, text)
+    return text
+
+
+def _tables(database: Path) -> dict[str, list[list[Any]]]:
+    """Return all rows of a database, of every table sorted."""
+    if not database.exists():
+        return {}
+    with closing(sqlite3.connect(database)) as db:
+        names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
+        return {name: _rows(db, name) for (name,) in names.fetchall()}
+
+
+def _rows(db: sqlite3.Connection, table: str) -> list[list[Any]]:
+    found = db.execute(f"SELECT * FROM {table}")
+    columns = [it[0] for it in found.description]
+    return [
+        ["varies" if name in VARYING_COLUMNS else it for name, it in zip(columns, row, strict=True)]
+        for row in sorted(found, key=repr)
+    ]
+
+
+class Told:
+    """What was compared so far."""
+
+    def __init__(self, full: bool) -> None:
+        self._full = full
+        self._counts: Counter[str] = Counter()
+        self._softer: list[str] = []
+
+    def compare(self, question: Question, before: Answer, after: Answer) -> None:
+        """Compare two answers by the kind of question."""
+        name = question.name
+        if before.status != after.status:
+            self._different("statuses", name, [f"exit {before.status}, now {after.status}"])
+        else:
+            self._counts["statuses equal"] += 1
+        if bool(before.out) != bool(after.out):
+            self._different("outputs", name, ["there is no output in one of them"])
+        if question.kind == "json" and before.out and after.out:
+            self.compare_documents(name, *(_document(it.out) for it in (before, after)))
+        elif question.kind == "page":
+            self.compare_documents(
+                f"{name} (data)", *(_page_data(it.out) for it in (before, after))
+            )
+            self._compare_text(name, _page_text(before.out), _page_text(after.out))
+        elif question.kind == "data":
+            lines = _diff(before.out, after.out)
+            self._counts["data equal"] += not lines
+            if lines:
+                self._different("data", name, lines)
+        else:
+            self._compare_text(name, before.out, after.out)
+        self._compare_text(f"{name} (stderr)", before.err, after.err)
+
+    def compare_documents(self, name: str, before: Any, after: Any) -> None:
+        """Compare two JSON documents."""
+        found = []
+        for path, old, new in differences(before, after):
+            reason = _expected(name, path)
+            if reason:
+                self._counts[f"differences expected: {reason}"] += 1
+            else:
+                found.append(f"{path}: {_short(old)}, now {_short(new)}")
+        self._counts["JSON documents equal"] += not found
+        if found:
+            self._different("JSON documents", name, found)
+
+    def _different(self, what: str, name: str, lines: list[str]) -> None:
+        self._counts[f"{what} different"] += 1
+        print("\n".join([f"\n== {name}", *self._some(lines)]))
+
+    def _compare_text(self, name: str, before: str, after: str) -> None:
+        lines = _diff(before, after)
+        self._counts["texts different" if lines else "texts equal"] += 1
+        if lines:
+            self._softer += [f"\n-- {name}", *self._some(lines)]
+
+    def _some(self, lines: list[str]) -> list[str]:
+        if self._full or len(lines) <= MOST_SHOWN:
+            return lines
+        return [*lines[:MOST_SHOWN], f"... and {len(lines) - MOST_SHOWN} more (--full)"]
+
+    def summary(self) -> int:
+        """Print softer differences and counts; return the exit status."""
+        if self._softer:
+            print("\n==== texts that differ, which does not count", *self._softer, sep="\n")
+        print()
+        for what, count in sorted(self._counts.items()):
+            print(f"{count:6}  {what}")
+        hard = [it for it in self._counts if it.endswith("different") and "texts" not in it]
+        print("NOT the same answers" if hard else "the same answers")
+        return int(bool(hard))
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"no JSON": text}
+
+
+def _page_data(page: str) -> Any:
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    return _document(found[1].replace("<\\/", "</")) if found else {"no data": page[:200]}
+
+
+def _page_text(page: str) -> str:
+    bare = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"\s*(<[^>]*>\s*)+", "\n", bare))
+
+
+def _diff(before: str, after: str) -> list[str]:
+    if before == after:
+        return []
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    return [*lines][2:] or ["ends of lines differ"]
+
+
+def differences(before: Any, after: Any, path: str = "$") -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, old and new value of all that differs in two JSON documents."""
+    if VARYING.search(path):
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before | after:
+            if key in before and key in after:
+                yield from differences(before[key], after[key], f"{path}.{key}")
+            else:
+                yield f"{path}.{key}", before.get(key, "(missing)"), after.get(key, "(missing)")
+    elif isinstance(before, list) and isinstance(after, list):
+        if len(before) != len(after):
+            yield f"{path} (length)", len(before), len(after)
+        for place, (old, new) in enumerate(zip(before, after, strict=False)):
+            yield from differences(old, new, f"{path}[{place}]")
+    elif not _alike(before, after):
+        yield path, before, after
+
+
+def _alike(before: Any, after: Any) -> bool:
+    numbers = all(
+        isinstance(it, int | float) and not isinstance(it, bool) for it in (before, after)
+    )
+    if numbers:
+        both_nan = math.isnan(before) and math.isnan(after)
+        return both_nan or math.isclose(before, after, rel_tol=RELATIVE, abs_tol=0.0)
+    return type(before) is type(after) and bool(before == after)
+
+
+def _expected(name: str, path: str) -> str | None:
+    fitting = (
+        reason
+        for (part, pattern), reason in EXPECTED.items()
+        if part in name and re.search(pattern, path)
+    )
+    return next(fitting, None)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
