@@ -14,7 +14,9 @@ from rater.errors import InputError, RunError
 from rater.resources import folder
 
 APPLICATION_ID = int.from_bytes(b"ratr", "big")
+BASE = 9  # version of a database that `schema.sql` made
 
+_LAST_BEFORE_BASE = "5b1e235"  # had the steps from 1 to 9
 _MAGIC = b"SQLite format 3\x00"
 _APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
@@ -114,43 +116,61 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def migrations() -> list[str]:
-    """Return the text of every migration in order; `PRAGMA user_version` counts them."""
-    files = sorted((folder("db") / "migrations").glob("[0-9][0-9][0-9][0-9]_*.sql"))
-    if [int(file.name[:4]) for file in files] != list(range(1, len(files) + 1)):
-        raise RuntimeError(f"db/migrations is not numbered from 1: {[f.name for f in files]}")
-    return [file.read_text(encoding="utf-8") for file in files]
+def migrations(db: Path) -> dict[int, Path]:
+    """Return the files that make a database, each by the version (`PRAGMA user_version`) it makes.
 
-
-def migrate(
-    connection: sqlite3.Connection, path: Path, steps: list[str] | None = None
-) -> tuple[int, int]:
-    """Apply the steps the database has not had; return its version before and after.
-
-    Each step and the record that it ran are one transaction. Two processes may do
-    this at once: the second waits for the first and finds nothing left to do.
+    The first one makes a fresh database, the others (`migrations/0010_WHAT.sql`, ...) change it.
     """
-    steps = migrations() if steps is None else steps
-    before = version = _number(connection, "user_version")
-    while version < len(steps):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            version = _number(connection, "user_version")
-            if version < len(steps):
-                connection.executescript(steps[version])
-                version += 1
-                connection.execute(f"PRAGMA user_version = {version}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-    if version > len(steps):
+    later = sorted((db / "migrations").glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    steps = dict(enumerate((db / "schema.sql", *later), BASE))
+    if [int(file.name[:4]) for file in later] != list(steps)[1:]:
+        raise RuntimeError(f"not numbered from {BASE + 1}: {[file.name for file in later]}")
+    return steps
+
+
+def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) -> None:
+    """Make a fresh database, or apply the steps an older one has not had: all of it or nothing.
+
+    The views are then made anew, each as its file in `views/` has it; a view that is changed
+    wants a step, if an empty one. Two processes may do this at once: the second waits for the
+    first and finds nothing left to do. `db` is the folder of all these files.
+    """
+    db = db or folder("db")
+    steps = migrations(db)
+    newest = max(steps)
+    version = _number(connection, "user_version")
+    _check_version(version, newest, path)
+    if version == newest:
+        return
+    views = sorted((db / "views").glob("*.sql"))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _number(connection, "user_version")
+        if version < newest:
+            for view in views:
+                connection.execute(f"DROP VIEW IF EXISTS {view.stem}")
+            for file in (*(file for step, file in steps.items() if step > version), *views):
+                connection.executescript(file.read_text(encoding="utf-8"))
+            connection.execute(f"PRAGMA user_version = {newest}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_version(version: int, newest: int, path: Path) -> None:
+    if 0 < version < BASE:
         raise InputError(
-            f"{path}: made by a newer rater (schema {version}; this one knows {len(steps)}); "
+            f"{path}: made by an early rater (schema {version}; this one reads {BASE} and later); "
+            f"`rater list` of rater at commit {_LAST_BEFORE_BASE} brings it up to schema {BASE}, "
+            "or use another database with --db"
+        )
+    if version > newest:
+        raise InputError(
+            f"{path}: made by a newer rater (schema {version}; this one knows {newest}); "
             "upgrade rater, or use another database with --db"
         )
-    return before, version
 
 
 def _make_folder(path: Path) -> None:

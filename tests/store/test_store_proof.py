@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import GateFacts, Observed
-from rater.store.connection import APPLICATION_ID, migrate, migrations
 from rater.store.exchange.export import full_document
 from rater.store.store import open_store
 from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
@@ -92,33 +91,3 @@ def test_the_full_document_has_what_was_seen(tmp_path: Path) -> None:
     assert document["copies"][1]["gate_cpus"] is None
     assert "gate" not in document["copies"][0]
     assert document["observed"]["interval_s"] == 1.5
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_database_of_before_keeps_its_runs_and_takes_new_ones(
-    tmp_path: Path, version: int
-) -> None:
-    path = tmp_path / "old.db"
-    with closing(sqlite3.connect(path, autocommit=True)) as old:
-        migrate(old, path, migrations()[:version])
-        old.executescript(
-            """
-            INSERT INTO host (id, fingerprint) VALUES (1, 'f');
-            INSERT INTO run (id, uuid, host_id, source, status, mode, run_order, copies,
-              iterations, discard, stagger_ms, increment)
-            VALUES (1, 'old', 1, 'run', 'complete', 'homogeneous', 'homogeneous', 1, 1, 0, 0, 1);
-            INSERT INTO benchmark (run_id, name, position) VALUES (1, 'a', 0);
-            INSERT INTO bracket (run_id, phase, benchmark, iteration, counted, start_ns, finish_ns,
-              last_start_ns, first_finish_ns, complete)
-            VALUES (1, 0, 'a', 1, 1, 0, 5, 0, 5, 1);
-            INSERT INTO copy (run_id, phase, copy, step, benchmark, iteration, counted, start_ns,
-              finish_ns, elapsed_ns, status, validity)
-            VALUES (1, 0, 0, 0, 'a', 1, 1, 0, 5, 5, 'ok', 'no-expectation');
-            """
-        )
-        assert old.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-    with open_store(path) as store:
-        run = store.load(1)
-        assert [copy.gate for copy in run.copies] == [None]
-        assert (run.samples, run.observed) == ((), None)
-        assert len(store.load(store_run(store)).samples) == 3

@@ -1,34 +1,12 @@
--- Result files of SPEC CPU beside what their times come to; ../schema.sql says what all means.
-
-CREATE TABLE spec_file (
-  run_id        INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
-  name          TEXT NOT NULL,
-  sha256        TEXT NOT NULL,
-  format        TEXT NOT NULL CHECK (format IN ('rsf', 'log')),
-  suite         TEXT,
-  metric        TEXT,
-  base_mean     REAL,
-  peak_mean     REAL,
-  problems      INTEGER NOT NULL,
-  disagreements INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE spec_result (
-  run_id      INTEGER NOT NULL,
-  phase       INTEGER NOT NULL,
-  copies      INTEGER,
-  reported_s  REAL,
-  reference_s REAL,
-  ratio       REAL,
-  selected    INTEGER CHECK (selected IN (0, 1)),
-  valid       TEXT,
-  errors      TEXT,
-  PRIMARY KEY (run_id, phase),
-  FOREIGN KEY (run_id, phase) REFERENCES bracket (run_id, phase) ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
-
-DROP VIEW bracket_result;
-
+-- Every benchmark and iteration: bracket, ratio = copies x reference / bracket, and the score lost
+-- to slow copies = 1 - median / bracket (staggered: 1 - median / slowest). No ratio and no score
+-- lost where a copy failed, is missing, or was not checked because rater died first; nothing for
+-- rotated order and steady mode, which have no bracket per benchmark, and for torn attempts. The bracket of a phase that rater did not live
+-- to close comes from its copies when all of the plan are there. Of a result file the time it
+-- reports is the bracket, and it may call the bracket not valid; imported otherwise without start
+-- times, the slowest copy stands for it.
+-- One window function a level, over the run's number, and no GROUP BY: SQLite then carries a
+-- `WHERE run_id = 7` from outside down to the table, and reads no other run.
 CREATE VIEW bracket_result AS
 WITH
 flagged AS (

@@ -1,47 +1,6 @@
--- Where copies ran and their memory lay, as it was seen; ../schema.sql says what all means.
-
-ALTER TABLE copy ADD COLUMN gate_cpus TEXT;
-ALTER TABLE copy ADD COLUMN gate_mems TEXT;
-ALTER TABLE copy ADD COLUMN last_cpu INTEGER;
-ALTER TABLE copy ADD COLUMN placement TEXT
-  CHECK (placement IN ('met', 'not met', 'not known'));
-ALTER TABLE copy ADD COLUMN placement_note TEXT;
-
-CREATE TABLE sample (
-  run_id         INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
-  phase          INTEGER NOT NULL,
-  copy           INTEGER NOT NULL,
-  step           INTEGER NOT NULL,
-  age_ns         INTEGER NOT NULL,
-  looks          INTEGER NOT NULL,
-  processes      INTEGER NOT NULL,
-  unread         INTEGER NOT NULL,
-  cpus           TEXT NOT NULL,
-  allowed        TEXT,
-  migrations     INTEGER,
-  pages_migrated INTEGER,
-  node_bytes     TEXT,
-  policy         TEXT,
-  page_bytes     TEXT,
-  rss_bytes      INTEGER,
-  peak_bytes     INTEGER,
-  swap_bytes     INTEGER,
-  read_ns        INTEGER NOT NULL,
-  astray_bytes   TEXT,
-  PRIMARY KEY (run_id, phase, copy, step, age_ns)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE observed (
-  run_id         INTEGER PRIMARY KEY REFERENCES run (id) ON DELETE CASCADE,
-  cadence        TEXT NOT NULL,
-  samples        INTEGER NOT NULL,
-  interval_s     REAL,
-  cpu_s          REAL NOT NULL,
-  share          REAL NOT NULL,
-  longest_read_s REAL NOT NULL,
-  unknown        TEXT NOT NULL
-) STRICT;
-
+-- Every copy run that was looked at, at its gate or while it ran: what it was allowed, how much of
+-- its memory lay on its home lgroup (anonymous memory and huge pages), how large it was.
+-- Whether that is what was planned: `rater show`.
 CREATE VIEW placement_proof AS
 WITH
 looked AS (
