@@ -82,7 +82,6 @@ LARGER = {  # path: why it is larger
     "workflow/run": "to be made smaller",
     "analysis/divots/detectors/groups.py": "to be made smaller",
     "analysis/divots/evidence.py": "to be made smaller",
-    "run/copies/launch.py": "to be made smaller",
     "run/supervise/phase.py": "to be made smaller",
     "run/workplace/run_dirs.py": "to be made smaller",
     "settings/catalog.py": "to be made smaller",

@@ -20,8 +20,8 @@ from typing import Self
 
 from rater.plan.suite.model import Expected, Metric
 from rater.run.check import checker_main as judge_program
+from rater.run.copies.gate import high_pipe
 from rater.run.copies.guard import MARKER, Helpers
-from rater.run.copies.launch import high_pipe
 from rater.run.host.cpu_time import process_cpu_s
 
 # CPU time that the output of one copy may take; wall time would blame it for a full machine.

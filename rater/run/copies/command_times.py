@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.launch import high_pipe
+from rater.run.copies.gate import high_pipe
 
 _BLOCK = 1 << 16
 

@@ -202,10 +202,7 @@ class Guard:
         `copies`: their numbers by process.
         """
         found: dict[int, list[int]] = {}
-        leaders = set(self._groups)
-        for pid in self._not_ours():
-            if pid in leaders or pid in copies:
-                continue
+        for pid in self._not_ours((*self._groups, *copies)):
             copy = copies.get(_group_of(pid))
             if copy is None:  # of a session of its own
                 told = _describe(pid)
@@ -223,7 +220,7 @@ class Guard:
         """
         found = []
         ours = os.getsid(0)
-        for pid in self._not_ours():
+        for pid in self._not_ours(self._groups):
             with suppress(OSError):
                 if os.getsid(pid) == ours:
                     continue
@@ -258,10 +255,10 @@ class Guard:
         self._past.clear()
         return list(found.values())
 
-    def _not_ours(self) -> list[int]:
-        """Return our children that are copies or were left by copies."""
+    def _not_ours(self, besides: Iterable[int] = ()) -> list[int]:
+        """Return our children that are copies or were left by copies, but for `besides`."""
         with self.helpers.lock:
-            ours = {self.watchdog_pid, *self.helpers.pids}
+            ours = {self.watchdog_pid, *self.helpers.pids, *besides}
             return [pid for pid in children() if pid not in ours]
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.record.events import GateFacts
-from rater.run.host.proc_text import parse_allowed, parse_stat
+from rater.run.host.proc_text import parse_allowed, parse_last_cpu
 from rater.run.host.sysfiles import read_number, read_text
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -45,12 +45,11 @@ def last_cpu(pid: int) -> int | None:
     except OSError:
         return None
     try:
-        stat = parse_stat(os.read(file, _CHUNK))
+        return parse_last_cpu(os.read(file, _CHUNK))
     except OSError:
         return None
     finally:
         os.close(file)
-    return None if stat is None else stat.cpu
 
 
 def threads(directory: int) -> list[int]:

@@ -132,6 +132,12 @@ def parse_stat(text: bytes) -> Stat | None:
         return None
 
 
+def parse_last_cpu(text: bytes) -> int | None:
+    """Return the CPU of a stat file: all that is read of every copy that ends."""
+    fields = text[text.rfind(b")") + 2 :].split(b" ", 39 - 2)
+    return int(fields[39 - 3]) if len(fields) > 39 - 3 else None
+
+
 def parse_status(text: bytes) -> Status:
     """Return what is used of a status file."""
     sizes = parse_sizes(text)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import trio
 
@@ -36,41 +38,40 @@ _GROWTH = 2  # a copy may have grown so much since its last look, and its cost w
 # Waking the event loop and handing over to the reading thread can not be told from other work of
 # the process: 0.25 and 0.3 ms where the copies keep every cache cold.
 _TURN_NS = 500_000
-_MOST_IN_BATCH = 16  # copies read in one turn of the reading thread
+_MOST_IN_BATCH = 32  # copies read in one turn of the reading thread
 _BATCH_CPU_NS = 5_000_000  # a turn ends when this was probably used
 _TOGETHER = 0.1  # of the interval: looks due so close are one turn
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _State:
     """What is known of a copy that runs."""
 
     watched: Watched
-    due_ns: int  # of its first look
+    due_ns: int = 0  # of its next look
     last_ns: int | None = None
     cost_ns: int = 0  # CPU time of its last look
     past_gate: bool = False
     failures: int = 0  # looks that gave nothing
 
-    def put_off(self, now_ns: int) -> None:
-        """Try again soon, and less soon each time."""
-        self.due_ns = now_ns + min(_AGAIN_NS << self.failures, _AGAIN_AT_MOST_NS)
-        self.failures = min(self.failures + 1, 10)
-        if self.last_ns is not None:
-            self.last_ns = now_ns
+
+type _Line = OrderedDict[int, _State]  # by pid, who is due first in front
 
 
 class Observer:
     """Looks at the copies of a run, phase by phase; all methods on the trio thread.
 
-    `spread`: see `look.Looker`; False when rater has CPUs of its own.
+    `spread`: see `probe.Looker`; False when rater has CPUs of its own.
     """
 
     def __init__(self, cadence: Cadence, *, spread: bool = True) -> None:
         self._cadence = cadence
+        self._interval_ns = round((cadence.every_s or _LEAST_AUTO_S) * 1e9)
         self._spread = spread
         self._looker = Looker(spread)
-        self._states: dict[tuple[int, int, int], _State] = {}
+        self._new: _Line = OrderedDict()  # released since the last turn
+        self._owed: _Line = OrderedDict()  # to be looked at for the first time
+        self._again: _Line = OrderedDict()  # for another time, as far as it can be afforded
         self._sleep: trio.CancelScope | None = None
         self._begin_ns: int | None = None
         self._elapsed_ns = 0  # of phases that are over
@@ -83,18 +84,28 @@ class Observer:
         self._gaps = 0
         self._longest_ns = 0
 
+    def started(self, watched: Watched) -> None:
+        """Take note of a copy that was released: it will be looked at in time."""
+        self._new[watched.pid] = _State(watched)
+        if self._sleep is not None:
+            soon = trio.current_time() + FIRST_S
+            self._sleep.deadline = min(self._sleep.deadline, soon)
+
+    def ended(self, pid: int) -> None:
+        """Take note of a copy that is about to be reaped: its number is not its own any more."""
+        for line in (self._new, self._owed, self._again):
+            if line.pop(pid, None) is not None:
+                return
+
     async def run(
         self,
-        alive: Callable[[], Iterable[Watched]],
         orphans: Callable[[], Mapping[int, Sequence[int]]],
         emit: Callable[[Sampled], None],
     ) -> None:
         """Look at copies until cancelled.
 
-        `alive` returns the copies that are released and not reaped: asked on this
-        thread at every turn, it is what ties a sample to its copy; `orphans` the
-        processes of copies that are our children by now, by copy. `emit` gets the
-        samples, on this thread too, at times a moment after their copy's end.
+        `orphans` returns the processes of copies that are our children by now, by copy.
+        `emit` gets the samples, at times a moment after their copy's end.
         """
         self._begin_ns = time.monotonic_ns()
         reading = Reading(self._looker.look, prompt=self._spread)
@@ -102,26 +113,26 @@ class Observer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(reading.run)
                 try:
-                    await self._go_round(reading, alive, orphans, emit)
+                    await self._go_round(reading, orphans, emit)
                 finally:
                     reading.close()
         finally:
             self._elapsed_ns += time.monotonic_ns() - self._begin_ns
             self._begin_ns = None
             self._sleep = None
-            self._states.clear()
+            for line in (self._new, self._owed, self._again):
+                line.clear()
 
     async def _go_round(
         self,
         reading: Reading,
-        alive: Callable[[], Iterable[Watched]],
         orphans: Callable[[], Mapping[int, Sequence[int]]],
         emit: Callable[[Sampled], None],
     ) -> None:
         while True:
             begin = time.thread_time_ns()
             now = time.monotonic_ns()
-            batch, next_ns = self._turn(alive(), now)
+            batch, next_ns = self._turn(now)
             opened = self._open(batch, now)
             left = orphans() if opened else {}
             self._spent_ns += time.thread_time_ns() - begin
@@ -138,12 +149,6 @@ class Observer:
             elif not batch:
                 await self._wait_until(next_ns, now)
 
-    def wake(self) -> None:
-        """Say that a copy was released: it will be looked at in time."""
-        if self._sleep is not None:
-            soon = trio.current_time() + FIRST_S
-            self._sleep.deadline = min(self._sleep.deadline, soon)
-
     def report(self) -> Observed:
         """Return what it came to so far."""
         elapsed_ns = self._elapsed()
@@ -159,29 +164,30 @@ class Observer:
 
     # -- whose turn it is -------------------------------------------------------------------------
 
-    def _turn(self, alive: Iterable[Watched], now_ns: int) -> tuple[list[_State], int | None]:
+    def _turn(self, now_ns: int) -> tuple[list[_State], int | None]:
         """Return whom to look at now; when there is nobody, also when to ask again."""
-        states = {}
-        alive = list(alive)
-        first_ns = self._first_ns(len(alive))
-        for watched in alive:
-            key = (watched.phase, watched.copy, watched.step)
-            states[key] = self._states.get(key) or _State(watched, watched.start_ns + first_ns)
-        self._states = states
-        fresh = [
-            state
-            for state in states.values()
-            if state.last_ns is None and not state.watched.repeats
-        ]
-        due = sorted((s for s in fresh if s.due_ns <= now_ns), key=lambda s: s.due_ns)
+        self._line_up()
+        first = list(islice(self._owed.values(), _MOST_IN_BATCH))
+        due = [state for state in first if state.due_ns <= now_ns]
         if due:
-            return due[:_MOST_IN_BATCH], None
-        batch, again_ns = self._again(states.values())
-        if again_ns is not None and again_ns <= now_ns:
+            return due, None
+        batch, again_ns = self._affordable()
+        if batch and again_ns <= now_ns:
             return batch, None
-        times = [state.due_ns for state in fresh]
-        times += [again_ns] if again_ns is not None else []
+        times = [state.due_ns for state in first] + ([again_ns] if batch else [])
         return [], min(times, default=None)
+
+    def _line_up(self) -> None:
+        """Say when those that were released since the last turn are looked at."""
+        first_ns = self._first_ns(len(self._new) + len(self._owed) + len(self._again))
+        for pid, state in self._new.items():
+            state.due_ns = state.watched.start_ns + first_ns
+            # The next run of a copy that was seen is as good as one more look at it.
+            if not state.watched.repeats:
+                self._owed[pid] = state
+            elif not self._cadence.once:
+                self._again[pid] = state
+        self._new.clear()
 
     def _first_ns(self, copies: int) -> int:
         """Return the age at which a copy is first looked at, by how many run."""
@@ -191,32 +197,19 @@ class Observer:
         each_ns = max(_LOOK_NS, self._looked_ns // max(1, self._samples))
         return max(least_ns, round(_CROWDED_FIRST_S * 1e9) - copies * each_ns)
 
-    def _again(self, states: Iterable[_State]) -> tuple[list[_State], int | None]:
+    def _affordable(self) -> tuple[list[_State], int]:
         """Return who is next to be looked at once more, and when: the longest ago first."""
-        if self._cadence.once:
-            return [], None
-        interval_ns = round((self._cadence.every_s or _LEAST_AUTO_S) * 1e9)
-        seen = sorted(
-            (
-                # The next run of a copy that was seen is as good as one more look at it.
-                (state.due_ns - interval_ns if state.last_ns is None else state.last_ns, state)
-                for state in states
-                if state.last_ns is not None or state.watched.repeats
-            ),
-            key=lambda pair: pair[0],
-        )
-        if not seen:
-            return [], None
-        latest_ns = seen[0][0] + round(interval_ns * _TOGETHER)
         batch: list[_State] = []
-        cost_ns, last_ns = 0, seen[0][0]
-        for at_ns, state in seen[:_MOST_IN_BATCH]:
-            if batch and (at_ns > latest_ns or cost_ns + state.cost_ns > _BATCH_CPU_NS):
+        cost_ns = latest_ns = 0
+        for state in islice(self._again.values(), _MOST_IN_BATCH):
+            if not batch:
+                latest_ns = state.due_ns + round(self._interval_ns * _TOGETHER)
+            elif state.due_ns > latest_ns or cost_ns + state.cost_ns > _BATCH_CPU_NS:
                 break
             batch.append(state)
-            cost_ns, last_ns = cost_ns + state.cost_ns, at_ns
-        due_ns = last_ns + interval_ns
-        if self._cadence.every_s is None:
+            cost_ns += state.cost_ns
+        due_ns = batch[-1].due_ns if batch else 0
+        if self._cadence.every_s is None and batch:
             due_ns = max(due_ns, self._affordable_ns(cost_ns))
         return batch, due_ns
 
@@ -244,7 +237,7 @@ class Observer:
             try:
                 opened.append((state, open_process(state.watched.pid)))
             except OSError:  # hidden from us, or no descriptor left: copies come first
-                state.put_off(now_ns)
+                self._put_off(state, now_ns)
         return opened
 
     @staticmethod
@@ -270,15 +263,34 @@ class Observer:
     def _take(self, state: _State, look: Look, emit: Callable[[Sampled], None]) -> None:
         self._spent_ns += look.cpu_ns
         if isinstance(look.result, NoSample):
-            # One that has ended is not alive any more when we ask again, or is about to be reaped.
-            state.put_off(look.at_ns)
+            self._put_off(state, look.at_ns)
             return
         if state.last_ns is not None:
             self._gaps += 1
             self._gaps_ns += look.at_ns - state.last_ns
         state.past_gate = True
         state.last_ns, state.cost_ns = look.at_ns, look.cpu_ns
+        state.due_ns = look.at_ns + self._interval_ns
+        if self._take_out(state) is not None and not self._cadence.once:
+            self._again[state.watched.pid] = state
         self._samples += 1
         self._looked_ns += look.cpu_ns
         self._longest_ns = max(self._longest_ns, look.result.read_ns)
         emit(look.result)
+
+    def _put_off(self, state: _State, now_ns: int) -> None:
+        """Try again soon, and less soon each time; one that has ended is about to be reaped."""
+        state.due_ns = now_ns + min(_AGAIN_NS << state.failures, _AGAIN_AT_MOST_NS)
+        state.failures = min(state.failures + 1, 10)
+        line = self._take_out(state)
+        if line is not None:
+            line[state.watched.pid] = state
+
+    def _take_out(self, state: _State) -> _Line | None:
+        """Take a copy out of its line, and return that; None if it has ended meanwhile."""
+        pid = state.watched.pid
+        for line in (self._owed, self._again):
+            if line.get(pid) is state:
+                del line[pid]
+                return line
+        return None

@@ -20,16 +20,17 @@ from rater.record.status import CopyStatus
 from rater.run.check.judge import Ended
 from rater.run.copies.command_times import Teller, workload_times
 from rater.run.copies.copy_ended import ended_event, how_it_ended
+from rater.run.copies.gate import high_pipe
 from rater.run.copies.launch import (
     Child,
     CopySpec,
     Launcher,
     Reaped,
     Wanted,
-    high_pipe,
     open_gate,
     reap,
 )
+from rater.run.copies.starter import Begun, Starter
 from rater.run.host.priority import urgent
 from rater.run.host.proc_dir import last_cpu
 from rater.run.observe.counters import PhaseReadings
@@ -41,7 +42,10 @@ from rater.run.supervise.job import RunState
 from rater.run.supervise.stopping import Stopper
 from rater.run.supervise.window import WindowWatch
 
-_LINGER_S = 0.001
+# Ends come in bursts, and a copy's end is handled on a CPU that others still run on: what ends
+# within this time is only stamped at first. More ends than this ago are safe from kill -9 once
+# the recorder has them (see `sinks`).
+_GATHER_S = 0.02
 
 
 class PhaseRun:
@@ -68,6 +72,8 @@ class PhaseRun:
             self._staggered or queued,
             self._teller.write_end if self._teller else None,
         )
+        self._starter = Starter(self._launcher, self._next_in_window, self._begun)
+        self._gather_s = 0.0 if queued else _GATHER_S  # a copy's next run does not wait
         self._epoll = select.epoll()
         if self._teller:
             self._epoll.register(self._teller.read_end, select.EPOLLIN)
@@ -111,18 +117,21 @@ class PhaseRun:
             if self._readings is not None:
                 self._readings.begin()
             async with trio.open_nursery() as self._nursery:
-                self._watch(self._nursery)
-                if self._staggered:
-                    token = trio.lowlevel.current_trio_token()
-                    self._nursery.start_soon(
-                        trio.to_thread.run_sync, self._release_in_turn, children, token
-                    )
-                else:
-                    assert shared is not None
-                    self._release_together(children, shared)
-                    shared = None
-                await self._reap_until_done()
-                self._nursery.cancel_scope.cancel()
+                try:
+                    self._watch(self._nursery)
+                    if self._staggered:
+                        token = trio.lowlevel.current_trio_token()
+                        self._nursery.start_soon(
+                            trio.to_thread.run_sync, self._release_in_turn, children, token
+                        )
+                    else:
+                        assert shared is not None
+                        self._release_together(children, shared)
+                        shared = None
+                    await self._reap_until_done()
+                    self._nursery.cancel_scope.cancel()
+                finally:
+                    self._starter.close()
             if self._readings is not None:
                 self._readings.end()
         finally:
@@ -143,6 +152,7 @@ class PhaseRun:
         nursery.start_soon(watch_disk, self._job, self._alive)
         if self._window is not None:
             nursery.start_soon(self._window.run, self._close_window)
+            nursery.start_soon(self._starter.run)
         if self._state.observer is not None:
             nursery.start_soon(self._observe, self._state.observer)
         if self._readings is not None:
@@ -201,22 +211,7 @@ class PhaseRun:
     async def _observe(self, observer: Observer) -> None:
         """Look at copies, but leave a phase of short ones alone: not even a thread begins."""
         await trio.sleep(FIRST_S)
-        await observer.run(self._watched, self._orphans, self._samples.take)
-
-    def _watched(self) -> list[Watched]:
-        """Return the copies that run: released, and not reaped."""
-        return [
-            Watched(
-                self._phase.number,
-                it.copy,
-                it.position,
-                it.pid,
-                it.start_ns,
-                repeats=it.position >= len(self._queues[it.copy].steps),
-            )
-            for it in self._alive.values()
-            if it.start_ns is not None and not it.filler
-        ]
+        await observer.run(self._orphans, self._samples.take)
 
     def _orphans(self) -> dict[int, list[int]]:
         """Return the processes that running copies left without a parent, by copy."""
@@ -307,7 +302,17 @@ class PhaseRun:
         self._starts.setdefault(child.copy, start)
         self._stopper.watch(child)
         if self._state.observer is not None:
-            self._state.observer.wake()
+            repeats = child.position >= len(self._queues[child.copy].steps)
+            self._state.observer.started(
+                Watched(
+                    self._phase.number,
+                    child.copy,
+                    child.position,
+                    child.pid,
+                    child.start_ns,
+                    repeats,
+                )
+            )
         self._state.emit(
             CopyStarted(
                 self._phase.number,
@@ -325,46 +330,44 @@ class PhaseRun:
         assert self._state.origin_ns is not None
         return self._state.origin_ns
 
-    async def _start_next(self, copy: int, position: int) -> None:
+    async def _start_behind_gate(self, copy: int, position: int) -> None:
         """Start the next step of a copy's queue behind a gate of its own."""
+        begun: Begun = None
         try:
-            children = await self._start_at_once(copy, position)
-            if not children:
-                children = await self._spawn(partial(self._wanted, copy, position), None)
+            for child in await self._spawn(partial(self._wanted, copy, position), None):
+                begun = child
         except RaterError as error:
-            self._state.stop(None, str(error))
-            children = []
+            begun = error
+        self._take_up(begun)
+
+    def _begun(self, copy: int, position: int, begun: Begun) -> None:
+        """Take what came of a start without a gate; a gate's shell may execute what fails here."""
+        if begun is None and not self._state.stop_flag.is_set():
+            assert self._nursery is not None
+            self._nursery.start_soon(self._start_behind_gate, copy, position)
+            return
+        if isinstance(begun, Child) and self._state.gates is not None:
+            self._state.gates.take_over(begun)
+        self._take_up(begun)
+
+    def _take_up(self, child: Begun) -> None:
+        """Let a copy's next run be part of the phase, unless that is over."""
+        if isinstance(child, RaterError):
+            self._state.stop(None, str(child))
+            child = None
         closed = self._window is not None and self._window.closed
-        if not children or closed or self._state.stop_flag.is_set():
-            for child in children:
+        if child is None or closed or self._state.stop_flag.is_set():
+            if child is not None:
                 self._launcher.discard(child)
                 self._ended.append(Ended(None, child.step, child.spec))
             self._queue_done()
             return
-        child = children[0]
         self._adopt(child)
         if child.start_ns is None:
             self._release_own(child)
         elif self._window is not None:
             child.filler = self._window.is_past(child.start_ns)
         self._started(child)
-
-    async def _start_at_once(self, copy: int, position: int) -> list[Child]:
-        """Start a copy's next run without a gate, in a window, if it needs none."""
-        if self._window is None or self._launcher.needs_gate(self._specs[copy, 0]):
-            return []
-
-        def start() -> Child | None:
-            if self._state.stop_flag.is_set():
-                return None
-            return self._launcher.start(self._wanted(copy, position)[0])
-
-        child = await trio.to_thread.run_sync(start)
-        if child is None:
-            return []
-        if self._state.gates is not None:
-            self._state.gates.take_over(child)
-        return [child]
 
     def _wanted(self, copy: int, position: int) -> list[Wanted]:
         steps = self._queues[copy].steps
@@ -373,6 +376,9 @@ class PhaseRun:
         step = steps[position % len(steps)]
         spec = self._job.workplace.spec(copy, position, step, self._state.stop_flag.is_set)
         return [Wanted(copy, position, step, spec)]
+
+    def _next_in_window(self, copy: int, position: int) -> Wanted | None:
+        return None if self._state.stop_flag.is_set() else self._wanted(copy, position)[0]
 
     def _close_window(self) -> None:
         """Nothing that counts runs any more: end what only kept the load up."""
@@ -391,30 +397,36 @@ class PhaseRun:
         with self._reaping:
             while self._unfinished:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
-                self._reap_ready(_LINGER_S)
+                self._reap_ready(self._gather_s)
 
-    def _reap_ready(self, linger_s: float = 0.0) -> None:
-        """Stamp every copy that has ended, then handle one, look again, handle the next.
-
-        Copies end in bursts: waiting a moment for the next one here is cheaper than
-        another turn of the event loop, and its time stamp is as good.
-        """
+    def _reap_ready(self, gather_s: float = 0.0) -> None:
+        """Stamp what has ended and ends within `gather_s`; handle one, look again, and so on."""
         ended: deque[tuple[Child, int]] = deque()
-        while True:
-            ready = self._epoll.poll(0 if ended or not self._alive else linger_s)
-            now = time.monotonic_ns()
-            for fd, _ in ready:
-                if self._teller and fd == self._teller.read_end:
-                    self._teller.read(now)
-                else:
-                    ended.append((self._alive.pop(fd), now))
-            if not ended:
-                return
+        until_s = time.monotonic() + gather_s
+        self._stamp(ended, 0)
+        while ended and self._alive and (left_s := until_s - time.monotonic()) > 0:
+            self._stamp(ended, left_s)
+        while ended:
             self._finish(*ended.popleft())
+            self._stamp(ended, 0)
+
+    def _stamp(self, ended: deque[tuple[Child, int]], wait_s: float) -> None:
+        """Add what has ended, with its time; wait for the first that does."""
+        ready = self._epoll.poll(wait_s)
+        now = time.monotonic_ns()
+        for fd, _ in ready:
+            child = self._alive.pop(fd, None)
+            if child is not None:
+                ended.append((child, now))
+            else:
+                assert self._teller is not None
+                self._teller.read(now)
 
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:
             child.last_cpu = last_cpu(child.pid)
+        if self._state.observer is not None:
+            self._state.observer.ended(child.pid)
         reaped = reap(child)
         self._launcher.forget(child)
         if child.start_ns is None:
@@ -477,11 +489,13 @@ class PhaseRun:
             more = well and not self._window.closed
         else:
             more = following < len(self._queues[child.copy].steps)
-        if more and not self._state.stop_flag.is_set():
-            assert self._nursery is not None
-            self._nursery.start_soon(self._start_next, child.copy, following)
-        else:
+        if not more or self._state.stop_flag.is_set():
             self._queue_done()
+        elif self._window is not None and not self._launcher.needs_gate(child.spec):
+            self._starter.start(child.copy, following)
+        else:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._start_behind_gate, child.copy, following)
 
     def _queue_done(self) -> None:
         self._unfinished -= 1

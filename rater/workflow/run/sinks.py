@@ -30,8 +30,10 @@ from rater.run.host.priority import urgent
 if TYPE_CHECKING:
     from rater.show.live.live import View
 
+_CAN_WAIT = (CopyStarted, Sampled, CpuReadings, MachineReadings)
+_NOT_SHOWN = (Sampled, Observed, CpuReadings, MachineReadings)
 _CLOSE_PATIENCE_S = 60.0
-_GATHER_S = 0.01
+_GATHER_S = 0.02  # what ended this long before a kill -9 may not be in the database yet
 _DRAW_GAP_S = 0.25  # at most four times a second
 
 
@@ -72,7 +74,7 @@ class Recorder(threading.Thread):
         """Take an event; returns at once."""
         self._events.append(event)
         # Its end brings a copy's start along; samples and readings go with what comes next.
-        if not isinstance(event, CopyStarted | Sampled | CpuReadings | MachineReadings):
+        if not (isinstance(event, _CAN_WAIT) or self._wake.is_set()):
             self._wake.set()
 
     def run(self) -> None:
@@ -131,7 +133,7 @@ class Screen(threading.Thread):
 
     def put(self, event: Event) -> None:
         """Take an event; returns at once. What is seen of copies and CPUs is for later."""
-        if not isinstance(event, Sampled | Observed | CpuReadings | MachineReadings):
+        if not isinstance(event, _NOT_SHOWN):
             self._events.append(event)
             self._wake.set()
 

@@ -102,7 +102,7 @@ def looked_up(
 
 def _out_of_reach(resolved: Resolved) -> list[str]:
     """Say what would be found out only when copies are begun."""
-    from rater.run.copies.launch import open_files_problem
+    from rater.run.copies.open_files import open_files_problem
     from rater.run.programs.compile import find_command
     from rater.workflow.run.reached_programs import untouched_programs
 

@@ -405,12 +405,14 @@ def test_the_gate_tells_what_the_kernel_allows() -> None:
 
 def observe(
     observer: Observer,
-    alive: Callable[[], list[Watched]],
+    alive: list[Watched],
     until: Callable[[list[Sampled]], bool],
     seconds: float = 10.0,
 ) -> list[Sampled]:
     """Observe until the samples are enough, or for so long."""
     samples: list[Sampled] = []
+    for one in alive:
+        observer.started(one)
 
     async def main() -> None:
         with trio.move_on_after(seconds) as scope:
@@ -420,7 +422,7 @@ def observe(
                 if until(samples):
                     scope.cancel()
 
-            await observer.run(alive, dict, emit)
+            await observer.run(dict, emit)
 
     trio.run(main)
     return samples
@@ -430,7 +432,7 @@ def test_a_copy_is_looked_at_soon_after_its_release_and_not_before() -> None:
     with python("pass") as process:
         mine = [watched(process.pid)]
         observer = Observer(Cadence())
-        [sample] = observe(observer, lambda: mine, bool)
+        [sample] = observe(observer, mine, bool)
     assert sample.age_ns >= FIRST_S * 1e9
     report = observer.report()
     assert (report.samples, report.interval_s, report.cadence) == (1, None, "auto")
@@ -440,9 +442,9 @@ def test_a_copy_is_looked_at_soon_after_its_release_and_not_before() -> None:
 def test_once_is_once_and_seconds_are_seconds() -> None:
     with python("pass") as one, python("pass") as two:
         mine = [watched(one.pid, 0), watched(two.pid, 1)]
-        once = observe(Observer(Cadence(once=True)), lambda: mine, lambda _: False, 0.5)
+        once = observe(Observer(Cadence(once=True)), mine, lambda _: False, 0.5)
         often = Observer(Cadence(every_s=0.05))
-        many = observe(often, lambda: mine, lambda got: len(got) == 8)
+        many = observe(often, mine, lambda got: len(got) == 8)
     assert sorted(sample.copy for sample in once) == [0, 1]
     assert {sample.copy for sample in many[2:]} == {0, 1}
     interval_s = often.report().interval_s
@@ -453,12 +455,9 @@ def test_the_next_run_of_a_copy_that_was_seen_is_one_more_look_and_not_owed() ->
     with python("pass") as process:
         observer = Observer(Cadence(once=True))
         first = watched(process.pid)
-        [sample] = observe(observer, lambda: [first], bool)
+        [sample] = observe(observer, [first], bool)
         assert sample.step == 0
-        assert (
-            observe(observer, lambda: [replace(first, step=1, repeats=True)], bool, seconds=1.0)
-            == []
-        )
+        assert observe(observer, [replace(first, step=1, repeats=True)], bool, seconds=1.0) == []
 
 
 def test_costly_looks_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,7 +473,7 @@ def test_costly_looks_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     with python("pass") as process:
         mine = [watched(process.pid)]
         # 20 ms are 1 % of 2 s: the second look has to wait for longer than this observes.
-        samples = observe(Observer(Cadence()), lambda: mine, lambda _: False, 0.9)
+        samples = observe(Observer(Cadence()), mine, lambda _: False, 0.9)
     assert len(samples) == 1
 
 
@@ -485,7 +484,7 @@ def test_cheap_looks_are_made_again_as_soon_as_they_can_be_afforded(
     with python("pass") as process:
         mine = [watched(process.pid)]
         observer = Observer(Cadence())
-        samples = observe(observer, lambda: mine, lambda got: len(got) == 3)
+        samples = observe(observer, mine, lambda got: len(got) == 3)
     assert len(samples) == 3
     assert observer.report().share < 0.01
 
@@ -500,11 +499,10 @@ def test_a_look_that_breaks_stops_the_observer_instead_of_hanging_it(
     with python("pass") as process:
         mine = [watched(process.pid)]
         with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="what is this file")):
-            observe(Observer(Cadence()), lambda: mine, bool)
+            observe(Observer(Cadence()), mine, bool)
 
 
 def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
-    mine: list[Watched] = []
     observer = Observer(Cadence())
     samples: list[Sampled] = []
 
@@ -515,14 +513,27 @@ def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
                 samples.append(sample)
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(observer.run, lambda: mine, dict, emit)
+            nursery.start_soon(observer.run, dict, emit)
             await trio.testing.wait_all_tasks_blocked()
-            mine.append(watched(process.pid, 5))
-            observer.wake()
+            observer.started(watched(process.pid, 5))
 
     with python("pass") as process:
         trio.run(main)
     assert [sample.copy for sample in samples] == [5]
+
+
+def test_a_copy_that_was_reaped_is_looked_at_no_more() -> None:
+    with python("pass") as one, python("pass") as other:
+        observer = Observer(Cadence(every_s=0.05))
+
+        def enough(got: list[Sampled]) -> bool:
+            if len(got) == 2:
+                observer.ended(one.pid)
+            return len(got) == 5
+
+        got = observe(observer, [watched(one.pid, 0), watched(other.pid, 1)], enough)
+    assert sorted(sample.copy for sample in got[:2]) == [0, 1]
+    assert [sample.copy for sample in got[2:]] == [1, 1, 1]
 
 
 def test_copies_that_ended_are_no_error_and_leave_no_descriptor() -> None:
@@ -534,7 +545,7 @@ def test_copies_that_ended_are_no_error_and_leave_no_descriptor() -> None:
         mine = [watched(gone.pid, 0), watched(zombie.pid, 1), watched(there.pid, 2)]
         before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (their number)
         observer = Observer(Cadence(every_s=0.05))
-        samples = observe(observer, lambda: mine, lambda got: len(got) == 3)
+        samples = observe(observer, mine, lambda got: len(got) == 3)
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     assert {sample.copy for sample in samples} == {2}
 
@@ -560,5 +571,5 @@ def test_where_copies_share_cpus_those_that_end_within_half_a_second_are_left_al
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with python("pass") as one, python("pass") as two:
         mine = [watched(one.pid, 0), watched(two.pid, 1)]
-        got = observe(Observer(Cadence(once=True)), lambda: mine, lambda got: len(got) == 2)
+        got = observe(Observer(Cadence(once=True)), mine, lambda got: len(got) == 2)
     assert [sample.age_ns > 0.4e9 for sample in got] == [True, True]

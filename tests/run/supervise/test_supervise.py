@@ -14,7 +14,7 @@ import pytest
 from rater.plan.schedule.phases import Order, make_plan
 from rater.record.events import Event, PhaseStarted, Resting
 from rater.record.status import CopyStatus, RunStatus, Validity
-from rater.run.copies import launch
+from rater.run.copies import gate
 from rater.run.host.idle import IdleWatch
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.rig import Rig
@@ -309,7 +309,7 @@ def test_an_open_file_limit_is_raised_for_rater_and_given_back_to_the_copies(
 def test_a_gate_whose_supervisor_died_does_not_start_the_program(
     tmp_path: Path, late: tuple[str, ...]
 ) -> None:
-    script = launch.gate_script(len(late))
+    script = gate.gate_script(len(late))
     done = subprocess.run(
         [
             "/bin/sh",
@@ -325,7 +325,7 @@ def test_a_gate_whose_supervisor_died_does_not_start_the_program(
         ],
         check=False,
     )
-    assert done.returncode == launch.NOT_RELEASED
+    assert done.returncode == gate.NOT_RELEASED
     assert not (tmp_path / "started").exists()
 
 

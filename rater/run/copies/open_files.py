@@ -1,0 +1,54 @@
+"""The limit of open files: what copies need, and raising our own to it."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from rater.errors import InputError
+
+_FDS_PER_COPY = 2  # a pidfd, and the writing end of its own gate
+_FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
+
+
+def _open_files() -> int:
+    """Return how many descriptors are open already, inherited ones too."""
+    try:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only how many there are
+    except OSError:
+        return 0
+
+
+def _needed_files(copies: int, own_gates: bool) -> int:
+    return copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER + _open_files()
+
+
+def open_files_problem(copies: int, own_gates: bool = False) -> str | None:
+    """Return why so many copies cannot have the files they need open; None: they can."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = _needed_files(copies, own_gates)
+    if hard == resource.RLIM_INFINITY or needed <= hard:
+        return None
+    return (
+        f"{copies} copies need {needed} open files, the hard limit here is {hard}: "
+        "raise it (`ulimit -Hn`, limits.conf, LimitNOFILE=) or run fewer copies"
+    )
+
+
+_raised_from: tuple[int, int] | None = None  # (our limit, the user's)
+
+
+def raise_limit(copies: int, own_gates: bool) -> int:
+    """Raise our soft limit of open files to what the copies need; return the original one."""
+    global _raised_from  # noqa: PLW0603 - a limit of this process, raised phase by phase
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Raised before by us, for an earlier phase: the user's own limit is the one before that.
+    original = _raised_from[1] if _raised_from and _raised_from[0] == soft else soft
+    needed = _needed_files(copies, own_gates)
+    problem = open_files_problem(copies, own_gates)
+    if problem:
+        raise InputError(problem)
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        _raised_from = (needed, original)
+    return original
