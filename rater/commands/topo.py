@@ -35,7 +35,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _topo(args: argparse.Namespace) -> int:
     from rater.run.host import discover as machine
-    from rater.run.host.lgroup_memory import lgroups_now
+    from rater.run.host.memory import lgroups_now
     from rater.show.plans.topology import topo_lines
     from rater.show.plans.topology_json import topo_document
     from rater.show.plans.topology_view import TopoView

@@ -1,4 +1,4 @@
-"""How much of a file or a tree lies in the page cache, on which lgroup, and dropping it.
+"""How much of a file or a tree lies in the page cache, and dropping it.
 
 What a set-up reads and writes stays in memory, on the lgroup it ran on. Copies there
 find less free memory than their neighbours: the set-up becomes the slow part of the
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,9 +19,7 @@ from pathlib import Path
 
 _NR_CACHESTAT = 451  # on every architecture but alpha; Linux 6.5
 _MOST_REASONS = 8
-_NODES = re.compile(r" N([0-9]+)=([0-9]+)")
 _LOWEST_BIT = bytes(state & 1 for state in range(256))  # the others have no meaning yet
-_PAGE_KB = re.compile(r" kernelpagesize_kB=([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +54,6 @@ def cached(path: Path) -> Cached:
         with suppress(OSError), _opened(file) as handle:
             total = _sum(total, _measured(handle))
     return total
-
-
-def cached_by_node(path: Path) -> dict[int, int]:
-    """Return the cached bytes of a file or tree by lgroup (OS number).
-
-    Without privileges: what is cached is mapped, touched and looked up in
-    `/proc/self/numa_maps`. Which pages are cached is `mincore`'s answer, so a file
-    that we may not write is read as a whole. Empty where the kernel has no
-    numa_maps. Some 50 ms for each GB that is cached.
-    """
-    found: dict[int, int] = {}
-    for file in _files(path, []):
-        with suppress(OSError), _opened(file) as handle:
-            size = os.fstat(handle).st_size
-            if size:
-                for node, count in _nodes_of(handle, size).items():
-                    found[node] = found.get(node, 0) + count
-    return dict(sorted(found.items()))
 
 
 def drop_cached(path: Path) -> Dropped:
@@ -192,26 +171,6 @@ class _Mapping:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         return bytes(answer).translate(_LOWEST_BIT)
-
-    def touch(self, page: int) -> None:
-        """Map one page."""
-        _ = self._map[page * mmap.PAGESIZE]
-
-
-def _nodes_of(handle: int, size: int) -> dict[int, int]:
-    with _Mapping(handle, size) as mapped:
-        for page, is_cached in enumerate(mapped.resident()):
-            if is_cached:
-                mapped.touch(page)
-        try:
-            text = Path("/proc/self/numa_maps").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return {}
-        begin = f"{mapped.address:x} "
-    line = next((line for line in text.splitlines() if line.lstrip("0").startswith(begin)), "")
-    page_kb = _PAGE_KB.search(line)
-    page_bytes = int(page_kb[1]) << 10 if page_kb else mmap.PAGESIZE
-    return {int(node): int(pages) * page_bytes for node, pages in _NODES.findall(line)}
 
 
 @cache

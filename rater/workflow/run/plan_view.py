@@ -17,10 +17,10 @@ def plan_view(
     refusals: tuple[str, ...] = (),
 ) -> PlanView:
     """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
+    from rater.plan.placement.memory_needs import bound_to_memory, capacity_warnings, needs_by_node
     from rater.plan.placement.summary import remarks, shares
     from rater.plan.schedule.phases import order_table
-    from rater.run.host.lgroup_memory import lgroups_now
-    from rater.run.host.memory import bound_to_memory, capacity_warnings, needs_by_node
+    from rater.run.host.memory import lgroups_now
     from rater.show.plans.plan import PlanView
     from rater.workflow.run.resolve import expected_total_s, most_bytes, size_of, tune_of
 

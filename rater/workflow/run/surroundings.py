@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rater.errors import InputError
+from rater.plan.placement.memory_needs import Preflight
 from rater.plan.topology.lgroup_memory import LgroupMemory
 from rater.run.host.busy import BusyWatch, busy_warning
-from rater.run.host.lgroup_memory import lgroups_now
-from rater.run.host.preflight import Preflight, preflight_now
+from rater.run.host.memory import lgroups_now, preflight_now
 from rater.workflow.run.resolve import Resolved, most_bytes
 
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.record.settings import volatile
 from rater.run.host import discover as machine
 from rater.run.host import snapshot as facts
-from rater.run.host.memory import NodeMemory, memory_warnings, needs_by_node, node_memory
+from rater.run.host.memory import lgroups_now
 
 XEON = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -270,65 +269,24 @@ def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
         "memory.node1.shmem_bytes": "1048576",
         "memory.node1.writeback_bytes": "0",
     }
-    assert node_memory(proc, sys) == {
-        0: NodeMemory(100 << 10, (5000 - 1024) << 10),
-        1: NodeMemory(7 << 10, 0),
+    now = lgroups_now(proc, sys)
+    assert {node: (it.free_bytes, it.page_cache_bytes) for node, it in now.items()} == {
+        0: (100 << 10, (5000 - 1024) << 10),
+        1: (7 << 10, 0),
     }
 
 
 def test_a_single_lgroup_has_what_the_machine_has(tmp_path: Path) -> None:
-    proc = write(tmp_path / "proc", {"meminfo": "MemFree: 90 kB\nBuffers: 1 kB\nCached: 9 kB"})
+    proc = write(
+        tmp_path / "proc",
+        {"meminfo": "MemTotal: 99 kB\nMemFree: 90 kB\nBuffers: 1 kB\nCached: 9 kB"},
+    )
     sys = write(
         tmp_path / "sys",
         {"devices/system/node/node0/meminfo": NODE.format(node=0, free=5, files=5000)},
     )
-    assert node_memory(proc, sys) == {0: NodeMemory(90 << 10, 10 << 10)}
-
-
-def test_an_lgroup_full_of_page_cache_is_warned_of_with_the_way_out() -> None:
-    memory = {0: NodeMemory(16 * GB, GB), 1: NodeMemory(3 * GB, 14 * GB)}
-    assert memory_warnings({0: 12 * GB, 1: 12 * GB, 7: GB}, memory) == (
-        "page cache fills lgroup 1 (its copies need 12.0 GB; 3.0 GB free, 14.0 GB page cache): "
-        "the kernel drops it while copies are timed or takes memory of another lgroup; "
-        "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it; what a set-up reads under "
-        "`numactl --interleave=all` spreads over all lgroups",
-    )
-    assert memory_warnings({0: 3 * GB}, {0: NodeMemory(GB, 4 * GB)}) == (
-        "page cache fills lgroup 0 (its copies need 3.0 GB; 1.0 GB free, 4.0 GB page cache): "
-        "the kernel drops it while copies are timed; "
-        "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it",
-    )
-    assert memory_warnings({0: 16 * GB, 1: 3 * GB}, memory) == ()
-
-
-def test_lgroups_too_small_for_their_copies_are_warned_of_together() -> None:
-    memory = {node: NodeMemory(50_000_000, 0) for node in range(6)}
-    [warning] = memory_warnings(dict.fromkeys(range(6), GB), memory)
-    told = "lgroup {} (its copies need 1.0 GB; 50.0 MB free, 0.0 MB page cache)"
-    assert warning == (
-        f"too little memory in {', '.join(told.format(node) for node in range(4))} and 2 more: the "
-        "rest comes from other lgroups, from swap, or not at all; fewer copies, a smaller size or "
-        "a layout that spreads them avoids it"
-    )
-    [strict] = memory_warnings({0: GB}, memory, strict=True)
-    assert strict.endswith(
-        ": they are bound to it: what it lacks is swapped, or the kernel kills a copy; fewer "
-        "copies, a smaller size or a layout that spreads them avoids it"
-    )
-    [alone] = memory_warnings({0: GB}, {0: memory[0]})
-    assert alone.endswith(
-        ": the rest comes from swap, or not at all; fewer copies or a smaller size avoid it"
-    )
-
-
-def test_copies_need_memory_where_they_run_or_are_bound() -> None:
-    home = Placement(0, (0,), 0, 0, 0, 1, 0, MemoryPolicy.LOCAL, ())
-    placements = (
-        home,
-        replace(home, copy=1, policy=MemoryPolicy.BIND, memory_nodes=(2, 3)),
-        replace(home, copy=2, node=None),
-    )
-    assert needs_by_node(placements, {0: 100, 1: 60, 2: 7}) == {1: 100, 2: 30, 3: 30}
+    now = lgroups_now(proc, sys)[0]
+    assert (now.free_bytes, now.page_cache_bytes) == (90 << 10, 10 << 10)
 
 
 # -- what copies inherit ------------------------------------------------------------------------

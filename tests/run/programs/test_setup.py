@@ -18,7 +18,7 @@ from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.schedule.phases import Phase, Step, make_plan
 from rater.plan.suite.model import Benchmark, InputFile, Size, Suite
 from rater.run.host import discover as machine
-from rater.run.host.lgroup_memory import lgroups_now
+from rater.run.host.memory import lgroups_now
 from rater.run.host.page_cache import cached, drop_cached
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs import digests

@@ -1,25 +1,21 @@
-"""Before a run: has each lgroup what its copies need, and what did the set-up leave there?"""
+"""Memory that copies need of each lgroup, held against what it has installed, or has now."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.topology.lgroup_memory import LgroupMemory
-from rater.run.host.lgroup_memory import lgroups_now
-from rater.run.host.memory import NodeMemory, bound_to_memory, gb, memory_warnings, needs_by_node
-from rater.run.host.sysfiles import read_text
 from rater.text.words import some
 
-_PROC, _SYS = Path("/proc"), Path("/sys")
 _LEAST_LEFT_BYTES = 64_000_000  # page cache that a set-up may leave without a word
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LgroupCheck:
     """One lgroup before a run; bytes, None for what is not known."""
 
     node: int  # OS number
@@ -38,7 +34,7 @@ class Preflight:
     """What was found: warnings with the numbers and the cure, and a row for each lgroup."""
 
     warnings: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LgroupCheck, ...]
     unchecked: tuple[str, ...] = ()  # what could not be compared, for who relies on it
 
     def refusal(self) -> str | None:
@@ -46,6 +42,96 @@ class Preflight:
         if not self.warnings:
             return None
         return "\n".join([*self.warnings, "--preflight strict refuses the run for that"])
+
+
+def needs_by_node(
+    placements: Sequence[Placement], bytes_by_copy: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the bytes that copies want of each lgroup by OS number.
+
+    A copy bound to several nodes wants an equal part of each; one that is not
+    bound to a CPU wants nothing of any lgroup in particular.
+    """
+    needs: dict[int, int] = {}
+    for placement in placements:
+        home = () if placement.node is None else (placement.node,)
+        nodes = placement.memory_nodes or home
+        for node in nodes:
+            part = bytes_by_copy.get(placement.copy, 0) // len(nodes)
+            needs[node] = needs.get(node, 0) + part
+    return needs
+
+
+def bound_to_memory(placements: Sequence[Placement]) -> bool:
+    """Tell whether copies may take memory of their nodes only."""
+    return bool(placements) and placements[0].policy is MemoryPolicy.BIND
+
+
+def memory_warnings(
+    needs_bytes: Mapping[int, int], memory: Mapping[int, LgroupMemory], *, strict: bool = False
+) -> tuple[str, ...]:
+    """Say which lgroups have less free than their copies need, and the way out.
+
+    `needs_bytes` is by lgroup; those without a reading in `memory` are passed over.
+    `strict`: copies may take memory of these lgroups only.
+    """
+    cached: list[str] = []
+    short: list[str] = []
+    for node in sorted(needs_bytes.keys() & memory.keys()):
+        need, has = needs_bytes[node], memory[node]
+        if need <= has.free_bytes:
+            continue
+        told = (
+            f"lgroup {node} (its copies need {gb(need)}; {gb(has.free_bytes)} free, "
+            f"{gb(has.page_cache_bytes)} page cache)"
+        )
+        (cached if need <= has.free_bytes + has.page_cache_bytes else short).append(told)
+    warnings = []
+    several = len(memory) > 1
+    if cached:
+        remote = " or takes memory of another lgroup" if several and not strict else ""
+        spread = (
+            "; what a set-up reads under `numactl --interleave=all` spreads over all lgroups"
+            if several
+            else ""
+        )
+        warnings.append(
+            f"page cache fills {some(cached)}: the kernel drops it while copies are timed"
+            f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it{spread}"
+        )
+    if short:
+        warnings.append(f"too little memory in {some(short)}: {_otherwise(several, strict)}")
+    return tuple(warnings)
+
+
+def _otherwise(several: bool, strict: bool) -> str:
+    """Say where memory comes from that an lgroup does not have, and how to need less of it."""
+    if strict:
+        rest = "they are bound to it: what it lacks is swapped, or the kernel kills a copy"
+    else:
+        rest = f"the rest comes from {'other lgroups, from ' if several else ''}swap, or not at all"
+    if several:
+        return f"{rest}; fewer copies, a smaller size or a layout that spreads them avoids it"
+    return f"{rest}; fewer copies or a smaller size avoid it"
+
+
+def capacity_warnings(
+    needs_bytes: Mapping[int, int], installed_bytes: Mapping[int, int], *, strict: bool = False
+) -> tuple[str, ...]:
+    """Say which lgroups have less memory installed than their copies need.
+
+    Both are by lgroup; those whose memory is not known (absent, or 0) are passed over.
+    `strict`: copies may take memory of these lgroups only.
+    """
+    short = [
+        f"lgroup {node} ({gb(installed)} installed, its copies need {gb(need)})"
+        for node, need in sorted(needs_bytes.items())
+        if need > (installed := installed_bytes.get(node, 0)) > 0
+    ]
+    if not short:
+        return ()
+    several = len(installed_bytes) > 1
+    return (f"memory cannot hold the copies of {some(short)}: {_otherwise(several, strict)}",)
 
 
 def preflight(
@@ -61,7 +147,7 @@ def preflight(
 
     `now` is the memory of each lgroup, `before` what it was when the set-up began.
     Copies that are not bound to an lgroup want nothing of any in particular: whether
-    the machine can hold them all is asked elsewhere (`rater.run.host.requirements`). With
+    the machine can hold them all is asked elsewhere (`run.host.requirements`). With
     `huge_pages_always` every program's memory is to come in transparent huge pages,
     so it matters what is free in large blocks. `unstated`: benchmarks that do not say
     what their copies need.
@@ -72,9 +158,8 @@ def preflight(
         _row(node, copies[node], needs.get(node, 0), now.get(node), (before or {}).get(node))
         for node in sorted(copies.keys() | needs.keys() | now.keys())
     )
-    plain = {node: NodeMemory(m.free_bytes, m.page_cache_bytes) for node, m in now.items()}
     warnings = [
-        *memory_warnings(needs, plain, strict=bound_to_memory(placements)),
+        *memory_warnings(needs, now, strict=bound_to_memory(placements)),
         *_set_up_warnings(rows),
         *_pool_warnings(rows, now),
         *(_block_warnings(rows) if huge_pages_always else ()),
@@ -82,38 +167,17 @@ def preflight(
     return Preflight(tuple(warnings), rows, _unchecked(placements, bytes_by_copy, rows, unstated))
 
 
-def preflight_now(
-    placements: Sequence[Placement],
-    bytes_by_copy: Mapping[int, int],
-    before: Mapping[int, LgroupMemory] | None = None,
-    proc: Path = _PROC,
-    sys: Path = _SYS,
-    *,
-    unstated: Sequence[str] = (),
-) -> Preflight:
-    """Return the preflight of this machine now; `before` as `lgroups_now` gave it."""
-    enabled = read_text(sys / "kernel/mm/transparent_hugepage/enabled") or ""
-    return preflight(
-        placements,
-        bytes_by_copy,
-        lgroups_now(proc, sys),
-        before=before,
-        huge_pages_always="[always]" in enabled,
-        unstated=unstated,
-    )
-
-
 def _row(
     node: int, copies: int, need: int, now: LgroupMemory | None, before: LgroupMemory | None
-) -> Row:
+) -> LgroupCheck:
     if now is None:
-        return Row(node, copies, need, None, None, None, None, None, "unknown")
+        return LgroupCheck(node, copies, need, None, None, None, None, None, "unknown")
     if need <= now.free_bytes:
         verdict = "enough"
     else:
         reachable = now.free_bytes + now.page_cache_bytes
         verdict = "page-cache" if need <= reachable else "short"
-    return Row(
+    return LgroupCheck(
         node=node,
         copies=copies,
         need_bytes=need,
@@ -131,7 +195,7 @@ def _row(
 def _unchecked(
     placements: Sequence[Placement],
     bytes_by_copy: Mapping[int, int],
-    rows: Sequence[Row],
+    rows: Sequence[LgroupCheck],
     unstated: Sequence[str],
 ) -> tuple[str, ...]:
     """Say what was not compared, and how it could be: silence would pass for "enough"."""
@@ -155,7 +219,7 @@ def _unchecked(
     return tuple(told)
 
 
-def _set_up_warnings(rows: Sequence[Row]) -> list[str]:
+def _set_up_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
     told = [
         f"{gb(row.set_up_cache_bytes)} on lgroup {row.node}"
         for row in rows
@@ -171,7 +235,7 @@ def _set_up_warnings(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _pool_warnings(rows: Sequence[Row], now: Mapping[int, LgroupMemory]) -> list[str]:
+def _pool_warnings(rows: Sequence[LgroupCheck], now: Mapping[int, LgroupMemory]) -> list[str]:
     warnings = []
     for row in rows:
         if row.verdict in ("page-cache", "short") and row.huge_pages_bytes:
@@ -189,7 +253,7 @@ def _pool_warnings(rows: Sequence[Row], now: Mapping[int, LgroupMemory]) -> list
     return warnings
 
 
-def _block_warnings(rows: Sequence[Row]) -> list[str]:
+def _block_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
     """Lgroups that have the memory, but not in one piece, next to others that have."""
     broken = [
         f"lgroup {row.node} (its copies need {gb(row.need_bytes)}; {gb(row.free_huge_order_bytes)} "
@@ -206,3 +270,12 @@ def _block_warnings(rows: Sequence[Row]) -> list[str]:
         "memory comes in small pages, or is compacted while copies are timed; "
         "`echo 1 > /proc/sys/vm/compact_memory` as root makes larger blocks"
     ]
+
+
+def gb(count: int) -> str:
+    """Return bytes as `1.23 GB` or `216 MB`: three digits, `4.0 GB` where the third is a zero."""
+    unit, value = ("GB", count / 1e9) if count >= 999_500_000 else ("MB", count / 1e6)
+    if value >= 99.95:
+        return f"{value:.0f} {unit}"
+    text = f"{value:.2f}".removesuffix("0") if value < 9.995 else f"{value:.1f}"
+    return f"{text} {unit}"

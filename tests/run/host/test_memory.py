@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from rater.plan.placement.memory_needs import (
+    LgroupCheck,
+    gb,
+    memory_warnings,
+    needs_by_node,
+    preflight,
+)
 from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.topology.lgroup_memory import HugePages, LgroupMemory
 from rater.run.host import page_cache as pagecache
-from rater.run.host.lgroup_memory import lgroups_now
-from rater.run.host.memory import gb
-from rater.run.host.page_cache import cached, cached_by_node, drop_cached
-from rater.run.host.preflight import Row, preflight, preflight_now
+from rater.run.host.memory import lgroups_now, preflight_now
+from rater.run.host.page_cache import cached, drop_cached
 
 GB = 10**9
 PAGE = mmap.PAGESIZE
@@ -41,9 +46,55 @@ def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
     assert found.warnings == ()
     assert found.refusal() is None
     assert found.rows == (
-        Row(0, 1, 2 * GB, 8 * GB, GB, None, None, 0, "enough"),
-        Row(1, 2, 5 * GB, 5 * GB, 0, None, None, 0, "enough"),
+        LgroupCheck(0, 1, 2 * GB, 8 * GB, GB, None, None, 0, "enough"),
+        LgroupCheck(1, 2, 5 * GB, 5 * GB, 0, None, None, 0, "enough"),
     )
+
+
+def test_an_lgroup_full_of_page_cache_is_warned_of_with_the_way_out() -> None:
+    has = {0: memory(0, 16 * GB, GB), 1: memory(0, 3 * GB, 14 * GB)}
+    assert memory_warnings({0: 12 * GB, 1: 12 * GB, 7: GB}, has) == (
+        "page cache fills lgroup 1 (its copies need 12.0 GB; 3.0 GB free, 14.0 GB page cache): "
+        "the kernel drops it while copies are timed or takes memory of another lgroup; "
+        "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it; what a set-up reads under "
+        "`numactl --interleave=all` spreads over all lgroups",
+    )
+    assert memory_warnings({0: 3 * GB}, {0: memory(0, GB, 4 * GB)}) == (
+        "page cache fills lgroup 0 (its copies need 3.0 GB; 1.0 GB free, 4.0 GB page cache): "
+        "the kernel drops it while copies are timed; "
+        "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it",
+    )
+    assert memory_warnings({0: 16 * GB, 1: 3 * GB}, has) == ()
+
+
+def test_lgroups_too_small_for_their_copies_are_warned_of_together() -> None:
+    has = {node: memory(0, 50_000_000, 0) for node in range(6)}
+    [warning] = memory_warnings(dict.fromkeys(range(6), GB), has)
+    told = "lgroup {} (its copies need 1.0 GB; 50.0 MB free, 0.0 MB page cache)"
+    assert warning == (
+        f"too little memory in {', '.join(told.format(node) for node in range(4))} and 2 more: the "
+        "rest comes from other lgroups, from swap, or not at all; fewer copies, a smaller size or "
+        "a layout that spreads them avoids it"
+    )
+    [strict] = memory_warnings({0: GB}, has, strict=True)
+    assert strict.endswith(
+        ": they are bound to it: what it lacks is swapped, or the kernel kills a copy; fewer "
+        "copies, a smaller size or a layout that spreads them avoids it"
+    )
+    [alone] = memory_warnings({0: GB}, {0: has[0]})
+    assert alone.endswith(
+        ": the rest comes from swap, or not at all; fewer copies or a smaller size avoid it"
+    )
+
+
+def test_copies_need_memory_where_they_run_or_are_bound() -> None:
+    home = Placement(0, (0,), 0, 0, 0, 1, 0, MemoryPolicy.LOCAL, ())
+    placements = (
+        home,
+        replace(home, copy=1, policy=MemoryPolicy.BIND, memory_nodes=(2, 3)),
+        replace(home, copy=2, node=None),
+    )
+    assert needs_by_node(placements, {0: 100, 1: 60, 2: 7}) == {1: 100, 2: 30, 3: 30}
 
 
 def test_page_cache_of_the_set_up_on_one_lgroup_is_told_with_the_cure() -> None:
@@ -96,7 +147,7 @@ def test_memory_in_small_pieces_matters_where_huge_pages_are_for_all() -> None:
 def test_what_is_not_known_is_no_warning() -> None:
     found = preflight([on(0, 5), on(1, None)], {0: 4 * GB, 1: 4 * GB}, {})
     assert found.warnings == ()
-    assert found.rows == (Row(5, 1, 4 * GB, None, None, None, None, None, "unknown"),)
+    assert found.rows == (LgroupCheck(5, 1, 4 * GB, None, None, None, None, None, "unknown"),)
     assert preflight([on(0, 0)], {}, {0: memory(0, 0)}).warnings == ()
 
 
@@ -245,17 +296,8 @@ def test_the_older_way_to_measure_agrees(tree: Path, monkeypatch: pytest.MonkeyP
     assert older == replace(newer, dirty_bytes=None)
 
 
-def test_cached_pages_are_found_on_their_lgroup(tree: Path) -> None:
-    if not Path("/proc/self/numa_maps").exists():
-        pytest.skip("this kernel has no numa_maps")
-    found = cached_by_node(tree)
-    assert sum(found.values()) == cached(tree).cached_bytes == 100 * PAGE
-    assert found.keys() <= lgroups_now().keys()
-
-
 def test_what_cannot_be_dropped_is_told(tmp_path: Path) -> None:
     dropped = drop_cached(tmp_path / "gone")
     assert dropped.files == 0
     assert dropped.problems == (f"{tmp_path / 'gone'}: No such file or directory",)
     assert cached(tmp_path / "gone").files == 0
-    assert cached_by_node(tmp_path / "gone") == {}
