@@ -46,8 +46,13 @@ VARYING_TEXT = (
     # What `topo` says of this moment's memory, a line for each lgroup.
     (re.compile(r"(?<=\nmemory now\n)(.+\n)+"), "(varies)\n"),
 )
-# Columns of tables.
-VARYING_COLUMNS = ("stored_at", "searched_at")
+# The same of columns, as TABLE.COLUMN: of databases, and of one where both made runs of their own.
+VARYING_COLUMNS = re.compile(r"\.(stored|searched)_at$")
+LIVE_COLUMNS = re.compile(
+    r"_(ns|at|bytes|faults|switches|start|id|cpus?|dir)$|\.(uuid|pid)$|(setting|copy_metric)\.value|copy\.placement"
+)
+# Tables with a row for each look at a machine.
+SAMPLED = ("cpu_reading", "divot", "divot_search", "note", "observed", "phase_reading", "sample")
 
 CODE = ("rater", "suites", "layouts", "db")
 RELATIVE = 1e-12
@@ -108,7 +113,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="PATTERN", help="questions with this in them (or glob)")
     parser.add_argument("--full", action="store_true", help="show all of each difference")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="same-answers-") as folder:
+    with tempfile.TemporaryDirectory(prefix="same-answers-", ignore_cleanup_errors=True) as folder:
         work = Path(folder).resolve()
         keep = (args.keep or work / "keep").resolve()
         old = args.old.resolve()
@@ -128,11 +133,9 @@ def main() -> int:
         told = Told(args.full)
         for question, before, after in zip(asked, *answers, strict=True):
             told.compare(question, before, after)
-        for name in ("runs.db", "other.db", "texts.db"):
-            told.compare_documents(
-                f"what is in {name} afterwards",
-                *(_tables(work / side / "here" / name) for side in interpreters),
-            )
+        for name in ("runs.db", "other.db", "texts.db", "live.db"):
+            tables = (_tables(work / side, name) for side in interpreters)
+            told.compare_documents(f"what is in {name} afterwards", *tables)
         slow = sorted(zip(asked, answers[0], strict=True), key=lambda it: -it[1].used_s)[:3]
         print("slowest: " + "; ".join(f"{q.name} {a.used_s:.1f} s" for q, a in slow))
         with closing(sqlite3.connect(keep / "runs.db")) as db:
@@ -186,22 +189,43 @@ def settled(text: str, side: Path) -> str:
     return text
 
 
-def _tables(database: Path) -> dict[str, list[list[Any]]]:
-    """Return all rows of a database, of every table sorted."""
+def _tables(side: Path, name: str) -> dict[str, list[list[Any]]]:
+    """Return all rows of a database that is there, those of a table sorted."""
+    database = side / "here" / name
     if not database.exists():
         return {}
+    varying = LIVE_COLUMNS if name == "live.db" else VARYING_COLUMNS
     with closing(sqlite3.connect(database)) as db:
-        names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
-        return {name: _rows(db, name) for (name,) in names.fetchall()}
+        names = [it for (it,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = {it: _rows(db, it, varying, side) for it in sorted(names)}
+    if name == "live.db":
+        return {it: rows for it, rows in tables.items() if it not in SAMPLED}
+    return tables
 
 
-def _rows(db: sqlite3.Connection, table: str) -> list[list[Any]]:
+def _rows(
+    db: sqlite3.Connection, table: str, varying: re.Pattern[str], side: Path
+) -> list[list[Any]]:
     found = db.execute(f"SELECT * FROM {table}")
     columns = [it[0] for it in found.description]
-    return [
-        ["varies" if name in VARYING_COLUMNS else it for name, it in zip(columns, row, strict=True)]
-        for row in sorted(found, key=repr)
+    rows = [
+        [
+            "varies"
+            if value is not None and varying.search(f"{table}.{column}")
+            else _stored(value, side)
+            for column, value in zip(columns, row, strict=True)
+        ]
+        for row in found
     ]
+    return sorted(rows, key=repr)
+
+
+def _stored(value: Any, side: Path) -> Any:
+    """Return a value without its checkout, JSON that is stored as text as what it says."""
+    if not isinstance(value, str):
+        return value
+    text = settled(value, side)
+    return _document(text) if text.startswith("{") else text
 
 
 class Told:
@@ -228,6 +252,8 @@ class Told:
                 f"{name} (data)", *(_page_data(it.out) for it in (before, after))
             )
             self._compare_text(name, _page_text(before.out), _page_text(after.out))
+        elif question.kind == "run":
+            return
         elif question.kind == "data":
             lines = _diff(before.out, after.out)
             self._counts["data equal"] += not lines

@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchmarks.same_answers_runs import SHARED
 
-type Kind = Literal["json", "text", "data", "page"]
+type Kind = Literal["json", "text", "data", "page", "run"]
 
 SPEC = SHARED / "spec-samples"
 CASES = SHARED / "divot-cases/cases"
@@ -42,6 +42,17 @@ MORE_OF_RUN = (
     *("divots {0} --fresh --threshold-group 5 --threshold-copy 10", "rerun {0} --dry-run"),
     *("divots {0} --fail-on any:5%", "divots --confirm {0} --dry-run"),
 )
+# Run by both; what is compared is what they store, measured values apart. {0}: the folder of runs.
+LIVE = (
+    ("run {0}/own.toml --copies 3 --iterations 2 --tag live=yes --env X=1", ""),
+    ("run {0}/own.toml/told,several --copies 2 --mode rotated --iterations 2 --layout compact", ""),
+    ("run --speccmds {0}/kit/429.mcf.cmd --iterations 2 --discard 1", ""),
+    ("run mini/rays --size test --copies 2 --mode staggered --stagger 5 --proof once", ""),
+    ("run --copies 2 --output-limit 1000", " -- sh -c 'head -c 5000 /dev/zero; exec sleep 9'"),
+    ("run --copies 2 --timeout 0.3 --grace 0.2 --bind none", " -- sh -c 'exec sleep $RATER_COPY'"),
+    ("sweep --axis copies=1,2 --axis env:X=,1 --rounds 2 --seed 5", " -- sh -c 'exit $RATER_COPY'"),
+    ("rerun 1 --tag again=yes", ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,7 @@ def questions(keep: Path) -> list[Question]:
             *_about_machines(),
             *_about_files(keep),
             *_about_storing(),
+            *_ask("run", *(f"{it.format(keep)} --db live.db{command}" for it, command in LIVE)),
         ]
 
 
@@ -94,7 +106,7 @@ def _about_runs(db: sqlite3.Connection) -> Iterator[Question]:
         yield from _ask("data", *(it.format(run) for it in DATA_OF_RUN))
     for run in single + imported[::4]:
         yield from _both(*(it.format(run) for it in MORE_OF_RUN))
-    for run in single[::3] + imported[::4]:
+    for run in single[::4] + imported[::6]:
         yield from _ask("page", f"report {run} -o -")
     yield from _both("show 6 --with 1", "show 7 --with 3", "show 2 --copies --baseline 1 --drop 1")
     yield from _both("plot 8 --benchmark lu", "plot 2 --iteration 2", "report 5 -o page.html")
@@ -137,7 +149,9 @@ def _about_machines() -> Iterator[Question]:
     for place, machine in enumerate((*files, *MACHINES)):
         on = f"plan --topology {machine}"
         yield from _both(f"topo {machine}", f"{on} --copies nodes -- ./none")
-        yield from _ask("json", *(f"{on} --layout {it} -- ./none" for it in LAYOUTS))
+        yield from _ask(
+            "json", *(f"{on} --layout {it} -- ./none" for it in LAYOUTS[place % 2 :: 2])
+        )
         yield from _ask("json", *(f"{on} {it} mini/lu,vm,rays" for it in PLANNED[place % 3 :: 3]))
         yield from _ask("text", *(f"{on} {it} memory/lu,latency" for it in PLANNED[place % 8 :: 8]))
     yield from _both(
