@@ -107,7 +107,6 @@ TWINS = {
     "Bind",
     "Cell",
     "Comparison",
-    "Difference",
     "Ended",
     "Finding",
     "Group",

@@ -88,7 +88,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def compare_points(args: argparse.Namespace) -> int:
     """Print the comparison; return the exit status."""
     from rater.analysis.compare.compare import compare
-    from rater.record.settings import volatile
     from rater.workflow.results.output_file import checked_file
 
     file = None if args.file is None else checked_file(args.file)
@@ -102,9 +101,7 @@ def compare_points(args: argparse.Namespace) -> int:
         baseline = _baseline(store, args.baseline, points)
         looks = looks_of(store, points)
         without = points_without_runs(store, args.points)
-    comparison = compare(
-        points, margin=margin, by=args.by, baseline=baseline, looks=looks, volatile=volatile
-    )
+    comparison = compare(points, margin=margin, by=args.by, baseline=baseline, looks=looks)
     if file is not None:
         _draw(comparison, file)
     if args.json:

@@ -165,16 +165,15 @@ def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
     """Return what several points come to beside each other; None for one."""
     from rater.analysis.compare.compare import compare
     from rater.analysis.scaling.curve import scale
-    from rater.record.settings import volatile
     from rater.show.html.several import Together
 
     points = asked.points
     if len(points) < 2:
         return None
     copies = {one.run.head.copies for point in points for one in point.runs}
-    scaling = scale(points, volatile) if len(copies) > 1 else None
+    scaling = scale(points) if len(copies) > 1 else None
     return Together(
-        compare(points, looks=asked.looks, volatile=volatile),
+        compare(points, looks=asked.looks),
         scaling if scaling and scaling.curves else None,
         (*asked.without_runs, *notes),
     )

@@ -44,7 +44,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _scale(args: argparse.Namespace) -> int:
     from rater.analysis.scaling.curve import scale
     from rater.analysis.scaling.pairs import orders, smt_yields
-    from rater.record.settings import volatile
     from rater.workflow.results.output_file import checked_file
     from rater.workflow.results.points import points_from, points_without_runs
 
@@ -53,7 +52,7 @@ def _scale(args: argparse.Namespace) -> int:
         words = list(dict.fromkeys(args.which))
         points = points_from(store, words)
         missing = points_without_runs(store, words)
-    scaling = scale(points, volatile)
+    scaling = scale(points)
     smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
     if not scaling.curves and not smt and not rotated:
         raise InputError(

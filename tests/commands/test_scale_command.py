@@ -59,7 +59,7 @@ def curves(*runs: StoredRun, thp: Sequence[str] = ()) -> tuple[Curve, ...]:
         Point("", (("thp", thp[i]),) if thp else (), (PointRun(one, None),))
         for i, one in enumerate(runs)
     ]
-    return scale(points, lambda _: False).curves
+    return scale(points).curves
 
 
 @pytest.fixture
@@ -101,7 +101,6 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     printer = Printer(Console(file=text, width=width))
     found = scale(
         [Point("", (), (PointRun(run(n, i), None),)) for i, n in enumerate((1, 2, 4, 8), 1)],
-        lambda _: False,
     )
     print_scaling(found, (), (), printer)
     assert max(map(len, text.getvalue().splitlines())) <= width

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.conditions.option_differences import differences, lesser_differences
+from rater.analysis.conditions.differences import barrier_differences, minor_differences
 from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
 from rater.analysis.stats.descriptive import geometric_mean
 from rater.record.run import BenchmarkUsed
@@ -64,7 +64,7 @@ def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
     """Return the number of the run to show beside a steady one, None where there is none.
 
     The latest complete run of the same host, suite, size, tune, copies, layout,
-    memory and options that change what a copy does (`differences`) that ran all
+    memory and options that change what a copy does (`barrier_differences`) that ran all
     of its benchmarks in homogeneous mode (for a steady run in rotated order: in
     rotated mode, and exactly the same benchmarks).
     """
@@ -76,7 +76,7 @@ def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
         and other.source == "run"
         and other.mode == head.order
         and head.hostname is not None
-        and not differences(head, other)
+        and not barrier_differences(head, other)
         and _has_benchmarks(head, other)
     ]
     return max(found, default=None)
@@ -126,8 +126,8 @@ def stand_beside(summary: Summary, other: Summary) -> Beside:
         order=summary.head.order,
         other_mode=other.head.mode,
         differences=(
-            *differences(summary.head, other.head),
-            *lesser_differences(summary.head, summary.settings, other.head, other.settings),
+            *barrier_differences(summary.head, other.head),
+            *minor_differences(summary.head, summary.settings, other.head, other.settings),
         ),
         sides=sides,
         difference=difference if complete or summary.mix is None else None,

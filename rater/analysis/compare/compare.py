@@ -15,13 +15,13 @@ runs are compared, so that its interval knows how benchmarks of a run vary toget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.contrast import Stratum, in_pairs
 from rater.analysis.compare.model import Comparison, Side
 from rater.analysis.compare.rows import Grid, Telling, kinds, mixed, p_of, with_holm
-from rater.analysis.conditions.differences import apart
+from rater.analysis.conditions.differences import point_differences
 from rater.analysis.conditions.disturbances import troubles
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
@@ -40,14 +40,12 @@ def compare(
     by: str | None = None,
     baseline: str | None = None,
     looks: int = 1,
-    volatile: Callable[[str], bool] = lambda _: False,
 ) -> Comparison:
     """Compare points with the first of them, or with `baseline`.
 
     `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
-    the others held; `baseline`: a label, or `axis=value`; `looks`: see `decided`;
-    `volatile`: settings that are mere readings. Raises `InputError` where there is nothing to
-    compare, or no such axis or baseline.
+    the others held; `baseline`: a label, or `axis=value`; `looks`: see `decided`.
+    Raises `InputError` where there is nothing to compare, or no such axis or baseline.
     """
     sides = _sides(points, by, baseline)
     measured = _measured(sides)
@@ -66,7 +64,7 @@ def compare(
     return Comparison(
         sides=sides,
         by=by,
-        apart=apart([point for side in sides for point in side.points], volatile),
+        differences=point_differences([point for side in sides for point in side.points]),
         copies=tuple(sorted({run.copies for run in measured.values()})),
         mixed_copies=any(mixed(stratum) for stratum in strata),
         kinds=_kinds(measured.values()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
-from rater.analysis.conditions.differences import Apart
+from rater.analysis.conditions.differences import PointDifference
 from rater.analysis.conditions.disturbances import Trouble
 from rater.analysis.results.points import Point, PointRun
 from rater.analysis.stats.ratio_interval import CONFIDENCE, Basis, Told
@@ -76,7 +76,7 @@ class Comparison:
 
     sides: tuple[Side, ...]  # the baseline first
     by: str | None  # the axis that is compared, the others held; None: points as they are
-    apart: tuple[Apart, ...]  # what differs beside the axes
+    differences: tuple[PointDifference, ...]  # what differs beside the axes
     copies: tuple[int, ...]  # numbers of copies that runs have
     mixed_copies: bool  # whether runs with other numbers of copies are compared with each other
     # What the rates are, and the runs: several that are compared with each other are not alike.

@@ -6,68 +6,49 @@ Between points it puts the comparison in doubt; within a point it is noise that 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.conditions.changes import Difference, differences, stored_conditions
+from rater.analysis.conditions.conditions import (
+    ConditionDifference,
+    Facts,
+    compared,
+    condition_differences,
+    memory_of,
+    stored_conditions,
+    text_of,
+)
 from rater.analysis.results.points import Point
+from rater.analysis.results.request import request_of
+from rater.analysis.stats.descriptive import grouped
+from rater.plan.request.option import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
+from rater.plan.request.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun
 from rater.text.cpuset import format_list
 
+# Fields of a run's head, by the options that they come from or by what they are called.
 _HEAD = (
-    ("mode", "mode"),
-    ("order", "order"),
-    ("copies", "copies"),
-    ("stagger_ms", "ms between starts"),
-    ("increment", "--increment"),
-    ("suite", "suite"),
-    ("size", "size"),
-    ("tune", "tune"),
-    ("layout", "layout"),
-    ("memory", "memory"),
-    ("wrap", "--wrap"),
-    ("warmup_s", "--warmup"),
-    ("window_s", "--window"),
-    ("source", "origin"),
+    *("mode", "order", "copies", "stagger", "increment", "suite", "size", "tune", "layout", "mem"),
+    *("wrap", "warmup", "window", "source", "iterations", "discard"),
 )
-_LESSER_HEAD = (("iterations", "iterations"), ("discard", "discarded iterations"))
-# Options that stand in the head of a run or among its benchmarks, or that change no times.
-_TOLD_ELSEWHERE = {
-    *("suites", "command", "speccmds", "copies", "mode", "stagger_ms", "order", "warmup_s"),
-    *("window_s", "increment", "iterations", "discard", "size", "tune", "layout", "memory"),
-    *("timeout_s", "grace_s", "tags", "environment", "wrap", "output_limit_bytes"),
-    *("oversubscribe", "preflight", "keep", "speccmds_out", "force", "share"),
-}
-_LESSER_OPTIONS = {"cooldown_s", "until_idle_s", "proof"}
-_OPTION_NAMES = {"cooldown_s": "--cooldown", "until_idle_s": "--until-idle"}
-# What options are that a run's request has not got: it was made before they were. Those that
-# are not named here are off then.
-_DEFAULTS: dict[str, object] = {
-    **{"alloc": "system", "hugepages": "off", "preflight": "warn", "proof": "auto"},
-    **{"cooldown_s": 0.0, "bind_from_file": False},
-}
+_LABELS = {"source": "origin"}
+# Those that are compared as they were asked for, and those of them that change what copies do.
+_ASKED = [one for one in OPTIONS if not one.traits & (IN_HEAD | NO_EFFECT | RECORDED)]
+COPY_OPTIONS = tuple(one for one in _ASKED if MINOR not in one.traits)
 _OFF: tuple[object, ...] = (None, False, 0, "", [])
 _PLACE = "place of copy "
 _PLACES = "places of the copies"
 _PLACE_SHOWN = ("CPUs", "lgroup", "memory")
 # A difference in one of these moves copies: their places follow from it.
 _PLACING = {
-    *("copies", "layout", "memory", "--bind", "--bind-from-file", "--smt", "--kind", "--reserve"),
-    *("usable CPUs", "hardware threads", "order"),
+    *("usable CPUs", "hardware threads"),
+    *(one.label for one in OPTIONS if MOVES_COPIES in one.traits),
 }
-# What follows from an axis beside the thing of its own name.
+# What follows from a kernel setting as an axis beside the thing of its own name; of options, their
+# table tells.
 _IMPLIED = {
-    "tune": ("program of ", "command of ", "compiler of ", "compiler flags of ", "input files of "),
-    "size": ("command of ", "input files of ", "reference time of ", "program of "),
-    "mode": ("order", "ms between starts", "--increment", "--warmup", "--window"),
-    "stagger": ("ms between starts", "mode"),
-    "mem": ("memory",),
     # The kernel keeps more free while there are huge pages.
     "thp": ("setting vm.min_free_kbytes",),
-    "smt": ("setting cpu.smt.", "hardware threads", "usable CPUs"),
-    "hugepages": ("environment variable GLIBC_TUNABLES", "--env GLIBC_TUNABLES"),
-    "alloc": ("environment variable LD_PRELOAD", "--env LD_PRELOAD"),
     "boost": ("setting cpu.boost", "setting cpu.no_turbo"),
     "aslr": ("setting kernel.randomize_va_space",),
     "zone_reclaim": ("setting vm.zone_reclaim_mode",),
@@ -78,13 +59,13 @@ _MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model"
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """One thing that is not alike in all runs."""
+class PointDifference:
+    """One thing that is not alike in all runs of a comparison."""
 
     what: str  # "setting thp.enabled", "program of lu"
     values: tuple[tuple[str | None, tuple[int, ...]], ...]  # and the runs that have it; None: none
     inside: tuple[str, ...]  # labels of the points whose own runs differ in it
-    weighs: bool  # False: worth a note
+    significant: bool  # False: worth a note
     # Whether it is only not known of all: result files do not tell what a run of rater's own does.
     unknown: bool = False
 
@@ -94,45 +75,44 @@ class Apart:
         return self.what in _MACHINE and not self.unknown
 
 
-def apart(points: Sequence[Point], volatile: Callable[[str], bool]) -> tuple[Apart, ...]:
+def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
     """Return what differs between the runs of all points, axes and what follows from them left out.
 
-    Machines first, then what weighs, then what is worth a note. `volatile` names
-    settings that are mere readings (`rater.record.settings.volatile`).
+    Machines first, then what is significant, then what is worth a note.
     """
     runs = {one.run.head.run: one.run for point in points for one in point.runs}
     reference = next(iter(runs.values()))
     values: dict[str, dict[int, str | None]] = {}
-    standard: dict[str, str | None] = {}  # what the reference run has
-    notes: set[str] = set()
+    last: dict[str, ConditionDifference] = {}  # with what the reference run has
     for number, run in runs.items():
-        for what, before, now, weighs in _differences(reference, run, volatile):
-            standard[what] = before
-            values.setdefault(what, {})[number] = now
-            if not weighs:
-                notes.add(what)
+        for one in _differences(reference, run):
+            last[one.what] = one
+            values.setdefault(one.what, {})[number] = one.now
     placing = bool(values.keys() & _PLACING) or any(
         _explains(axis, what) for point in points for axis, _ in point.values for what in _PLACING
     )
     found = []
     for what, own in values.items():
-        every = {number: own.get(number, standard[what]) for number in runs}
+        every = {number: own.get(number, last[what].before) for number in runs}
         inside = tuple(
             point.label for point in points if len({every[n] for n in point.numbers}) > 1
         )
-        if what == _PLACES and placing and not inside:
+        if not inside and ((what == _PLACES and placing) or _is_axis(what, every, points)):
             continue
-        if not inside and _is_axis(what, every, points):
-            continue
-        groups: dict[str | None, list[int]] = {}
-        for number, value in every.items():
-            groups.setdefault(value, []).append(number)
-        told = tuple((value, tuple(numbers)) for value, numbers in groups.items())
+        groups = grouped((value, number) for number, value in every.items())
         unknown = len(groups) == 2 and any(
             runs[number].head.source == "import" for number in groups.get(None, ())
         )
-        found.append(Apart(what, told, inside, not unknown and what not in notes, unknown))
-    return tuple(sorted(found, key=lambda one: (one.unknown, not one.weighs, not one.is_machine)))
+        found.append(
+            PointDifference(
+                what,
+                tuple((value, tuple(numbers)) for value, numbers in groups.items()),
+                inside,
+                not unknown and last[what].significant,
+                unknown,
+            )
+        )
+    return tuple(sorted(found, key=lambda it: (it.unknown, not it.significant, not it.is_machine)))
 
 
 def _is_axis(what: str, every: dict[int, str | None], points: Sequence[Point]) -> bool:
@@ -164,30 +144,65 @@ def _explains(axis: str, what: str) -> bool:
     family, _, size = axis.partition(".")
     if family == "hugepages" and size:  # a pool is counted on every node
         return name.startswith("hugepages.") and size.partition(".")[0] in name.split(".")
-    return any(what.startswith(begin) for begin in _IMPLIED.get(axis, ()))
+    implied = BY_NAME[axis].implies if axis in BY_NAME else _IMPLIED.get(axis, ())
+    return what.startswith(tuple(implied))
 
 
-def _differences(
-    reference: StoredRun, run: StoredRun, volatile: Callable[[str], bool]
-) -> Iterator[tuple[str, str | None, str | None, bool]]:
-    """Return what, its value in the reference run, in this one, and whether it weighs."""
-    yield from _asked(reference, run)
-    found = differences(stored_conditions(reference), stored_conditions(run), volatile)
-    for one in found:
-        if one.what.startswith(_PLACE):
-            continue  # told below, for all copies in one
-        if one.what == "benchmarks" and _other_members(one):
-            continue  # which of them have no partner, the comparison tells
-        yield one.what, one.before, one.now, one.weighs
+def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:
+    """Return what is in this run otherwise than in the reference run."""
+    heads = reference.head, run.head
+    yield from compared(*map(_head_facts, heads))
+    given = dict(reference.environment), dict(run.environment)
+    yield from _of_variables("--env", *given)
+    asked = request_of(reference.head), request_of(run.head)
+    if asked[0] and asked[1]:  # else imported, or of an older rater: not known
+        yield from _of_options(sorted(_ASKED, key=lambda one: one.field), asked[0], asked[1])
+    for one in condition_differences(stored_conditions(reference), stored_conditions(run)):
+        # Places follow in one; which benchmarks have no partner, the comparison tells.
+        if not one.what.startswith(_PLACE) and not _other_members(one):
+            yield one
     moved = _moved(reference, run)
     if moved:
-        yield _PLACES, f"as in run {reference.head.run}", moved, True
+        yield ConditionDifference(_PLACES, f"as in run {reference.head.run}", moved)
+
+
+def _head_facts(head: RunHead) -> Facts:
+    facts: Facts = {}
+    for name in _HEAD:
+        known = BY_NAME.get(name)
+        label = known.label if known else _LABELS.get(name, name)
+        facts[label] = text_of(getattr(head, known.field if known else name))
+    return facts
+
+
+def _of_variables(
+    what: str, before: Mapping[str, str], now: Mapping[str, str]
+) -> Iterator[ConditionDifference]:
+    names = sorted(before.keys() | now.keys())
+    yield from compared(
+        *({f"{what} {name}": it.get(name) for name in names} for it in (before, now))
+    )
+
+
+def _of_options(
+    options: Iterable[Option], before: Mapping[str, object], now: Mapping[str, object]
+) -> Iterator[ConditionDifference]:
+    options = list(options)
+    yield from compared(
+        *({one.label: text_of(option_value(it, one)) for one in options} for it in (before, now))
+    )
+
+
+def option_value(asked: Mapping[str, object], option: Option) -> object:
+    """Return what was asked for; None where that is the default, said or not."""
+    value = asked.get(option.field)
+    return None if value in (*_OFF, option.default, *option.neutral) else value
 
 
 def _moved(reference: StoredRun, run: StoredRun) -> str | None:
     """Return where the first copy that is elsewhere was and is; None where none is known to be."""
     was, is_now = _placed(reference), _placed(run)
-    told = []
+    found = []
     for copy in sorted(was.keys() & is_now.keys()):
         before, now = was[copy], is_now[copy]
         known = [unit for unit in now if unit in before]
@@ -196,10 +211,10 @@ def _moved(reference: StoredRun, run: StoredRun) -> str | None:
             changed = [unit for unit in changed if unit in _PLACE_SHOWN]
         if changed:
             words = [", ".join(it[unit] for unit in changed) for it in (now, before)]
-            told.append(f"copy {copy} on {words[0]}, not {words[1]}")
-    if len(told) > 1:
-        return f"{len(told)} copies elsewhere, {told[0]}"
-    return told[0] if told else None
+            found.append(f"copy {copy} on {words[0]}, not {words[1]}")
+    if len(found) > 1:
+        return f"{len(found)} copies elsewhere, {found[0]}"
+    return found[0] if found else None
 
 
 def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
@@ -207,7 +222,7 @@ def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
     if run.placements:
         return {
             it.copy: _units(it.cpus, core=it.core, LLC=it.llc, lgroup=it.node, package=it.package)
-            | {"memory": f"memory {it.memory_policy} {format_list(it.memory_nodes)}".rstrip()}
+            | {"memory": memory_of(it)}
             for it in run.placements
         }
     found: dict[int, dict[str, str]] = {}
@@ -224,51 +239,79 @@ def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
     return {"CPUs": mask} | {name: f"{name} {it}" for name, it in units.items() if it is not None}
 
 
-def _other_members(one: Difference) -> bool:
+def _other_members(one: ConditionDifference) -> bool:
     """Tell whether lists of benchmarks differ in more than their order."""
-    return sorted((one.before or "").split(", ")) != sorted((one.now or "").split(", "))
+    members = [sorted((it or "").split(", ")) for it in (one.before, one.now)]
+    return one.what == "benchmarks" and members[0] != members[1]
 
 
-def _asked(
-    reference: StoredRun, run: StoredRun
-) -> Iterator[tuple[str, str | None, str | None, bool]]:
-    before, now = reference.head, run.head
-    for fields, weighs in ((_HEAD, True), (_LESSER_HEAD, False)):
-        for field, name in fields:
-            was, is_now = getattr(before, field), getattr(now, field)
-            if was != is_now:
-                yield name, _text(was), _text(is_now), weighs
-    given, given_now = dict(reference.environment), dict(run.environment)
-    for name in sorted(given.keys() | given_now.keys()):
-        if given.get(name) != given_now.get(name):
-            yield f"--env {name}", given.get(name), given_now.get(name), True
-    asked, asked_now = _request(before), _request(now)
-    if not asked or not asked_now:  # imported, or of an older rater: not known
-        return
-    for key in sorted((asked.keys() | asked_now.keys()) - _TOLD_ELSEWHERE):
-        was, is_now = _option(asked, key), _option(asked_now, key)
-        if was != is_now:
-            name = _OPTION_NAMES.get(key, f"--{key.replace('_', '-')}")
-            yield name, _text(was), _text(is_now), key not in _LESSER_OPTIONS
+# -- of a steady run and one with a barrier ----------------------------------------------------
+
+_INHERITED = "env."
+_NOT_COMPARED = "env.PATH"  # the programs themselves are compared by content
+_SAME = ("suite", "size", "tune", "copies", "layout", "memory", "wrap")
+
+type Settings = tuple[tuple[str, str], ...]
 
 
-def _option(asked: dict[str, object], key: str) -> object:
-    """Return what was asked for; None where that is the default, said or not."""
-    value = asked.get(key)
-    return None if value in _OFF or value == _DEFAULTS.get(key) else value
+def barrier_differences(head: RunHead, other: RunHead) -> tuple[str, ...]:
+    """Return what keeps a run from being compared unasked, in words, the other's value first.
+
+    From what was asked for; what the programs are, `compare.barrier` compares.
+    """
+
+    def facts(it: RunHead) -> Facts:
+        return {"host": it.hostname} | {field: text_of(getattr(it, field)) for field in _SAME}
+
+    found = _in_words(compared(facts(head), facts(other)))
+    if other.stagger_ms:
+        found.append(f"{other.stagger_ms:g} ms between starts")
+    here, there = request_of(head), request_of(other)
+    if here is None or there is None:
+        if here is not there:
+            found.append(f"options that are {'' if here is None else 'not '}known")
+        return tuple(found)
+    found += _in_words(_of_variables("--env", _variables(here), _variables(there)))
+    options = (
+        {
+            "--prepare": text_of(it.get("prepare")),
+            "--run-dirs": text_of(bool(it.get("run_dirs"))),
+        }
+        for it in (here, there)
+    )
+    return (*found, *_in_words(compared(*options)))
 
 
-def _request(head: RunHead) -> dict[str, object]:
-    try:
-        found = json.loads(head.request or "{}")
-    except ValueError:
+def minor_differences(
+    head: RunHead, settings: Settings, other: RunHead, other_settings: Settings
+) -> tuple[str, ...]:
+    """Return what is worth a word beside a comparison: rests, and what the copies inherited."""
+    here, there = request_of(head) or {}, request_of(other) or {}
+    found: list[str] = []
+    if here and there:
+        rests = [BY_NAME[name] for name in ("cooldown", "until-idle")]
+        found = _in_words(_of_options(rests, here, there))
+    given = _variables(here).keys() & _variables(there).keys()  # these stand over inherited ones
+    inherited = (
+        {
+            name.removeprefix(_INHERITED): value
+            for name, value in some
+            if name.startswith(_INHERITED)
+            and name != _NOT_COMPARED
+            and name.removeprefix(_INHERITED) not in given
+        }
+        for some in (settings, other_settings)
+    )
+    return (*found, *_in_words(_of_variables("environment variable", *inherited)))
+
+
+def _variables(asked: Mapping[str, object]) -> dict[str, str]:
+    pairs = asked.get("environment")
+    if not isinstance(pairs, list):
         return {}
-    return found if isinstance(found, dict) else {}
+    return {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, list) and pair[1:]}
 
 
-def _text(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _in_words(found: Iterator[ConditionDifference]) -> list[str]:
+    values = ((one.what, *(it or "none" for it in (one.now, one.before))) for one in found)
+    return [f"{what} {there}, not {here}" for what, there, here in values]

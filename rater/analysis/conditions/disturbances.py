@@ -6,15 +6,14 @@ reason alone: whoever reads a verdict has to know.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rater.analysis.counters.cpu_use import Notable, read_back
 from rater.analysis.placement.proof import prove_run
 from rater.analysis.placement.verdict import Verdict
-from rater.analysis.results.asked import left_out
-from rater.record.stored import RunHead, StoredRun
+from rater.analysis.results.request import left_out, request_of
+from rater.record.stored import StoredRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ def _of(run: StoredRun) -> Trouble:
         not_met=tuple(sorted(_not_met(run))),
         # What is left out of a suite, the comparison itself tells.
         warnings=tuple(it for it in warnings if not left_out((it,))),
-        shared=_shared(run.head),
+        shared=(request_of(run.head) or {}).get("share") is True,
     )
 
 
@@ -50,11 +49,3 @@ def _not_met(run: StoredRun) -> set[int]:
     if any(copy.placement for copy in run.copies):  # judged when it was made: that is quick
         return {copy.copy for copy in run.copies if copy.placement == Verdict.NOT_MET.value}
     return {copy for copies in prove_run(run).not_met().values() for copy in copies}
-
-
-def _shared(head: RunHead) -> bool:
-    try:
-        asked = json.loads(head.request or "{}")
-    except ValueError:
-        return False
-    return isinstance(asked, dict) and asked.get("share") is True

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rater.analysis.placement.proof import RunProof, prove_run
-from rater.analysis.results.asked import is_selection, left_out
 from rater.analysis.results.copy_outcome import (
     CopyTime,
     failed_copy,
@@ -24,6 +23,7 @@ from rater.analysis.results.copy_outcome import (
 )
 from rater.analysis.results.metrics import metric_results
 from rater.analysis.results.model import BenchmarkScore, IterationScore, SuiteScore, Summary
+from rater.analysis.results.request import is_selection, left_out
 from rater.analysis.results.rotated import score_rotated
 from rater.analysis.results.steady import is_steady, score_mix, score_window
 from rater.analysis.stats.descriptive import geometric_mean, grouped, lower_median_index

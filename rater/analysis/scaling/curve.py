@@ -17,12 +17,12 @@ Where such a point was not measured it is not known.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rater.analysis.results.cpus_used import Places, Share, fair_copies
 from rater.analysis.results.points import Point
-from rater.analysis.scaling.excluded import Unlike, lacking, left_out, unlike
+from rater.analysis.scaling.excluded import RunDifferences, lacking, left_out, run_differences
 from rater.analysis.scaling.samples import Sample, by_conditions, curve_names, samples_of
 from rater.analysis.stats.knee import Shape, shape_of
 from rater.analysis.stats.noise import Noise, noise_in_rounds, noise_of
@@ -82,7 +82,7 @@ class Curve:
     runs: tuple[int, ...]
     places: tuple[Places, ...]  # by copies
     series: tuple[Series, ...]  # suites first, then benchmarks
-    unlike: tuple[Unlike, ...]  # what weighs first
+    differences: RunDifferences  # significant first
     lacking: tuple[str, ...]  # what has no result, or does not count, in words
 
     @property
@@ -131,18 +131,15 @@ class Scaling:
     samples: tuple[Sample, ...] = field(repr=False)
 
 
-def scale(points: Sequence[Point], volatile: Callable[[str], bool]) -> Scaling:
-    """Return the curves of the points' runs; `volatile` names settings that are mere readings.
-
-    A run that stands in several points counts once. `volatile` is `run.facts.volatile`.
-    """
+def scale(points: Sequence[Point]) -> Scaling:
+    """Return the curves of the points' runs; one that stands in several points counts once."""
     samples = samples_of(points)
     groups = by_conditions(samples)
     names = curve_names(tuple(groups))
     curves, alone = [], []
     for key, members in groups.items():
         counts = tuple(sorted({one.places.copies for one in members}))
-        made = _curve(names[key], key, members, volatile)
+        made = _curve(names[key], key, members)
         if any(len(one.points) > 1 for one in made.series):
             curves.append(made)
             continue
@@ -160,7 +157,6 @@ def _curve(
     name: str,
     key: tuple[tuple[str, str], ...],
     members: Sequence[Sample],
-    volatile: Callable[[str], bool],
 ) -> Curve:
     by_copies: dict[int, list[Sample]] = {}
     with_rates = [one for one in members if one.rates.rates]  # the others are told as lacking
@@ -198,7 +194,7 @@ def _curve(
         series=tuple(
             made for kind in kinds if (made := _series(kind, by_copies, by_ratio)) is not None
         ),
-        unlike=unlike(by_copies, volatile),
+        differences=run_differences(by_copies),
         lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
     )
 

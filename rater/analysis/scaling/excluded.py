@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from rater.analysis.conditions.changes import Difference, differences, stored_conditions
-from rater.analysis.results.cpus_used import Places
+from rater.analysis.conditions.conditions import (
+    ConditionDifference,
+    Facts,
+    compared,
+    condition_differences,
+    stored_conditions,
+)
 from rater.analysis.scaling.samples import Sample
+from rater.analysis.stats.descriptive import grouped
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
 from rater.text.cpuset import format_list
@@ -16,46 +21,39 @@ from rater.text.words import count
 _PLACE = "place of copy "  # a difference that other numbers of copies bring with them
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """Something recorded that is not the same in all runs of a curve."""
-
-    difference: Difference  # against the first run
-    runs: tuple[int, ...]  # in which it is so
+# What differs from the first run, and the runs in which it is so.
+type RunDifferences = tuple[tuple[ConditionDifference, tuple[int, ...]], ...]
 
 
-def unlike(
-    by_copies: dict[int, list[Sample]], volatile: Callable[[str], bool]
-) -> tuple[Unlike, ...]:
-    """Return in what runs differ from the first of them beside their copies.
+def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
+    """Return in what runs differ from the first of them beside their copies, significant first.
 
     In where these were, from the first with as many copies.
     """
-    found: dict[Difference, list[int]] = {}
     members = [one for of_it in by_copies.values() for one in of_it]
-    if not members:
-        return ()
-    for copies, (first, *others) in by_copies.items():
-        for sample in others:
-            for one in _moved(copies, first.places, sample.places):
-                found.setdefault(one, []).append(sample.run.head.run)
-    before = stored_conditions(members[0].run)
-    for sample in members[1:]:
-        for one in differences(before, stored_conditions(sample.run), volatile):
-            if not one.what.startswith(_PLACE):
-                found.setdefault(one, []).append(sample.run.head.run)
-    told = [Unlike(one, tuple(runs)) for one, runs in found.items()]
-    return tuple(sorted(told, key=lambda one: not one.difference.weighs))
+    found = [
+        (one, sample.run.head.run)
+        for first, *others in by_copies.values()
+        for sample in others
+        for one in compared(_places(first), _places(sample))
+    ]
+    found += [
+        (one, sample.run.head.run)
+        for sample in members[1:]
+        for one in condition_differences(
+            stored_conditions(members[0].run), stored_conditions(sample.run)
+        )
+        if not one.what.startswith(_PLACE)
+    ]
+    runs = ((one, tuple(of_it)) for one, of_it in grouped(found).items())
+    return tuple(sorted(runs, key=lambda it: not it[0].significant))
 
 
-def _moved(copies: int, before: Places, now: Places) -> Iterator[Difference]:
-    """Compare where as many copies were, as alike as the places are."""
-    whose = f"of {count(copies, 'copy', 'copies')}"
-    if before.on != now.on:
-        was, is_now = (None if one.on is None else format_list(one.on) for one in (before, now))
-        yield Difference(f"CPUs {whose}", was, is_now)
-    if before.memory != now.memory:
-        yield Difference(f"memory {whose}", before.memory, now.memory)
+def _places(sample: Sample) -> Facts:
+    """Return where as many copies were, as alike as the places are."""
+    places, whose = sample.places, f"of {count(sample.places.copies, 'copy', 'copies')}"
+    cpus = None if places.on is None else format_list(places.on)
+    return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
 
 
 def lacking(members: Sequence[Sample]) -> list[str]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rater.analysis.conditions.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.cpus_used import Places, places_of
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import TuneRates, tune_rates
+from rater.analysis.results.request import request_of
 from rater.record.stored import StoredRun
 
 # Axes and tags that do not make a curve of their own: what a curve is along, and rounds.
 _NO_CONDITION = ("copies", "block", "sweep")
-# Options of a run that change what its copies do, beside what its head says. A run that an older
-# rater made, and an imported one, have the default: None, "", False or what stands here.
-_ASKED = ("bind", "smt", "kind", "reserve", "alloc", "hugepages", "prepare", "run_dirs")
-_DEFAULTS = {"bind": "pu", "alloc": "system"}
 _PLACED = "placed"  # the condition that tells runs of the same copies apart by where these were
 
 
@@ -56,7 +53,7 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
 
 def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
     head = run.head
-    asked = _asked(head.request)
+    asked = request_of(head) or {}  # of an older rater's and of imported ones: the defaults
     told: dict[str, object] = {
         "host": head.hostname or run.host.product or run.host.cpu_model,
         "suite": head.suite or " ".join(head.benchmarks),
@@ -70,21 +67,13 @@ def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
         "mem": head.memory,
         "wrap": head.wrap,
         "env": " ".join(f"{name}={value}" for name, value in run.environment),
-        **{name: asked.get(name) for name in _ASKED if asked.get(name) != _DEFAULTS.get(name)},
+        **{one.field: option_value(asked, one) for one in COPY_OPTIONS},
     }
     return {
         name: str(value)
         for name, value in told.items()
         if value is not None and value is not False and value != ""
     }
-
-
-def _asked(request: str | None) -> dict[str, object]:
-    try:
-        found = json.loads(request or "null")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def by_conditions(samples: Iterable[Sample]) -> dict[Conditions, tuple[Sample, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from rater.analysis.conditions.changes import Difference
+from rater.analysis.conditions.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseOf, PhaseState, Remainder
 from rater.record.stored import RunHead
 from rater.show.console.format import aligned, count, plain
@@ -13,15 +13,15 @@ from rater.show.live.line_view import phase_name
 from rater.text.to_json import Members
 
 
-def changes_text(found: Sequence[Difference]) -> str:
+def changes_text(found: Sequence[ConditionDifference]) -> str:
     """Return a line for each difference, indented, each behind a line end."""
     return "".join(f"\n  {plain(str(difference))}" for difference in found)
 
 
-DIFFERENCE = Members("what before now weighs")
+DIFFERENCE = Members("what before now weighs=significant")
 
 
-def changes_document(found: Sequence[Difference]) -> list[dict[str, object]]:
+def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, object]]:
     """Return differences for JSON."""
     return [DIFFERENCE.of(it) for it in found]
 

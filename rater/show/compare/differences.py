@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rater.analysis.compare.model import Comparison
-from rater.analysis.conditions.differences import Apart
+from rater.analysis.conditions.differences import PointDifference
 from rater.show.console.format import crop
 from rater.show.console.printer import Printer
 from rater.text.words import some
@@ -14,13 +14,13 @@ _LONGEST_VALUE = 80
 _MOST_DIFFERENCES = 20
 
 
-def print_apart(comparison: Comparison, printer: Printer) -> None:
+def print_differences(comparison: Comparison, printer: Printer) -> None:
     """Print what weighs, a line each, then notes, then what is not known of imported runs."""
-    weighs = _apart_texts([one for one in comparison.apart if one.weighs], comparison)
-    known = [one for one in comparison.apart if not one.unknown]
-    lesser = _apart_texts([one for one in known if not one.weighs], comparison)
-    unknown = [one.what for one in comparison.apart if one.unknown]
-    if any(one.is_machine for one in comparison.apart if one.weighs):
+    weighs = _texts([one for one in comparison.differences if one.significant], comparison)
+    known = [one for one in comparison.differences if not one.unknown]
+    lesser = _texts([one for one in known if not one.significant], comparison)
+    unknown = [one.what for one in comparison.differences if one.unknown]
+    if any(one.is_machine for one in comparison.differences if one.significant):
         printer.prose("These runs were made on DIFFERENT MACHINES.", "bold red")
     if weighs:
         axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
@@ -35,20 +35,20 @@ def print_apart(comparison: Comparison, printer: Printer) -> None:
         printer.prose(f"Worth a note: {'; '.join(lesser)}")
     if unknown:
         printer.prose(f"Not known of every run (imported): {some(unknown, 8)}")
-    if comparison.apart:
+    if comparison.differences:
         printer.line()
 
 
-def _apart_texts(several: Sequence[Apart], comparison: Comparison) -> list[str]:
+def _texts(several: Sequence[PointDifference], comparison: Comparison) -> list[str]:
     """Return a line each; what is of several benchmarks and differs alike has one."""
-    groups: dict[tuple[object, ...], list[Apart]] = {}
+    groups: dict[tuple[object, ...], list[PointDifference]] = {}
     for one in several:
         kind, of, _ = one.what.partition(" of ")
         groups.setdefault((kind if of else one.what, one.values, one.inside), []).append(one)
-    return [_apart_text(members, comparison) for members in groups.values()]
+    return [_text(members, comparison) for members in groups.values()]
 
 
-def _apart_text(members: Sequence[Apart], comparison: Comparison) -> str:
+def _text(members: Sequence[PointDifference], comparison: Comparison) -> str:
     one = members[0]
     kind, of, _ = one.what.partition(" of ")
     what = f"{kind} of {some([it.what.removeprefix(kind + of) for it in members])}"

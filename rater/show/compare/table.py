@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rater.analysis.compare.model import Cell, Comparison, Row
 from rater.analysis.stats.ratio_interval import Basis, Told, Verdict
-from rater.show.compare.differences import print_apart, runs_text
+from rater.show.compare.differences import print_differences, runs_text
 from rater.show.compare.disturbances import print_troubles
 from rater.show.compare.footer import level, print_foot, size
 from rater.show.console.format import count, decimals, number
@@ -27,7 +27,7 @@ _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 
 def print_comparison(comparison: Comparison, printer: Printer) -> None:
     """Print what differs beside the axes, who is compared, the table and what it stands on."""
-    print_apart(comparison, printer)
+    print_differences(comparison, printer)
     print_troubles(comparison.troubles, printer)
     _print_sides(comparison, printer)
     printer.some(comparison.left_out, "yellow")

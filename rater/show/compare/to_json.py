@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rater.analysis.compare.model import Cell, Comparison, Row
-from rater.analysis.conditions.differences import Apart
+from rater.analysis.conditions.differences import PointDifference
 from rater.analysis.conditions.disturbances import Trouble
 from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.results.points import PointRun
@@ -27,7 +27,7 @@ TABLE = {
     Comparison: Members(
         "by margin confidence looks comparisons=compared by_chance",
         {"points": _points},
-        "differences=apart copies mixed_copies mixed_kinds",
+        "differences copies mixed_copies mixed_kinds",
         {"kinds": lambda comparison: objects("rates runs", comparison.kinds)},
         "left_out",
         {"lost": lambda comparison: objects("benchmark point", comparison.lost)},
@@ -38,8 +38,8 @@ TABLE = {
         },
     ),
     PointRun: Members("run.head.run run.head.uuid block"),
-    Apart: Members(
-        "what weighs differs_within=inside",
+    PointDifference: Members(
+        "what weighs=significant differs_within=inside",
         {"values": lambda one: objects("value runs", one.values)},
     ),
     Trouble: Members("run matters=notable placement_not_met=not_met warnings share=shared"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rater.analysis.conditions.conditions import ConditionDifference
 from rater.analysis.results.cpus_used import Share
 from rater.analysis.scaling.curve import Curve, Scaling, Series
-from rater.analysis.scaling.excluded import Unlike
 from rater.analysis.scaling.pairs import Change, Orders, SmtYield
 from rater.analysis.stats.knee import LEAST_POINTS
 from rater.analysis.stats.noise import ASSUMED_SD
@@ -91,7 +91,7 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
         f"{_runs(curve.runs)}",
         "bold",
     )
-    printer.some((_unlike_text(one) for one in curve.unlike if one.difference.weighs), "yellow")
+    printer.some((_difference_text(*it) for it in curve.differences if it[0].significant), "yellow")
     printer.some(curve.lacking, "yellow")
     machine = machine_text(curve)
     if machine:
@@ -106,7 +106,7 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
         _print_series(curve, printer)
     _print_laws(curve, printer)
     _print_noise(curve, printer)
-    notes = [_unlike_text(one) for one in curve.unlike if not one.difference.weighs]
+    notes = [_difference_text(*it) for it in curve.differences if not it[0].significant]
     if notes:
         printer.prose(f"Not the same in all of these runs, but of no weight: {some(notes)}.", "dim")
 
@@ -116,8 +116,8 @@ def _runs(numbers: Sequence[int]) -> str:
     return f"run{'s' if len(numbers) > 1 else ''} {some(told, _MOST_RUNS)}"
 
 
-def _unlike_text(one: Unlike) -> str:
-    return f"{_runs(one.runs)}: {one.difference}"
+def _difference_text(difference: ConditionDifference, runs: Sequence[int]) -> str:
+    return f"{_runs(runs)}: {difference}"
 
 
 def _print_points(curve: Curve, series: Series, printer: Printer) -> None:

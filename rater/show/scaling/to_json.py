@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from rater.analysis.results.cpus_used import Places
 from rater.analysis.scaling.curve import Alone, Curve, ScalePoint, Scaling, Series
-from rater.analysis.scaling.excluded import Unlike
 from rater.analysis.scaling.pairs import Change, Orders, SmtYield
 from rater.analysis.stats.usl import Coefficient, Refused, Usl
 from rater.show.compare.changes import DIFFERENCE
@@ -18,9 +17,14 @@ TABLE = {
     Curve: Members(
         "name conditions{} copies runs compared_at_copies=fair",
         {"limits": limits},
-        "placements=places suites benchmarks differences=unlike lacking",
+        "placements=places suites benchmarks",
+        {
+            "differences": lambda one: [
+                DIFFERENCE.of(difference) | {"runs": runs} for difference, runs in one.differences
+            ]
+        },
+        "lacking",
     ),
-    Unlike: Members({"*": lambda one: DIFFERENCE.of(one.difference)}, "runs"),
     Places: Members(
         "copies each_has=share",
         {"cores": lambda one: None if one.cores is None else len(one.cores)},

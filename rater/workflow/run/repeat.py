@@ -17,7 +17,7 @@ from rater.plan.request.stored import request_from_json
 from rater.plan.suite.find import find_suite, split_selection, suite_names
 
 if TYPE_CHECKING:
-    from rater.analysis.conditions.changes import Conditions, Difference
+    from rater.analysis.conditions.conditions import ConditionDifference, Conditions
     from rater.record.stored import RunHead, StoredRun
     from rater.workflow.run.attempt import Now
     from rater.workflow.run.resolve import Resolved
@@ -126,18 +126,17 @@ def _pinned(selection: str, files: dict[str, str]) -> str:
     return f"{file}/{','.join(benchmarks)}" if benchmarks else file
 
 
-def what_changed(run: StoredRun, now: Conditions) -> tuple[Difference, ...]:
+def what_changed(run: StoredRun, now: Conditions) -> tuple[ConditionDifference, ...]:
     """Return what differs from a stored run, readings that always do left out."""
-    from rater.analysis.conditions.changes import differences, stored_conditions
-    from rater.record.settings import volatile
+    from rater.analysis.conditions.conditions import condition_differences, stored_conditions
 
-    return differences(stored_conditions(run), now, volatile)
+    return condition_differences(stored_conditions(run), now)
 
 
 def conditions_before_building(resolved: Resolved) -> Conditions:
     """Return the conditions of a run as far as they are known before anything is built."""
     from rater import __version__
-    from rater.analysis.conditions.changes import Conditions
+    from rater.analysis.conditions.conditions import Conditions
     from rater.run.host.snapshot import host_facts
     from rater.workflow.run.head import machine_pus, placed_copies, settings_now, suite_files
 
@@ -156,6 +155,6 @@ def conditions_before_building(resolved: Resolved) -> Conditions:
 
 def conditions_of(now: Now) -> Conditions:
     """Return the conditions of a run that is about to begin."""
-    from rater.analysis.conditions.changes import present_conditions
+    from rater.analysis.conditions.conditions import present_conditions
 
     return present_conditions(now.run, now.host, now.settings, now.pus)

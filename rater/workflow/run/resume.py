@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.analysis.conditions.changes import Difference
+from rater.analysis.conditions.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.errors import InputError
 from rater.plan.request.request import Request
@@ -85,7 +85,7 @@ class Resume(Attempt):
         run, head = self._stored, self._stored.head
         left = left_of(plan, run)
         found = what_changed(run, conditions_of(now))
-        weighty = [it for it in found if it.weighs]
+        weighty = [it for it in found if it.significant]
         if weighty and not self._force:
             raise InputError(refusal(run, weighty))
         if found:
@@ -185,7 +185,7 @@ def left_of(plan: Plan, run: StoredRun) -> Remainder:
     return remainder(plan, run)
 
 
-def refusal(run: StoredRun, found: list[Difference]) -> str:
+def refusal(run: StoredRun, found: list[ConditionDifference]) -> str:
     """Say why a run cannot go on as it is."""
     number = run.head.run
     return (
@@ -240,7 +240,7 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
 def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved: Resolved) -> int:
     """Show what would be run, and what changed as far as it is known before anything is built."""
     found = what_changed(run, conditions_before_building(resolved))
-    weighty = [it for it in found if it.weighs]
+    weighty = [it for it in found if it.significant]
     refused = refusal(run, weighty) if weighty and left.ahead and not args.force else None
     if args.json:
         document = remainder_document(run.head, left)

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rater.analysis.conditions.changes import Conditions, differences, stored_conditions
+from rater.analysis.conditions.conditions import (
+    Conditions,
+    condition_differences,
+    stored_conditions,
+)
 from rater.errors import InputError
 from rater.plan.sweep.grid import Slot
 from rater.record.run import storable
-from rater.record.settings import volatile
 from rater.show.compare.changes import changes_text
 from rater.workflow.run.attempt import Attempt, Entered, Now
 from rater.workflow.run.repeat import conditions_of
@@ -68,7 +71,7 @@ class SlotAttempt(Attempt):
         before, present = stored_conditions(store.load(run)), conditions_of(now)
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
-        found = [it for it in differences(before, present, volatile) if it.weighs]
+        found = [it for it in condition_differences(before, present) if it.significant]
         if found:
             raise ChangedError(
                 f"sweep {self._sweep} cannot go on, its runs could not be compared; since "

@@ -114,7 +114,6 @@ def results_of(store: Store, sweep: StoredSweep) -> dict[int, list[Overall | Non
 def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
     """Return the points compared with the first that has runs; None where there are not two."""
     from rater.analysis.compare.compare import MARGIN, compare
-    from rater.record.settings import volatile
     from rater.workflow.results.points import looks_of, points_from
 
     words = [f"sweep:{sweep.number}"]
@@ -125,7 +124,6 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
         points,
         margin=MARGIN if sweep.asked.until is None else sweep.asked.until,
         looks=looks_of(store, points),
-        volatile=volatile,
     )
 
 

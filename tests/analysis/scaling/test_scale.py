@@ -34,7 +34,7 @@ def run(
 
 def scaled(*runs: StoredRun) -> Scaling:
     points = [Point(f"run {one.head.run}", (), (PointRun(one, None),)) for one in runs]
-    return scale(points, lambda _: False)
+    return scale(points)
 
 
 def curve(*runs: StoredRun) -> Curve:
@@ -182,7 +182,7 @@ def test_other_axes_of_a_sweep_are_curves_of_their_own() -> None:
             [([0], "always"), ([0, 1], "always"), ([0], "never"), ([0, 1], "never")], 1
         )
     ]
-    found = scale(points, lambda _: False)
+    found = scale(points)
     assert [(one.name, one.runs) for one in found.curves] == [
         ("thp=always", (1, 2)),
         ("thp=never", (3, 4)),
@@ -193,7 +193,7 @@ def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
     second = replace(run(2, [0, 1], {"a": 10.0}), settings=(("thp.enabled", "always"),))
     third = replace(run(3, [0, 1], {"a": 10.0}), settings=(("thp.enabled", "always"),))
     found = curve(run(1, [0], {"a": 10.0}), second, third)
-    assert [(one.difference.what, one.runs) for one in found.unlike] == [
+    assert [(one.what, runs) for one, runs in found.differences] == [
         ("setting thp.enabled", (2, 3))
     ]
 
@@ -232,7 +232,7 @@ def test_other_cpus_and_memory_for_as_many_copies_are_told() -> None:
         remote(run(3, [0], {"a": 10.0})),
         run(4, [0, 1], {"a": 10.0}),
     )
-    assert [(str(one.difference), one.runs) for one in found.unlike] == [
+    assert [(str(one), runs) for one, runs in found.differences] == [
         ("CPUs of 1 copy: was 0, is 1", (2,)),
         ("memory of 1 copy: was not there, is 1", (3,)),
     ]

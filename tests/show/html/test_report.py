@@ -63,7 +63,7 @@ def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
 
 def beside(*runs: StoredRun) -> Together:
     points = [Point(f"run {run.head.run}", (), (PointRun(run, None),)) for run in runs]
-    scaling = scale(points, lambda _: False)
+    scaling = scale(points)
     return Together(compare(points), scaling if scaling.curves else None)
 
 

@@ -11,6 +11,15 @@ from rater.record.stored import RunHead
 _LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
 
 
+def request_of(head: RunHead) -> dict[str, object] | None:
+    """Return what a run was asked for; None: imported, or an older rater did not keep it."""
+    try:
+        found = json.loads(head.request or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the benchmarks that a run's warnings say were left out, each with the reason."""
     found = [match for text in warnings if (match := _LEFT_OUT.fullmatch(text))]
@@ -19,11 +28,7 @@ def left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def is_selection(head: RunHead) -> bool:
     """Tell whether the user asked for single benchmarks, `SUITE/BENCHMARK`."""
-    try:
-        request = json.loads(head.request or "{}")
-    except ValueError:
-        return False
-    asked = request.get("suites") if isinstance(request, dict) else None
+    asked = (request_of(head) or {}).get("suites")
     return isinstance(asked, list) and any(
         isinstance(one, str) and one.endswith(f"/{name}")
         for one in asked

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.conditions.differences import Apart, apart
+from rater.analysis.conditions.differences import PointDifference, point_differences
 from rater.analysis.results.points import Point, PointRun
 from rater.record.run import BenchmarkUsed, PlacedCopy
-from rater.record.settings import volatile
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
 
@@ -25,8 +24,8 @@ def point(label: str, *runs: StoredRun, **values: str) -> Point:
     return Point(label, tuple(values.items()), tuple(PointRun(it, None) for it in runs))
 
 
-def found(*points: Point) -> dict[str, Apart]:
-    return {one.what: one for one in apart(points, volatile)}
+def found(*points: Point) -> dict[str, PointDifference]:
+    return {one.what: one for one in point_differences(points)}
 
 
 def test_nothing_differs_between_equal_runs() -> None:
@@ -37,8 +36,8 @@ def test_a_setting_that_is_no_axis_is_told_with_the_runs_that_have_each_value() 
     one = found(
         point("x", run(1, {"kernel.release": "6.1"})), point("y", run(2, {"kernel.release": "6.2"}))
     )
-    assert one["setting kernel.release"] == Apart(
-        "setting kernel.release", (("6.1", (1,)), ("6.2", (2,))), (), weighs=True
+    assert one["setting kernel.release"] == PointDifference(
+        "setting kernel.release", (("6.1", (1,)), ("6.2", (2,))), (), significant=True
     )
 
 
@@ -120,7 +119,7 @@ def test_readings_are_not_told() -> None:
 def test_another_machine_stands_first() -> None:
     other = run(2, {"kernel.release": "6.2"})
     other = replace(other, host=replace(other.host, hostname="elsewhere", microcode="0x2"))
-    told = apart([point("x", run(1, {"kernel.release": "6.1"})), point("y", other)], volatile)
+    told = point_differences([point("x", run(1, {"kernel.release": "6.1"})), point("y", other)])
     assert [one.what for one in told] == ["host name", "microcode", "setting kernel.release"]
     assert told[0].is_machine
 
@@ -161,7 +160,7 @@ def test_what_a_result_file_does_not_tell_is_no_difference() -> None:
     own, other = run(1, {"kernel.release": "6.1"}), run(2, source="import")
     told = found(point("x", own), point("y", other))
     assert (told["setting kernel.release"].unknown, told["origin"].unknown) == (True, False)
-    assert not told["setting kernel.release"].weighs
+    assert not told["setting kernel.release"].significant
     # Two own runs of which one has it not: that is one.
     told = found(point("x", own), point("y", run(2)))
     assert not told["setting kernel.release"].unknown
@@ -182,7 +181,7 @@ def test_options_and_heads_that_differ_are_told_and_lesser_ones_as_notes() -> No
     asked = [{"bind": "core", "alloc": "system", "proof": "auto"}, {"bind": None, "proof": "off"}]
     runs = [run(i, request=json.dumps(it), iterations=i) for i, it in enumerate(asked, 1)]
     told = found(point("x", runs[0]), point("y", runs[1]))
-    assert {what: one.weighs for what, one in told.items()} == {
+    assert {what: one.significant for what, one in told.items()} == {
         "--bind": True,
         "iterations": False,
         "--proof": False,

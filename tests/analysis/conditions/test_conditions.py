@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rater.analysis.conditions.changes import Conditions, Difference, differences
+from rater.analysis.conditions.conditions import (
+    ConditionDifference,
+    Conditions,
+    condition_differences,
+)
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MetricUsed, PlacedCopy
 
 HOST = Host("f" * 64, "node7", "m", "CPU 9000", "0x1", "Maker", 100 * 10**9, 2, 2, 1, 1, "x86_64")
@@ -33,7 +37,7 @@ BEFORE = Conditions(
 
 
 def said(now: Conditions, before: Conditions = BEFORE) -> list[str]:
-    return [str(it) for it in differences(before, now, lambda name: name.startswith("load."))]
+    return [str(it) for it in condition_differences(before, now)]
 
 
 def with_host(**changes: Any) -> Conditions:
@@ -138,8 +142,8 @@ def test_a_suite_file_differs_by_its_text_not_by_its_place() -> None:
 
 
 def test_another_rater_is_told_but_is_no_reason_to_refuse() -> None:
-    now = replace(BEFORE, rater_version="0.2.0", settings=BEFORE.settings[1:])
-    assert differences(BEFORE, now, lambda _: False) == (
-        Difference("setting load.1min", "0.1", None),
-        Difference("rater", "0.1.0", "0.2.0", weighs=False),
+    now = replace(BEFORE, rater_version="0.2.0", settings=BEFORE.settings[::2])
+    assert condition_differences(BEFORE, now) == (
+        ConditionDifference("setting thp.enabled", "madvise", None),
+        ConditionDifference("rater", "0.1.0", "0.2.0", significant=False),
     )

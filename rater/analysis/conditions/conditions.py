@@ -1,0 +1,255 @@
+"""What two runs were made under, and what differs: machine, settings, programs, suite; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rater.plan.request.option import MINOR
+from rater.plan.request.request import OPTIONS
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
+from rater.record.settings import LAYOUT_TEXT, volatile
+from rater.record.stored import StoredRun
+from rater.text.cpuset import format_list
+
+type Facts = dict[str, str | None]  # what, in words, and its value; None: there is none
+
+_DIGEST_SHOWN = 12
+_PLACES_SHOWN = 8
+# What the kernel keeps for itself, and with it MemTotal, varies from boot to boot.
+_SAME_MEMORY = 0.01
+_ENVIRONMENT = "env."
+_PATH, _FOLDERS = f"{_ENVIRONMENT}PATH", "folders in PATH"
+# Where rater keeps what it compiled: the folder is called after a hash of all that went in.
+_IN_CACHE = re.compile(r"\S*/build/[0-9a-f]{32}/")
+_STRUCTURE, _MEMORY = "structure of cores and caches", "memory"
+_NAMES = {"hostname": "host name", "machine_id_hash": "machine id", "product": "product"}
+# All that goes into the fingerprint but the structure of cores and caches.
+_IDENTITY = {
+    "architecture": "architecture",
+    "vendor": "CPU vendor",
+    "cpu_model": "CPU model",
+    "microcode": "microcode",
+    "pus": "hardware threads",
+    "cores": "cores",
+    "nodes": "NUMA nodes",
+    "packages": "packages",
+}
+_OF_BENCHMARK = {
+    "compiler": "compiler",
+    "flags": "compiler flags",
+    "reference_s": "reference time",
+    "category": "category",
+    "threads": "threads per copy",
+}
+# Worth a note: times can still be compared. (Programs are compared by themselves, what a layout
+# file changes by the placements.)
+_MINOR = {_FOLDERS, "layout file", "rater", *(one.label for one in OPTIONS if MINOR in one.traits)}
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a run was, or would be, made under."""
+
+    host: Host
+    settings: tuple[tuple[str, str], ...]
+    pus: tuple[MachinePU, ...]
+    placements: tuple[PlacedCopy, ...]
+    benchmarks: tuple[BenchmarkUsed, ...] | None  # None: not known, nothing is built yet
+    suite_path: str | None
+    suite_sha256: str | None
+    rater_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionDifference:
+    """One thing that is not as it was."""
+
+    what: str  # "setting thp.enabled", "program of lu"
+    before: str | None  # None: there was none; so `now`
+    now: str | None
+    significant: bool = True  # False: worth a note, but times can still be compared
+
+    def __str__(self) -> str:
+        was = "was not there" if self.before is None else f"was {self.before}"
+        return f"{self.what}: {was}, is {'not there' if self.now is None else self.now}"
+
+
+def stored_conditions(run: StoredRun) -> Conditions:
+    """Return the conditions of a stored run."""
+    head = run.head
+    return Conditions(
+        *(run.host, run.settings, run.pus, run.placements, run.benchmarks),
+        *(head.suite_path, head.suite_sha256, head.rater_version),
+    )
+
+
+def present_conditions(
+    run: Run, host: Host, settings: Sequence[tuple[str, str]], pus: Sequence[MachinePU]
+) -> Conditions:
+    """Return the conditions of a run that is about to begin."""
+    return Conditions(
+        *(host, tuple(settings), tuple(pus), run.placements, run.benchmarks),
+        *(run.suite_path, run.suite_sha256, run.rater_version),
+    )
+
+
+def condition_differences(before: Conditions, now: Conditions) -> tuple[ConditionDifference, ...]:
+    """Return what differs, machine first; settings that are mere readings are left out.
+
+    Programs are compared by content: where rater's cache lies makes no difference.
+    """
+    return (
+        *_host(before.host, now.host),
+        *_places(before, now),
+        *_settings(dict(before.settings), dict(now.settings)),
+        *_suite(before, now),
+        *_benchmarks(before.benchmarks, now.benchmarks),
+        *compared({"rater": before.rater_version}, {"rater": now.rater_version}),
+    )
+
+
+def compared(
+    before: Mapping[str, str | None],
+    now: Mapping[str, str | None],
+    names: Iterable[str] | None = None,
+) -> Iterator[ConditionDifference]:
+    """Return the facts that differ, in the order of `names`, else as they come."""
+    for what in dict.fromkeys((*before, *now)) if names is None else names:
+        if before.get(what) != now.get(what):
+            yield ConditionDifference(what, before.get(what), now.get(what), what not in _MINOR)
+
+
+def text_of(value: object) -> str | None:
+    """Return a value as it is shown."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _fields(it: object, names: Mapping[str, str]) -> Facts:
+    return {name: text_of(getattr(it, field)) for field, name in names.items()}
+
+
+def _host(before: Host, now: Host) -> Iterator[ConditionDifference]:
+    found = list(compared(*(_host_facts(host) for host in (before, now))))
+    known = any(one.what in _IDENTITY.values() for one in found)
+    was, is_now = before.memory_bytes or 0, now.memory_bytes or 0
+    for one in found:
+        if one.what == _STRUCTURE and known:
+            continue
+        if one.what == _MEMORY and was and is_now and abs(was - is_now) <= _SAME_MEMORY * was:
+            continue
+        yield one
+
+
+def _host_facts(host: Host) -> Facts:
+    held = host.memory_bytes
+    return _fields(host, _NAMES | _IDENTITY) | {
+        _STRUCTURE: _digest(host.fingerprint),
+        _MEMORY: None if held is None else f"{held / 1e9:.1f} GB",
+    }
+
+
+def _digest(sha256: str | None) -> str | None:
+    return None if sha256 is None else f"sha256 {sha256[:_DIGEST_SHOWN]}"
+
+
+def _places(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:
+    sides = (before, now)
+    yield from compared(*({"usable CPUs": format_list(p.cpu for p in it.pus)} for it in sides))
+    moved = list(
+        compared(*({f"place of copy {p.copy}": _place(p) for p in it.placements} for it in sides))
+    )
+    more, shown = len(moved) - _PLACES_SHOWN, moved[:_PLACES_SHOWN]
+    if more > 0:
+        shown[-1] = replace(shown[-1], what=f"{shown[-1].what} (and {more} more)")
+    yield from shown
+
+
+def _place(placed: PlacedCopy) -> str:
+    cpus = "not bound" if placed.cpus is None else f"CPUs {format_list(placed.cpus)}"
+    names = {"core": "core", "llc": "LLC", "node": "lgroup", "package": "package"}
+    units = [f"{name} {text}" for name, text in _fields(placed, names).items() if text is not None]
+    return ", ".join([cpus, *units, memory_of(placed)])
+
+
+def memory_of(placed: PlacedCopy) -> str:
+    """Return policy and nodes of a copy's memory: `memory bind 0-1`."""
+    return f"memory {placed.memory_policy} {format_list(placed.memory_nodes)}".rstrip()
+
+
+def _settings(before: dict[str, str], now: dict[str, str]) -> Iterator[ConditionDifference]:
+    names = sorted(name for name in before.keys() | now.keys() if not volatile(name))
+    for one in compared(_setting_facts(before, names), _setting_facts(now, names)):
+        if one.what == _FOLDERS:
+            was, is_now = (it.get(_PATH, "").split(":") for it in (before, now))
+            lost = ":".join(word for word in was if word not in is_now)
+            new = ":".join(word for word in is_now if word not in was)
+            yield replace(one, before=lost or None, now=new or None)
+        else:
+            yield one
+
+
+def _setting_facts(settings: Mapping[str, str], names: Iterable[str]) -> Facts:
+    facts: Facts = {}
+    for name in names:
+        value = settings.get(name)
+        if name == _PATH:  # in whatever order
+            facts[_FOLDERS] = ":".join(sorted(set((value or "").split(":"))))
+        elif name == LAYOUT_TEXT:
+            digest = None if value is None else hashlib.sha256(value.encode()).hexdigest()
+            facts["layout file"] = _digest(digest)
+        elif name.startswith(_ENVIRONMENT):
+            facts[f"environment variable {name.removeprefix(_ENVIRONMENT)}"] = value
+        else:
+            facts[f"setting {name}"] = value
+    return facts
+
+
+def _suite(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:
+    """Compare the texts of suite files, wherever they lie: one line each of path and hash."""
+    was, is_now = (
+        dict(
+            zip(
+                (f"suite file {path}" for path in (it.suite_path or "").splitlines()),
+                map(_digest, (it.suite_sha256 or "").splitlines()),
+                strict=False,
+            )
+        )
+        for it in (before, now)
+    )
+    if sorted(map(str, was.values())) != sorted(map(str, is_now.values())):
+        yield from compared(was, is_now)
+
+
+def _benchmarks(
+    before: Sequence[BenchmarkUsed] | None, now: Sequence[BenchmarkUsed] | None
+) -> Iterator[ConditionDifference]:
+    if before is None or now is None:
+        return
+    sides = (before, now)
+    yield from compared(*({"benchmarks": ", ".join(one.name for one in it)} for it in sides))
+    known = {used.name: used for used in before}
+    for used in now:
+        if used.name in known:
+            yield from compared(_benchmark_facts(known[used.name]), _benchmark_facts(used))
+
+
+def _benchmark_facts(used: BenchmarkUsed) -> Facts:
+    metrics = [
+        f"{metric.name} [{metric.unit}], {metric.better or 'neither'} is better, {metric.combine}"
+        for metric in used.metrics
+    ]
+    facts = {
+        "program": _digest(used.binary_sha256),
+        "command": _IN_CACHE.sub("", used.command) or None,
+        "input files": _digest(used.inputs_sha256),
+        **_fields(used, _OF_BENCHMARK),
+        "metrics": "; ".join(metrics) or None,
+    }
+    return {f"{what} of {used.name}": value for what, value in facts.items()}
