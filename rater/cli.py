@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     if args.subcommand not in _RESTORING or any(getattr(args, it, None) for it in _LOOKING):
-        _tell_of_settings()
+        _report_settings()
     try:
         status: int = args.run(args)
         sys.stdout.flush()
@@ -95,10 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _tell_of_settings() -> None:
+def _report_settings() -> None:
     """Say that a dead sweep left settings changed; a look at the file system where none did."""
     if any(is_there(path) for path in journal_paths()):
-        import_module("rater.workflow.run.restore_settings").tell()
+        import_module("rater.workflow.run.restore_settings").report()
 
 
 def _fill_standard_descriptors() -> None:

@@ -1,8 +1,34 @@
-"""What every family of subcommands shares."""
+"""What several subcommands take, declared once."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rater.plan.request.request import BY_NAME
+from rater.workflow.run_arguments import add_option
+
+type Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
+ONE_RUN = f"{_RUN} (where one run has that tag)"
+ALL_RUNS = f"{_RUN} (all runs with that tag)"
+POINTS = (
+    "a point: a run (a number, the start of a uuid, last, last~1), several runs of one point "
+    "(7,8,9), all runs with a tag (tag:thp=always), or all points of a sweep (sweep:3, sweep:last)"
+)
+
+
+def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command of `rater.workflow.MODULE`, which is imported when it is called."""
+
+    def run(args: argparse.Namespace) -> int:
+        status: int = getattr(import_module(f"rater.workflow.{module}"), function)(args)
+        return status
+
+    return run
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -19,3 +45,34 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="one JSON document on stdout",
     )
+
+
+def add_run_word(
+    parser: argparse.ArgumentParser, nargs: str | None = None, text: str = _RUN
+) -> None:
+    """Add RUN; `nargs` "?" or "*": the last one where none is given."""
+    default: Any = "last" if nargs == "?" else []
+    text += " (default: last)" if nargs else ""
+    parser.add_argument("which", metavar="RUN", nargs=nargs, default=default, help=text)
+
+
+def add_file(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `-o FILE`."""
+    parser.add_argument("-o", dest="file", metavar="FILE", help=text)
+
+
+def add_doing(parser: argparse._ActionsContainer, dry_run: str, quiet: str) -> None:
+    """Add `--dry-run` and `--quiet`."""
+    parser.add_argument("--dry-run", action="store_true", help=dry_run)
+    parser.add_argument("--quiet", action="store_true", help=quiet)
+
+
+def add_force_and_share(parser: argparse._ActionsContainer) -> None:
+    """Add `--force` and `--share` as `rater run` has them."""
+    for name in ("force", "share"):
+        add_option(parser, BY_NAME[name])
+
+
+def add_topology(parser: argparse.ArgumentParser, text: str, **rest: Any) -> None:
+    """Add `--topology MACHINE`."""
+    parser.add_argument("--topology", metavar="MACHINE", help=text, **rest)

@@ -1,16 +1,17 @@
-"""What every use case shares: an existing store, JSON on standard output."""
+"""What every use case shares: an existing store, JSON or text on standard output, a word aside."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
 
 if TYPE_CHECKING:
+    from rater.show.console.printer import Printer
     from rater.store.store import Store
 
 
@@ -25,6 +26,25 @@ def existing_store(args: argparse.Namespace) -> Store:
             f"there is no database {path}; `rater run` makes it, or name another with --db"
         )
     return open_store(path)
+
+
+def say(text: str) -> None:
+    """Print a line on standard error."""
+    print(f"rater: {text}", file=sys.stderr)
+
+
+def show(
+    args: argparse.Namespace, document: Callable[[], object], text: Callable[[Printer], None]
+) -> None:
+    """Print the one JSON document that `--json` asks for, else text for people."""
+    if args.json:
+        print_json(document())
+        return
+    from rich.console import Console
+
+    from rater.show.console.printer import Printer
+
+    text(Printer(Console()))
 
 
 def print_json(value: object) -> None:

@@ -35,16 +35,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     for title, options in groupby(OPTIONS, key=lambda it: it.group):
         group = parser.add_argument_group(title)
         for option in options:
-            _add(group, option)
+            add_option(group, option)
 
 
-def add_options(parser: argparse.ArgumentParser, **helps: str) -> None:
-    """Declare some options of a run for another command, each with that command's help."""
-    for name, text in helps.items():
-        _add(parser, BY_NAME[name], text)
-
-
-def _add(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:
+def add_option(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:
+    """Declare one option of a run; `text`: what it means for another command."""
     rest: dict[str, Any] = {"help": text or option.help, "dest": option.dest}
     form, convert = option.kind.form, option.kind.convert
     if form is Form.FLAG:

@@ -18,7 +18,7 @@ from rater.cli import main
 from rater.run.check import specdiff as kitcheck
 from rater.run.host.busy import BusyWatch
 from rater.text.cpuset import parse_list
-from rater.workflow.run import surroundings
+from rater.workflow.run import preflight
 from tests.support.calls import rows
 from tests.support.kit import StandInKit, rater, script
 
@@ -27,7 +27,7 @@ from tests.support.kit import StandInKit, rater, script
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who else works on this machine is looked for elsewhere: it takes most of a short run."""
     monkeypatch.setattr(BusyWatch, "busy", lambda self: None)
-    monkeypatch.setattr(surroundings, "busy_warning", lambda found: None)
+    monkeypatch.setattr(preflight, "busy_warning", lambda found: None)
 
 
 @pytest.fixture

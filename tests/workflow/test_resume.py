@@ -33,7 +33,7 @@ from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.run.copies.leftover_processes import end_leftovers
 from rater.store.store import Store, open_store
-from rater.workflow.run.resume import narrowed
+from rater.workflow.run.repeat import narrowed
 from tests.support.calls import RATER, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored

@@ -1,16 +1,27 @@
-"""The search for a run's divots: what is stored of it, else made and stored; beside results too."""
+"""The search for a run's divots: what is stored of it, else made and stored; beside results too.
+
+The search itself is imported where it begins: it loads numpy, which has no place near copies that
+are timed.
+"""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rater.analysis.divots.data.finding import Analysis, Thresholds
-    from rater.record.stored import RunHead, StoredRun
-    from rater.store.divots import DivotSearch, RunTimes
-    from rater.store.store import Store
+from rater.analysis.divots.data.finding import (
+    VERSION,
+    Analysis,
+    Thresholds,
+    from_json,
+    nothing_to_compare,
+    to_json,
+)
+from rater.record.status import RunStatus
+from rater.record.stored import RunHead, StoredRun
+from rater.show.divots.to_json import evidence_line
+from rater.store.divots import DivotSearch, RunTimes, StoredDivot
+from rater.store.store import Store
+from rater.workflow.common import say
 
 _MOST_LOADED = 20_000  # copy runs of an imported run, of which little more than times is known
 _SOME = 1000
@@ -26,13 +37,8 @@ def analysis_of(
 ) -> Analysis:
     """Return what is stored of a search with these thresholds, else search and store it.
 
-    `run` is the run with its rows where the caller has them. numpy is loaded only for a
-    search.
+    `run` is the run with its rows where the caller has them.
     """
-    from rater.analysis.divots.data.finding import VERSION, Analysis, from_json
-    from rater.record.status import RunStatus
-    from rater.store.divots import DivotSearch
-
     kept = None if fresh else store.divots(head.run)
     asked = (VERSION, thresholds.group, thresholds.copy)
     if kept is not None:
@@ -65,8 +71,7 @@ def _found(
     )
     if all(one.explained for one in analysis.findings):
         return analysis
-    told = head.source == "run" or (copy_runs <= _MOST_LOADED and _tells_more(times))
-    if not told:
+    if head.source != "run" and (copy_runs > _MOST_LOADED or not _has_cpu_times(times)):
         return analysis
     from rater.analysis.divots.evidence import with_evidence
 
@@ -74,16 +79,12 @@ def _found(
     return replace(analysis, findings=with_evidence(analysis.findings, rows))
 
 
-def _tells_more(times: RunTimes) -> bool:
+def _has_cpu_times(times: RunTimes) -> bool:
     """Tell whether an imported run has CPU times, the one thing there to compare."""
     return any(row.cpu_ns is not None for chunk in times.chunks[:1] for row in chunk[:_SOME])
 
 
 def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) -> None:
-    from rater.analysis.divots.data.finding import to_json
-    from rater.show.divots.to_json import evidence_line
-    from rater.store.divots import StoredDivot
-
     store.keep_divots(
         head.run,
         search,
@@ -94,26 +95,24 @@ def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) 
     )
 
 
-def analysis_beside_results(store: Store, run: StoredRun) -> Analysis | None:
+def analysis_beside_results(
+    store: Store, run: StoredRun, *, however_it_ended: bool = False
+) -> Analysis | None:
     """Return the divots of a run that is being shown; None: it has not ended, or see below.
 
     Whatever goes wrong in the search is a line on standard error: the results are there.
     """
-    from rater.analysis.divots.data.finding import Analysis, Thresholds, nothing_to_compare
-    from rater.record.status import RunStatus
-
     head = run.head
     ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED) or head.source == "import"
-    if not ended:
+    if not ended and not however_it_ended:
         return None
     if nothing_to_compare(head):
         return Analysis((), {})
     try:
         return analysis_of(store, head, Thresholds(), fresh=False, run=run)
     except Exception as error:  # of any kind: a search must not cost a result
-        print(
-            f"rater: run {head.run}: no divots, the search for them failed "
-            f"({type(error).__name__}: {error}); `rater divots {head.run}` tries again",
-            file=sys.stderr,
+        say(
+            f"run {head.run}: no divots, the search for them failed "
+            f"({type(error).__name__}: {error}); `rater divots {head.run}` tries again"
         )
         return None

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rater.analysis.results.points import Point, PointRun
 from rater.errors import InputError
+from rater.record.stored import StoredRun
+from rater.store.store import Store
+from rater.store.sweeps import PREFIX, find_sweep, load_sweep, looks_at
 from rater.text.words import some
 
-if TYPE_CHECKING:
-    from rater.analysis.results.points import Point
-    from rater.record.stored import StoredRun
-    from rater.store.store import Store
-
-POINTS_HELP = (
-    "a point: a run (a number, the start of a uuid, last, last~1), several runs of one point "
-    "(7,8,9), all runs with a tag (tag:thp=always), or all points of a sweep (sweep:3, sweep:last)"
-)
 NOT_DONE = "no run is done"
 _TAG = "tag:"
 _BLOCK, _SWEEP = "block", "sweep"
@@ -29,8 +23,6 @@ def points_from(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     they have one). Raises `InputError` for what means nothing. A run may be in several points:
     see `refuse_twice`.
     """
-    from rater.analysis.results.points import Point, PointRun
-
     found: list[Point] = []
     blocks: dict[tuple[str, str], int] = {}
     for word in words:
@@ -53,15 +45,11 @@ def looks_of(store: Store, points: Sequence[Point]) -> int:
     1, but for runs of sweeps with `--until`, or to which rounds were added, however the runs
     are named.
     """
-    from rater.store.sweeps import looks_at
-
     return looks_at(store, [number for point in points for number in point.numbers])
 
 
 def points_without_runs(store: Store, words: Sequence[str]) -> tuple[str, ...]:
     """Return the points of sweeps that have nothing to be compared, and why, in words."""
-    from rater.store.sweeps import PREFIX, find_sweep, load_sweep
-
     told = []
     for word in words:
         if word.startswith(PREFIX):
@@ -76,9 +64,6 @@ def points_without_runs(store: Store, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_sweep(store: Store, word: str, blocks: dict[tuple[str, str], int]) -> list[Point]:
-    from rater.analysis.results.points import Point, PointRun
-    from rater.store.sweeps import find_sweep, load_sweep
-
     sweep = load_sweep(store, find_sweep(store, word))
     runs: dict[int, list[PointRun]] = {}
     for it in sweep.slots:

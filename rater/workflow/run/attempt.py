@@ -1,4 +1,4 @@
-"""One attempt at a run: a new one here; `rerun` and `resume` have their own."""
+"""One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import uuid as uuids
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rater.plan.schedule.phases import Phase, Plan
-    from rater.record.run import Host, MachinePU, Run
-    from rater.store.store import Store
+from rater.analysis.conditions.conditions import Conditions
+from rater.plan.schedule.phases import Phase, Plan
+from rater.record.run import Run
+from rater.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
-    """What is stored of a run and its machine as it begins."""
+class Start:
+    """A run that begins, and what it is made under."""
 
     run: Run
-    host: Host
-    settings: tuple[tuple[str, str], ...]
-    pus: tuple[MachinePU, ...]
+    conditions: Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.uuid = str(uuids.uuid4())
+        self.number: int | None = None  # of the run; None: the database has not got it
 
     @property
     def mark(self) -> str:
@@ -51,10 +49,11 @@ class Attempt:
         """Where its run directories go, below the folder of all runs; not there yet."""
         return Path(self.uuid)
 
-    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
         """Store that the run begins; `say` tells the user of something.
 
         Raises `InputError`, with nothing stored, when it must not begin like this.
         """
-        number = store.begin(now.run, now.host, now.settings, now.pus)
-        return Entered(number, plan.phases)
+        now = start.conditions
+        self.number = store.begin(start.run, now.host, now.settings, now.pus)
+        return Entered(self.number, plan.phases)

@@ -5,43 +5,46 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
 
+from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.divots.confirm import (
+    LEAST_PAIRS,
+    Answer,
+    Trial,
+    slowdown_of,
+    tell,
+    times_of,
+    trial_of,
+)
+from rater.analysis.divots.data.finding import Finding, Thresholds
 from rater.errors import InputError, RunError
-from rater.workflow.common import existing_store, print_json
-from rater.workflow.run.attempt import Attempt, Entered, Now
-
-if TYPE_CHECKING:
-    from rater.analysis.divots.confirm import Trial
-    from rater.analysis.divots.data.finding import Finding
-    from rater.plan.request.request import Request
-    from rater.plan.schedule.phases import Plan
-    from rater.plan.topology.model import Topology
-    from rater.record.stored import StoredRun
-    from rater.show.divots.confirm import TrialView
-    from rater.store.store import Store
-    from rater.workflow.run.resolve import Resolved
+from rater.plan.request.request import Request
+from rater.plan.topology.model import Topology
+from rater.record.stored import StoredRun
+from rater.run.host import discover as machine
+from rater.run.host.snapshot import host_facts
+from rater.run.programs.compile import cache_root
+from rater.show.divots.confirm import (
+    TrialView,
+    cpus_text,
+    print_told,
+    print_trial,
+    trial_document,
+)
+from rater.show.divots.to_json import evidence_line
+from rater.workflow.common import existing_store, say, show
+from rater.workflow.results.divots import analysis_of
+from rater.workflow.run.attempt import Attempt
+from rater.workflow.run.repeat import go_to, narrowed, request_of, with_its_suites
+from rater.workflow.run.resolve import resolve
+from rater.workflow.run.session import Session
 
 TAG = "confirm"
 DEFAULT_PAIRS = 5
 _SIDES = ("a", "b")
-
-
-class _Side(Attempt):
-    """A run of one side; remembers the number it got."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = 0
-
-    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
-        """Store that it begins."""
-        entered = super().enter(store, plan, now, say)
-        self.number = entered.number
-        return entered
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,6 @@ def confirm(args: argparse.Namespace) -> int:
 
     With --dry-run always 0: refused or not, it was said what would run.
     """
-    from rater.analysis.divots.confirm import LEAST_PAIRS, trial_of
-    from rater.run.host import discover as machine
-    from rater.show.divots.confirm import TrialView
-    from rater.show.divots.to_json import evidence_line
-
     pairs = DEFAULT_PAIRS if args.pairs is None else args.pairs
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
@@ -81,20 +79,18 @@ def confirm(args: argparse.Namespace) -> int:
         commands=("", ""),
     )
     if trial is None:
-        _show(args, view)
+        show(args, lambda: trial_document(view), partial(print_trial, view))
         return 0 if args.dry_run else 1
     requests = _requests(args, chosen.run, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
+    if args.dry_run or not args.json:
+        show(args, lambda: trial_document(view), partial(print_trial, view))
     if args.dry_run:
-        _show(args, view)
         return 0
     return _run(args, view, trial.slowdown, requests, topology)
 
 
 def _choose(args: argparse.Namespace) -> _Chosen:
-    from rater.analysis.divots.data.finding import Thresholds
-    from rater.workflow.results.divots import analysis_of
-
     with existing_store(args) as store:
         run = store.load(store.find(args.confirm))
         analysis = analysis_of(store, run.head, Thresholds(), fresh=args.fresh, run=run)
@@ -110,8 +106,6 @@ def _choose(args: argparse.Namespace) -> _Chosen:
 
 def _refused(run: StoredRun, topology: Topology) -> str | None:
     """Return why this machine cannot run it again, None where it can."""
-    from rater.run.host.snapshot import host_facts
-
     head = run.head
     if head.source != "run":
         return f"run {head.run} was imported: its times are known, not how to make them"
@@ -123,10 +117,6 @@ def _refused(run: StoredRun, topology: Topology) -> str | None:
 
 def _requests(args: argparse.Namespace, run: StoredRun, trial: Trial) -> tuple[Request, Request]:
     """Return what both sides ask for; raises `InputError` for runs of a kit."""
-    from rater.show.divots.confirm import cpus_text
-    from rater.workflow.run.repeat import go_to, request_of, with_its_suites
-    from rater.workflow.run.resume import narrowed
-
     head = run.head
     request = request_of(head)
     if request.of_kit:
@@ -178,13 +168,7 @@ def _run(
     requests: tuple[Request, Request],
     topology: Topology,
 ) -> int:
-    from rater.analysis.counters.cpu_use import read_back
-    from rater.analysis.divots.confirm import Answer, slowdown_of, tell, times_of
-    from rater.show.divots.confirm import trial_document
-    from rater.workflow.run.resolve import resolve
-
-    if not args.json:
-        _print(view)
+    quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
     runs: list[tuple[int, int]] = []
     slowdowns: list[float] = []
     foreign: tuple[list[float], list[float]] = ([], [])
@@ -192,9 +176,12 @@ def _run(
         numbers, times = [], []
         for side, request, others in zip(_SIDES, requests, foreign, strict=True):
             tags = ((TAG, str(view.run)), ("side", side), ("pair", str(pair)))
-            number, status = _once(args, resolve(replace(request, tags=tags), topology))
+            resolved = resolve(replace(request, tags=tags), topology)
+            attempt = Attempt()
+            status = Session(quiet, resolved, cache_root(), attempt).run()
+            number = attempt.number or 0
             if status:
-                print(f"rater: run {number} did not end well: no verdict", file=sys.stderr)
+                say(f"run {number} did not end well: no verdict")
                 return status
             numbers.append(number)
             with existing_store(args) as store:
@@ -210,46 +197,8 @@ def _run(
         runs.append((numbers[0], numbers[1]))
         if not args.quiet and not args.json:
             print(f"  pair {pair} of {view.pairs}: {(slowdown - 1) * 100:+.1f} %", file=sys.stderr)
-    told = tell(slowdowns, slowdown_found)
+    verdict = tell(slowdowns, slowdown_found)
     shares = (median(foreign[0]), median(foreign[1])) if all(foreign) else None
-    done = replace(view, runs=tuple(runs), told=told, foreign=shares)
-    if args.json:
-        print_json(trial_document(done))
-    else:
-        from rich.console import Console
-
-        from rater.show.console.printer import Printer
-        from rater.show.divots.confirm import print_told
-
-        print_told(done, Printer(Console()))
-    return 0 if told.answer in (Answer.CONFIRMED, Answer.SMALLER) else 1
-
-
-def _once(args: argparse.Namespace, resolved: Resolved) -> tuple[int, int]:
-    """Return the number of a side's run, and its exit status."""
-    from rater.run.programs.compile import cache_root
-    from rater.workflow.run.session import Session
-
-    side = _Side()
-    quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
-    status = Session(quiet, resolved, cache_root(), side).run()
-    return side.number, status
-
-
-def _show(args: argparse.Namespace, view: TrialView) -> None:
-    """Print what would run, for people or programs."""
-    from rater.show.divots.confirm import trial_document
-
-    if args.json:
-        print_json(trial_document(view))
-    else:
-        _print(view)
-
-
-def _print(view: TrialView) -> None:
-    from rich.console import Console
-
-    from rater.show.console.printer import Printer
-    from rater.show.divots.confirm import print_trial
-
-    print_trial(view, Printer(Console()))
+    done = replace(view, runs=tuple(runs), told=verdict, foreign=shares)
+    show(args, lambda: trial_document(done), partial(print_told, done))
+    return 0 if verdict.answer in (Answer.CONFIRMED, Answer.SMALLER) else 1

@@ -1,14 +1,16 @@
-"""The head of a run, as it is stored before the first phase."""
+"""The head of a run and what it is made under, as they are stored before the first phase."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rater import __version__
+from rater.analysis.conditions.conditions import Conditions
 from rater.plan.placement.layout import own_layout_text
 from rater.plan.request.request import Request
 from rater.plan.request.stored import request_to_json
@@ -16,26 +18,64 @@ from rater.plan.suite.find import find_suite, split_selection
 from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
 from rater.record.settings import LAYOUT_TEXT
 from rater.run.host.priority import urgent
-from rater.run.host.snapshot import environment_snapshot, settings_snapshot
+from rater.run.host.snapshot import environment_snapshot, host_facts, settings_snapshot
 from rater.run.programs.compile import Built, sha256_of
 from rater.run.programs.fingerprint import digest_of_workload, process_settings
 from rater.run.programs.inputs import ReadyInput
 from rater.run.programs.script import Line, digest_of_programs, shown
 from rater.text.cpuset import format_list
+from rater.workflow.run.attempt import Start
+from rater.workflow.run.memory_tuning import tuning_settings
 from rater.workflow.run.prepare import Ready
-from rater.workflow.run.reached_programs import tuning_settings
 from rater.workflow.run.resolve import Resolved, size_of, tune_of
 from rater.workflow.run.workload import Workload
 from rater.workflow.speccpu.kit import kit_command, kit_digest, kit_files
 
 
-def head_of(identity: str, ready: Ready) -> Run:
-    """Return the head of a run that begins now."""
-    resolved, built = ready.resolved, ready.built
+def conditions_now(resolved: Resolved) -> Conditions:
+    """Return what a run is made under, as far as it is known before anything is built."""
+    path, sha256 = suite_files(resolved.request)
+    topology = resolved.topology
+    return Conditions(
+        host=host_facts(topology),
+        settings=_settings_now(resolved),
+        pus=tuple(
+            MachinePU(cpu=pu.os, core=pu.core, llc=pu.llc, node=pu.node, package=pu.package)
+            for pu in topology.pus
+        ),
+        placements=tuple(
+            PlacedCopy(
+                copy=p.copy,
+                cpus=p.cpus,
+                cpu=p.cpu,
+                core=p.core,
+                llc=p.llc,
+                node=p.node,
+                package=p.package,
+                memory_policy=str(p.policy),
+                memory_nodes=p.memory_nodes,
+            )
+            for p in resolved.placements
+        ),
+        benchmarks=None,
+        suite_path=path,
+        suite_sha256=sha256,
+        rater_version=__version__,
+    )
+
+
+def start_of(identity: str, ready: Ready) -> Start:
+    """Return the head of a run that begins now, and what it is made under."""
+    resolved = ready.resolved
     request, plan = resolved.request, resolved.plan
-    suite = resolved.suite
-    suite_path, suite_sha256 = suite_files(request)
-    return Run(
+    benchmarks = tuple(
+        _used(request, workload, program, lines, inputs)
+        for workload, program, lines, inputs in zip(
+            resolved.workloads, ready.built, ready.lines, ready.inputs, strict=True
+        )
+    )
+    now = replace(conditions_now(resolved), benchmarks=benchmarks)
+    run = Run(
         uuid=identity,
         started_at=now_utc(),
         mode=plan.mode,
@@ -45,7 +85,7 @@ def head_of(identity: str, ready: Ready) -> Run:
         discard=plan.discard,
         stagger_ms=plan.stagger_ns / 1e6,
         increment=plan.increment,
-        suite=suite,
+        suite=resolved.suite,
         size=size_of(resolved),
         tune=tune_of(resolved),
         layout=storable(resolved.layout),
@@ -58,19 +98,15 @@ def head_of(identity: str, ready: Ready) -> Run:
         window_s=plan.window.length_ns / 1e9 if plan.window else None,
         directory=directory_here(),
         request=request_to_json(request),
-        suite_path=suite_path,
-        suite_sha256=suite_sha256,
+        suite_path=now.suite_path,
+        suite_sha256=now.suite_sha256,
         tags=_storable_pairs(request.tags),
         environment=_storable_pairs(request.environment),
-        benchmarks=tuple(
-            _used(request, workload, program, lines, inputs)
-            for workload, program, lines, inputs in zip(
-                resolved.workloads, built, ready.lines, ready.inputs, strict=True
-            )
-        ),
-        placements=placed_copies(resolved),
+        benchmarks=benchmarks,
+        placements=now.placements,
         warnings=resolved.warnings,
     )
+    return Start(run, now)
 
 
 def _used(
@@ -112,24 +148,6 @@ def directory_here() -> str:
     return str(here) if storable(str(here)) == str(here) else here.as_uri()
 
 
-def placed_copies(resolved: Resolved) -> tuple[PlacedCopy, ...]:
-    """Return where each copy will be."""
-    return tuple(
-        PlacedCopy(
-            copy=p.copy,
-            cpus=p.cpus,
-            cpu=p.cpu,
-            core=p.core,
-            llc=p.llc,
-            node=p.node,
-            package=p.package,
-            memory_policy=str(p.policy),
-            memory_nodes=p.memory_nodes,
-        )
-        for p in resolved.placements
-    )
-
-
 def suite_files(request: Request) -> tuple[str | None, str | None]:
     """Return paths and hashes of the suites that were asked for, a line each; None for none."""
     if request.of_kit:
@@ -140,7 +158,7 @@ def suite_files(request: Request) -> tuple[str | None, str | None]:
     return "\n".join(paths) or None, "\n".join(map(sha256_of, files)) or None
 
 
-def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
+def _settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
     """Return the settings of the machine and of rater as they are kept with a run."""
     reserved = format_list(resolved.reserved)
     layout = own_layout_text(resolved.request.layout)
@@ -149,7 +167,7 @@ def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
         *environment_snapshot(os.environ),
         *((("rater.reserved_cpus", reserved),) if reserved else ()),
         *(() if layout is None else ((LAYOUT_TEXT, layout),)),
-        *tuning_settings(resolved),
+        *tuning_settings(resolved.request, resolved.tuning),
         *process_settings(),
         ("rater.supervisor_priority", _priority()),
     )
@@ -157,14 +175,6 @@ def settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
 
 def _storable_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return tuple((storable(name), storable(value)) for name, value in pairs)
-
-
-def machine_pus(resolved: Resolved) -> list[MachinePU]:
-    """Return the PUs that the run could have used."""
-    return [
-        MachinePU(cpu=pu.os, core=pu.core, llc=pu.llc, node=pu.node, package=pu.package)
-        for pu in resolved.topology.pus
-    ]
 
 
 def now_utc() -> str:

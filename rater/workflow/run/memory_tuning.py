@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rater.errors import InputError
 from rater.plan.request.request import Request
+from rater.run.host.sysfiles import meminfo, read_number
+from rater.run.programs.allocator import find_allocator
+from rater.run.programs.compile import sha256_of
 from rater.run.programs.memory_tuning import (
     HUGETLB,
     MADVISE,
@@ -15,10 +18,13 @@ from rater.run.programs.memory_tuning import (
     UNTUNED,
     CopyTuning,
     tuning_for,
+    untouched_by,
 )
+from rater.settings.catalog import knobs
 from rater.settings.paths import sysroot
 
-MEMINFO = Path("proc/meminfo")
+_MEMINFO = Path("proc/meminfo")
+_DIGEST_SHOWN = 12
 _PMD_SIZE = Path("sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
@@ -26,8 +32,6 @@ def tuning_of(request: Request) -> CopyTuning:
     """Return what copies are to find. Raises `InputError` for an allocator that is not here."""
     if request.alloc is None and request.hugepages is None:
         return UNTUNED
-    from rater.run.programs.allocator import find_allocator
-
     library = None if request.alloc is None else find_allocator(request.alloc)
     environment = dict(os.environ) | dict(request.environment)
     return tuning_for(library, request.hugepages, environment, _libc())
@@ -45,14 +49,12 @@ def refuse_pages(request: Request, planned: Mapping[str, str] | None = None) -> 
 
 def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
     """Return what the machine lacks for a mode of --hugepages, and the way out; None: nothing."""
-    from rater.settings.catalog import knobs
-
     if mode not in (MADVISE, THP, HUGETLB):
         return None
     root = sysroot()
     now = {knob.name: knob.read().text for knob in knobs(root)} | dict(planned)
     if mode == HUGETLB:
-        return _pool_problem(now, _kilobytes(root / MEMINFO, "Hugepagesize"))
+        return _pool_problem(now, _kilobytes(root / _MEMINFO, "Hugepagesize"))
     wanted = ("always",) if mode == THP else ("always", "madvise")
     present = now.get("thp")
     if present is None:
@@ -86,15 +88,11 @@ def _pool_problem(now: Mapping[str, str], kilobytes: int | None) -> str | None:
 
 
 def _kilobytes(path: Path, name: str) -> int | None:
-    from rater.run.host.sysfiles import meminfo
-
     found = meminfo(path).get(name)
     return None if found is None else found // 1024
 
 
 def _pmd_kilobytes(root: Path) -> int:
-    from rater.run.host.sysfiles import read_number
-
     return (read_number(root / _PMD_SIZE) or 2 << 20) // 1024
 
 
@@ -103,3 +101,63 @@ def _libc() -> str | None:
         return os.confstr("CS_GNU_LIBC_VERSION")
     except (OSError, ValueError):  # another C library
         return None
+
+
+def tuning_settings(request: Request, tuning: CopyTuning) -> tuple[tuple[str, str], ...]:
+    """Return what is kept with the run, beside the machine's settings."""
+    found = []
+    if tuning.preload is not None:
+        path = Path(tuning.preload).resolve()
+        digest = sha256_of(path)[:_DIGEST_SHOWN]
+        found.append(("copies.alloc", f"{request.alloc}: {path} (sha256 {digest})"))
+    if request.hugepages is not None:
+        found.append(("copies.hugepages", request.hugepages))
+    return tuple(found)
+
+
+def untouched(
+    request: Request, tuning: CopyTuning, programs: Collection[Path], needed_bytes: int
+) -> tuple[str, ...]:
+    """Return which programs and which memory the options do not reach, in words.
+
+    `needed_bytes`: what all copies hold together at their peak; 0: not stated.
+
+    Raises `InputError` where they reach none: the run would say of an allocator what it is not.
+    """
+    if tuning.preload is None and tuning.tunable is None:
+        return ()
+    found = untouched_programs(tuning, programs)
+    before = (dict(os.environ) | dict(request.environment)).get("LD_PRELOAD")
+    if tuning.preload is not None and before:
+        found = (
+            *found,
+            f"LD_PRELOAD is {before}, which comes before --alloc {request.alloc}: an allocator "
+            "there takes its place",
+        )
+    return found + _small_pool(request, needed_bytes)
+
+
+def untouched_programs(tuning: CopyTuning, programs: Collection[Path]) -> tuple[str, ...]:
+    """Return which programs the options do not reach. Raises `InputError` where that is all."""
+    if tuning.preload is None and tuning.tunable is None:
+        return ()
+    whys = {program: untouched_by(tuning, program) for program in sorted(programs)}
+    told = tuple(f"{program} {why}" for program, why in whys.items() if why)
+    option = "--hugepages" if tuning.preload is None else "--alloc"
+    if told and len(told) == len(programs):
+        raise InputError(f"{option} would change nothing: {'; '.join(told)}")
+    return tuple(f"{option} changes nothing for {text}" for text in told)
+
+
+def _small_pool(request: Request, needed_bytes: int) -> tuple[str, ...]:
+    """Say so where the pool of huge pages is too small for all copies."""
+    if request.hugepages != HUGETLB:
+        return ()
+    memory = meminfo(sysroot() / _MEMINFO)
+    free_bytes = memory.get("HugePages_Free", 0) * memory.get("Hugepagesize", 0)
+    if free_bytes >= needed_bytes:
+        return ()
+    return (
+        f"--hugepages hugetlb: copies need {needed_bytes / 1e9:.2g} GB, free pages of the pool are "
+        f"{free_bytes / 1e9:.2g} GB: what does not fit gets small pages",
+    )

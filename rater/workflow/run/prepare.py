@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.schedule.phases import Order
 from rater.plan.suite.model import Suite
+from rater.run.host.requirements import Needs, available, estimate
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import Built, build, find_command
 from rater.run.programs.inputs import (
@@ -23,9 +26,8 @@ from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
 from rater.run.programs.script import Line, argv_of, folders_of, lines_of
 from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
 from rater.run.workplace.run_dirs import Program
-from rater.workflow.run.needs import needs_of
 from rater.workflow.run.resolve import Resolved
-from rater.workflow.run.workload import Workload
+from rater.workflow.run.workload import Workload, load_of
 from rater.workflow.speccpu.kit import kit_built, kit_lines, kit_problems, kit_program
 
 
@@ -39,6 +41,11 @@ class Ready:
     lines: tuple[tuple[Line, ...], ...]  # by workload: what a copy runs, in order
     inputs: tuple[tuple[ReadyInput, ...], ...]  # by workload
     programs: dict[str, Program]  # by benchmark
+
+    @property
+    def files(self) -> set[Path]:
+        """The programs that copies are."""
+        return {Path(line.words[0]) for lines in self.lines for line in lines}
 
 
 def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[..., object]) -> Ready:
@@ -86,6 +93,41 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
         for w, one, i in zip(workloads, lines, inputs, strict=True)
     }
     return Ready(resolved, work, built, lines, inputs, programs)
+
+
+def needs_of(
+    resolved: Resolved,
+    work: Path,
+    inputs: Sequence[tuple[ReadyInput, ...]],
+    *,
+    linked: bool = True,
+) -> Needs:
+    """Estimate memory and disk; `inputs` by workload, empty as long as they are not made.
+
+    `linked`: inputs that copies share are hard-linked into run directories, not copied.
+    """
+    plan = resolved.plan
+    loads = {}
+    for position, workload in enumerate(resolved.workloads):
+        made = inputs[position] if inputs else None
+        loads[workload.benchmark.name] = load_of(workload, plan.copies, made, linked=linked)
+    if plan.order is Order.ROTATED:
+        # The mixes that the order goes through as long as copies keep step; the first one
+        # stands for the run directories of all.
+        ring = len(plan.benchmarks)
+        phases = []
+        for shift in range(ring if plan.increment else 1):
+            mix = Counter((copy + shift * plan.increment) % ring for copy in range(plan.copies))
+            runs = plan.copies * plan.iterations if shift == 0 else 0
+            phases.append(
+                [
+                    replace(loads[name], copies=mix[position], runs=runs)
+                    for position, name in enumerate(plan.benchmarks)
+                ]
+            )
+    else:
+        phases = [[loads[phase.benchmark or ""]] for phase in plan.phases]
+    return estimate(phases, available(work), keep=resolved.request.keep)
 
 
 def _refuse_early(resolved: Resolved, cache: Path) -> None:

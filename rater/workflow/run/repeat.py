@@ -4,26 +4,60 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
+from rater.analysis.conditions.conditions import (
+    ConditionDifference,
+    Conditions,
+    condition_differences,
+    stored_conditions,
+)
 from rater.errors import InputError
 from rater.plan.request.request import Request
 from rater.plan.request.stored import request_from_json
-from rater.plan.suite.find import find_suite, split_selection, suite_names
-
-if TYPE_CHECKING:
-    from rater.analysis.conditions.conditions import ConditionDifference, Conditions
-    from rater.record.stored import RunHead, StoredRun
-    from rater.workflow.run.attempt import Now
-    from rater.workflow.run.resolve import Resolved
+from rater.plan.schedule.phases import Plan
+from rater.plan.suite.find import find_suite, load_suite, split_selection, suite_names
+from rater.record.events import Noted
+from rater.record.stored import RunHead, StoredRun
+from rater.run.host import discover as machine
+from rater.show.compare.changes import changes_text
+from rater.store.connection import default_path
+from rater.store.store import Store
+from rater.workflow.run.attempt import Attempt, Entered, Start
+from rater.workflow.run.resolve import Resolved, resolve
 
 _URI = "file://"
 _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSROOT")
+_LOOKED_FOR = "its command and files were looked for there; put it back"
+
+
+class Rerun(Attempt):
+    """A new run that remembers which one it repeats."""
+
+    def __init__(self, run: StoredRun) -> None:
+        super().__init__()
+        self._stored = run
+
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+        """Store that the run begins, and what differs from the one it repeats."""
+        head = self._stored.head
+        found = what_changed(self._stored, start.conditions)
+        say(
+            f"differs from run {head.run}:{changes_text(found)}"
+            if found
+            else f"nothing differs from run {head.run}"
+        )
+        entered = super().enter(store, plan, start, say)
+        store.append(
+            entered.number,
+            Noted(f"rerun of run {head.run} ({head.uuid})"),
+            *(Noted(f"differs from run {head.run}: {it}") for it in found),
+        )
+        return entered
 
 
 def request_of(head: RunHead) -> Request:
@@ -46,31 +80,48 @@ def request_of(head: RunHead) -> Request:
     return request if request.copies == "nodes" else replace(request, copies=str(head.copies))
 
 
+def resolve_again(
+    args: argparse.Namespace,
+    run: StoredRun,
+    benchmarks: Sequence[str] | None = None,
+    tags: tuple[tuple[str, str], ...] = (),
+) -> Resolved:
+    """Plan a stored run once more, in the directory it was called in, which becomes ours.
+
+    `benchmarks`: just these; `tags`: more of them. Raises `InputError` that says which run.
+    """
+    head = run.head
+    request = request_of(head)
+    go_to(args, head)
+    with _naming(head):
+        request = with_its_suites(request, head)
+        if benchmarks is not None:
+            request = narrowed(request, benchmarks)
+        request = replace(
+            request,
+            tags=(*request.tags, *tags),
+            force=request.force or args.force,
+            share=request.share or args.share,
+        )
+        return resolve(request, machine.discover())
+
+
 def go_to(args: argparse.Namespace, head: RunHead) -> None:
     """Make the directory a run was called in ours; what the caller named stays where it is.
 
     Raises `InputError` when it cannot be entered.
     """
-    go_into(
-        args,
-        head.directory or ".",
-        f"run {head.run}",
-        "its command and files were looked for there; put it back, or use `rater run`",
-    )
+    way_out = f"{_LOOKED_FOR}, or use `rater run`"
+    go_into(args, head.directory or ".", f"run {head.run}", way_out)
 
 
 def go_into(
-    args: argparse.Namespace,
-    directory: str,
-    what: str,
-    way_out: str = "its command and files were looked for there; put it back",
+    args: argparse.Namespace, directory: str, what: str, way_out: str = _LOOKED_FOR
 ) -> None:
     """Make `directory` ours, where `what` was made; what the caller named stays where it is.
 
     Raises `InputError` when it cannot be entered.
     """
-    from rater.store.connection import default_path
-
     args.db = str(default_path(args.db).absolute())
     for name in _PLACES:
         if os.environ.get(name):
@@ -91,7 +142,7 @@ def go_into(
 
 
 @contextmanager
-def told_where(head: RunHead) -> Iterator[None]:
+def _naming(head: RunHead) -> Iterator[None]:
     """Let errors about what a stored run was asked for say which run, and where it was made."""
     try:
         yield
@@ -126,35 +177,22 @@ def _pinned(selection: str, files: dict[str, str]) -> str:
     return f"{file}/{','.join(benchmarks)}" if benchmarks else file
 
 
+def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
+    """Return the request for exactly these benchmarks.
+
+    What was left out then is not asked for, though it may be installed or fit by now;
+    what was not left out then must be there.
+    """
+    if request.of_kit:
+        return request
+    selections = []
+    for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
+        own = [it.name for it in load_suite(name).benchmarks if it.name in benchmarks]
+        if own:
+            selections.append(f"{name}/{','.join(own)}")
+    return replace(request, suites=tuple(selections)) if selections else request
+
+
 def what_changed(run: StoredRun, now: Conditions) -> tuple[ConditionDifference, ...]:
     """Return what differs from a stored run, readings that always do left out."""
-    from rater.analysis.conditions.conditions import condition_differences, stored_conditions
-
     return condition_differences(stored_conditions(run), now)
-
-
-def conditions_before_building(resolved: Resolved) -> Conditions:
-    """Return the conditions of a run as far as they are known before anything is built."""
-    from rater import __version__
-    from rater.analysis.conditions.conditions import Conditions
-    from rater.run.host.snapshot import host_facts
-    from rater.workflow.run.head import machine_pus, placed_copies, settings_now, suite_files
-
-    path, sha256 = suite_files(resolved.request)
-    return Conditions(
-        host=host_facts(resolved.topology),
-        settings=settings_now(resolved),
-        pus=tuple(machine_pus(resolved)),
-        placements=placed_copies(resolved),
-        benchmarks=None,
-        suite_path=path,
-        suite_sha256=sha256,
-        rater_version=__version__,
-    )
-
-
-def conditions_of(now: Now) -> Conditions:
-    """Return the conditions of a run that is about to begin."""
-    from rater.analysis.conditions.conditions import present_conditions
-
-    return present_conditions(now.run, now.host, now.settings, now.pus)

@@ -1,11 +1,10 @@
-"""Settings of the machine that a dead sweep left: put back before a run, else only told."""
+"""Settings of the machine that a dead sweep left: put back before a run, else only reported."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-
 from rater.settings.paths import journal_paths, sysroot
+from rater.settings.recover import left_behind, may_recover, recover
+from rater.workflow.common import say
 
 
 def put_back() -> tuple[str, ...]:
@@ -15,8 +14,6 @@ def put_back() -> tuple[str, ...]:
     not change under copies that are timed. Nothing happens while their owner lives, this
     process or another.
     """
-    from rater.settings.recover import left_behind, may_recover, recover
-
     root = sysroot()
     warnings: list[str] = []
     for path in journal_paths():
@@ -26,28 +23,18 @@ def put_back() -> tuple[str, ...]:
         if not may_recover(path):
             warnings.append(f"{left.text}; they are in force still: `sudo rater restore`")
             continue
-        said: list[str] = []
-        if recover(root, path, said.append):
-            _tell(said, _say)
+        messages: list[str] = []
+        if recover(root, path, messages.append):
+            for text in messages:
+                say(text)
         else:
-            warnings += said
+            warnings += messages
     return tuple(warnings)
 
 
-def tell() -> None:
+def report() -> None:
     """Say what a dead process left, on standard error; change nothing."""
-    from rater.settings.recover import left_behind
-
     for path in journal_paths():
         left = left_behind(sysroot(), path)
         if left is not None:
-            _say(f"{left.text}; {left.way}")
-
-
-def _tell(said: list[str], say: Callable[[str], None]) -> None:
-    for text in said:
-        say(text)
-
-
-def _say(text: str) -> None:
-    print(f"rater: {text}", file=sys.stderr)
+            say(f"{left.text}; {left.way}")

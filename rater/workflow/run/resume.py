@@ -5,48 +5,35 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rater.analysis.conditions.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.errors import InputError
-from rater.plan.request.request import Request
 from rater.plan.schedule.phases import Plan
-from rater.plan.suite.find import load_suite, split_selection
 from rater.record.status import RunStatus
 from rater.record.stored import StoredRun
+from rater.run.copies.leftover_processes import end_leftovers, remove_unnamed
+from rater.run.programs.compile import cache_root
 from rater.show.compare.changes import (
     changes_document,
     changes_text,
     print_remainder,
     remainder_document,
 )
-from rater.show.console.format import count
 from rater.show.live.line_view import phase_name
-from rater.workflow.common import existing_store, print_json
-from rater.workflow.results.divots import analysis_beside_results
-from rater.workflow.results.show_run import judge_placements, print_result, run_beside
-from rater.workflow.run.attempt import Attempt, Entered, Now
-from rater.workflow.run.head import now_utc
-from rater.workflow.run.repeat import (
-    conditions_before_building,
-    conditions_of,
-    go_to,
-    request_of,
-    told_where,
-    what_changed,
-    with_its_suites,
-)
+from rater.store.store import Store
+from rater.text.words import count
+from rater.workflow.common import existing_store, print_json, say
+from rater.workflow.results.show_run import judge_placements, print_result
+from rater.workflow.run.attempt import Attempt, Entered, Start
+from rater.workflow.run.head import conditions_now, now_utc
+from rater.workflow.run.repeat import resolve_again, what_changed
+from rater.workflow.run.resolve import Resolved
 from rater.workflow.run.session import Session
 from rater.workflow.run_arguments import options_given
-
-if TYPE_CHECKING:
-    from rater.store.store import Store
-    from rater.workflow.run.resolve import Resolved
 
 # What may stand beside --resume, and what argparse brings along.
 _BESIDE = frozenset(
@@ -58,6 +45,7 @@ class Resume(Attempt):
     """A stored run that goes on."""
 
     def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool, keep: bool) -> None:
+        super().__init__()
         self.uuid = run.head.uuid
         self._runs = runs_folder
         self._keep = keep
@@ -78,13 +66,11 @@ class Resume(Attempt):
         """Beside what the attempts before have left."""
         return Path(self.uuid) / _folder(self._number)
 
-    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
         """Take the run up, if it still is what it was."""
-        from rater.run.copies.leftover_processes import end_leftovers, remove_unnamed
-
         run, head = self._stored, self._stored.head
         left = left_of(plan, run)
-        found = what_changed(run, conditions_of(now))
+        found = what_changed(run, start.conditions)
         weighty = [it for it in found if it.significant]
         if weighty and not self._force:
             raise InputError(refusal(run, weighty))
@@ -94,12 +80,12 @@ class Resume(Attempt):
             head.run,
             resumed=head.resumed,
             torn=left.torn,
-            placements=now.run.placements,
-            pus=now.pus,
+            placements=start.run.placements,
+            pus=start.conditions.pus,
             notes=(
-                _taken_up(left, now),
+                _taken_up(left, start.run.started_at),
                 *(f"differs since then: {it}" for it in found),
-                *(it for it in now.run.warnings if it not in run.warnings),
+                *(it for it in start.run.warnings if it not in run.warnings),
             ),
         )
         end_leftovers(self.uuid, self.mark)  # not before the run is ours
@@ -121,10 +107,6 @@ class Resume(Attempt):
 
 def resume(args: argparse.Namespace) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    from rater.run.host import discover as machine
-    from rater.run.programs.compile import cache_root
-    from rater.workflow.run.resolve import resolve
-
     given = options_given(args, _BESIDE)
     if args.command is not None:
         given.append("-- COMMAND")
@@ -138,39 +120,15 @@ def resume(args: argparse.Namespace) -> int:
     head = run.head
     if head.status is RunStatus.RUNNING:
         raise InputError(f"run {head.run} is still running; end it first, or wait for it")
-    request = request_of(head)
-    go_to(args, head)
-    with told_where(head):
-        request = replace(
-            narrowed(with_its_suites(request, head), head.benchmarks),
-            force=request.force or args.force,
-            share=request.share or args.share,
-        )
-        resolved = resolve(request, machine.discover())
+    resolved = resolve_again(args, run, head.benchmarks)
     left = left_of(resolved.plan, run)
     if args.dry_run:
         return _dry_run(args, run, left, resolved)
     if not left.ahead:
         return _nothing_left(args, run, left)
     cache = cache_root()
-    attempt = Resume(run, cache / "work", force=args.force, keep=request.keep)
+    attempt = Resume(run, cache / "work", force=args.force, keep=resolved.request.keep)
     return Session(args, resolved, cache, attempt).run()
-
-
-def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
-    """Return the request for exactly these benchmarks.
-
-    What was left out then is not asked for, though it may be installed or fit by now;
-    what was not left out then must be there.
-    """
-    if request.of_kit:
-        return request
-    selections = []
-    for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
-        own = [it.name for it in load_suite(name).benchmarks if it.name in benchmarks]
-        if own:
-            selections.append(f"{name}/{','.join(own)}")
-    return replace(request, suites=tuple(selections)) if selections else request
 
 
 def left_of(plan: Plan, run: StoredRun) -> Remainder:
@@ -199,7 +157,7 @@ def _folder(number: int) -> str:
     return f"resume-{number}"
 
 
-def _taken_up(left: Remainder, now: Now) -> str:
+def _taken_up(left: Remainder, at: str) -> str:
     done = len(left.phases) - len(left.ahead)
     torn = [
         f"{phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, True)} "
@@ -207,7 +165,7 @@ def _taken_up(left: Remainder, now: Now) -> str:
         for it in left.phases
         if it.state is PhaseState.TORN
     ]
-    text = f"taken up again at {now.run.started_at}, {done} of {len(left.phases)} phases done"
+    text = f"taken up again at {at}, {done} of {len(left.phases)} phases done"
     return f"{text}; torn: {'; '.join(torn)}" if torn else text
 
 
@@ -226,20 +184,16 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
             )
             run = store.load(head.run)
             judge_placements(store, run)
-        beside = run_beside(store, run)
-        shown = args.json or not args.quiet
-        divots = analysis_beside_results(store, run) if shown else None
-    phases = count(len(left.phases), "phase")
-    if not args.quiet:
-        print(f"rater: run {head.run}: nothing is missing of {phases}", file=sys.stderr)
-    if shown:
-        print_result(args, run, beside=beside, divots=divots)
+        if not args.quiet:
+            say(f"run {head.run}: nothing is missing of {count(len(left.phases), 'phase')}")
+        if args.json or not args.quiet:
+            print_result(args, store, run)
     return 0 if run.head.status is RunStatus.COMPLETE else 1
 
 
 def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved: Resolved) -> int:
     """Show what would be run, and what changed as far as it is known before anything is built."""
-    found = what_changed(run, conditions_before_building(resolved))
+    found = what_changed(run, conditions_now(resolved))
     weighty = [it for it in found if it.significant]
     refused = refusal(run, weighty) if weighty and left.ahead and not args.force else None
     if args.json:

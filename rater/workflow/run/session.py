@@ -7,36 +7,75 @@ import gc
 import getpass
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import trio
+from rich.console import Console
 
 from rater.errors import InputError
 from rater.plan.request.sampling import parse_cadence
+from rater.plan.schedule.phases import Phase
 from rater.record.events import Event
 from rater.record.run import Run
 from rater.record.status import RunStatus
-from rater.workflow.results.show_run import judge_placements, print_result, run_beside
-from rater.workflow.run.attempt import Attempt, Entered, Now
-from rater.workflow.run.resolve import Resolved, most_bytes
-
-if TYPE_CHECKING:
-    from rater.plan.schedule.phases import Phase
-    from rater.run.copies.guard import Guard
-    from rater.run.host.idle import IdleWatch
-    from rater.run.supervise.supervisor import Outcome
-    from rater.show.live.live import View
-    from rater.store.store import Store
-    from rater.workflow.run.prepare import Ready
-    from rater.workflow.run.sinks import Recorder, Sink
-    from rater.workflow.run.surroundings import Surroundings
+from rater.run.copies.guard import MARKER, Guard, guard
+from rater.run.copies.reserve import living_on
+from rater.run.host import discover as machine
+from rater.run.host.idle import IdleWatch
+from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.programs.compile import cache_root
+from rater.run.supervise.job import Job
+from rater.run.supervise.supervisor import EXIT_BY_SIGNAL, Outcome, Supervisor
+from rater.run.workplace.run_dirs import RunFolders
+from rater.show.live.live import View, make_view
+from rater.show.live.progress import PhaseAhead
+from rater.store.connection import default_path
+from rater.store.store import Store, open_store
+from rater.workflow.common import existing_store, say
+from rater.workflow.results.show_run import judge_placements, print_result
+from rater.workflow.run.attempt import Attempt, Entered
+from rater.workflow.run.dry_run import dry_run
+from rater.workflow.run.head import now_utc, start_of
+from rater.workflow.run.memory_tuning import refuse_pages, untouched
+from rater.workflow.run.preflight import Surroundings
+from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
+from rater.workflow.run.repeat import Rerun, resolve_again
+from rater.workflow.run.resolve import Resolved, most_bytes, resolve
+from rater.workflow.run.restore_settings import put_back
+from rater.workflow.run.sinks import Recorder, Screen, Sink
+from rater.workflow.run.speccmds_out import write_outs
+from rater.workflow.run_arguments import request_from, tags_from
 
 _COLLECT_AFTER_OBJECTS = 50_000
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make a new run, or show it (`--dry-run`); return the exit status."""
+    request = request_from(args)
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError(
+            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
+        ) from error
+    resolved, cache = resolve(request, machine.discover()), cache_root()
+    return dry_run(args, resolved, cache) if args.dry_run else Session(args, resolved, cache).run()
+
+
+def rerun(args: argparse.Namespace) -> int:
+    """Make a stored run once more; return the exit status."""
+    tags = tags_from(args)
+    with existing_store(args) as store:
+        stored = store.load(store.find(args.which))
+    resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
+    if args.dry_run:
+        return dry_run(args, resolved, cache, again=stored)
+    return Session(args, resolved, cache, Rerun(stored)).run()
 
 
 @dataclass
@@ -53,17 +92,9 @@ class Session:
     # and hears what else is to be said.
     one_of_many: Callable[[str], None] | None = None
     _run: Run = field(init=False)
-    _left: tuple[str, ...] = ()  # settings of a dead sweep that could not be put back
-    _untouched: tuple[str, ...] = ()  # programs that --alloc or --hugepages does not reach
 
     def run(self) -> int:
         """Take the lock, prepare, run, show."""
-        from rater.run.host.lock import default_lock_path, machine_lock
-        from rater.workflow.run.head import now_utc
-        from rater.workflow.run.memory_tuning import refuse_pages
-        from rater.workflow.run.restore_settings import put_back
-        from rater.workflow.run.surroundings import Surroundings
-
         resolved, request = self.resolved, self.resolved.request
         if resolved.refusals:
             raise InputError("\n".join(resolved.refusals))
@@ -75,20 +106,11 @@ class Session:
             if self.one_of_many is None:
                 lock = machine_lock(default_lock_path(), holder, share=request.share)
                 stack.enter_context(lock)
-            self._left = put_back()
+            left = put_back()  # settings of a dead sweep that could not be
             refuse_pages(request)
-            return self._locked(stack, Surroundings(resolved))
+            return self._locked(stack, left, Surroundings(resolved))
 
-    def _locked(self, stack: ExitStack, surroundings: Surroundings) -> int:
-        from rater.run.copies.guard import MARKER, guard
-        from rater.run.copies.reserve import living_on
-        from rater.run.host.snapshot import host_facts
-        from rater.store.connection import default_path
-        from rater.store.store import open_store
-        from rater.workflow.run.head import head_of, machine_pus, settings_now
-        from rater.workflow.run.prepare import make_ready, remove_if_empty
-        from rater.workflow.run.reached_programs import untouched
-
+    def _locked(self, stack: ExitStack, left: tuple[str, ...], surroundings: Surroundings) -> int:
         resolved, attempt = self.resolved, self.attempt
         for warning in resolved.warnings:
             self._say(f"warning: {warning}")
@@ -101,43 +123,28 @@ class Session:
         if work.parent != self.cache / "work":
             stack.callback(remove_if_empty, work.parent)
         ready = make_ready(resolved, self.cache, work, stack.callback)
-        self._untouched = untouched(ready, most_bytes(resolved) * resolved.plan.copies)
-        self._run = self._with_warnings(head_of(attempt.uuid, ready), surroundings)
-        now = Now(
-            self._run,
-            host_facts(resolved.topology),
-            settings_now(resolved),
-            tuple(machine_pus(resolved)),
-        )
-        entered = attempt.enter(store, resolved.plan, now, self._say)
+        needed_bytes = most_bytes(resolved) * resolved.plan.copies
+        unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
+        start = start_of(attempt.uuid, ready)
+        warnings = (*left, *unreached, *surroundings.warnings())
+        for warning in warnings:
+            self._say(f"warning: {warning}")
+        self._run = replace(start.run, warnings=start.run.warnings + warnings)
+        entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
         with living_on(resolved.reserved, [keeper.watchdog_pid]):
             outcome, recorder = self._supervise(keeper, entered, store, ready)
         return self._finish(store, entered.number, outcome, recorder)
-
-    def _with_warnings(self, run: Run, surroundings: Surroundings) -> Run:
-        """Tell what surrounds the run, and keep it with the run."""
-        warnings = (*self._left, *self._untouched, *surroundings.warnings())
-        for warning in warnings:
-            self._say(f"warning: {warning}")
-        return replace(run, warnings=run.warnings + warnings)
 
     def _say(self, text: str) -> None:
         if self.one_of_many is not None:
             self.one_of_many(text)
         elif not self.args.quiet:
-            print(f"rater: {text}", file=sys.stderr)
+            say(text)
 
     def _supervise(
         self, keeper: Guard, entered: Entered, store: Store, ready: Ready
     ) -> tuple[Outcome, Recorder]:
         """Run everything; the database and the screen get events on threads of their own."""
-        import trio
-
-        from rater.run.supervise.job import Job
-        from rater.run.supervise.supervisor import Supervisor
-        from rater.run.workplace.run_dirs import RunFolders
-        from rater.workflow.run.sinks import Recorder, Screen
-
         resolved, request = self.resolved, self.resolved.request
         folders = RunFolders(
             ready.work,
@@ -149,7 +156,7 @@ class Session:
             tuning=resolved.tuning,
         )
         phases = entered.phases
-        screen = Screen(self._view(phases), phases) if self._shows_progress() else None
+        screen = None if self.args.quiet else Screen(self._view(phases), phases)
         job = Job(
             plan=replace(resolved.plan, phases=phases),
             placements=resolved.placements,
@@ -197,15 +204,7 @@ class Session:
                 sink.close()
         return outcome, recorder
 
-    def _shows_progress(self) -> bool:
-        return not self.args.quiet
-
     def _view(self, phases: Sequence[Phase]) -> View:
-        from rich.console import Console
-
-        from rater.show.live.live import make_view
-        from rater.show.live.progress import PhaseAhead
-
         plan, expected = self.resolved.plan, self.resolved.expected_s
         stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
         ahead = [
@@ -220,44 +219,32 @@ class Session:
 
     def _finish(self, store: Store, number: int, outcome: Outcome, recorder: Recorder) -> int:
         """Show the result and return the exit status."""
-        from rater.run.supervise.supervisor import EXIT_BY_SIGNAL
-
         if recorder.unsaved:
             self._rescue(number, recorder)
             return 1
         run = store.load(number)
         proved = judge_placements(store, run)
         if self.resolved.request.speccmds_out and outcome.began_ns is not None:
-            from rater.workflow.run.speccmds_out import write_outs
-
             write_outs(self.resolved, run, outcome.began_ns, self._say)
-        shown = self.one_of_many is None and (self.args.json or not self.args.quiet)
-        if shown:
-            # Not sooner: numpy must be nowhere near copies that are timed.
-            from rater.workflow.results.divots import analysis_beside_results
-
-            divots = analysis_beside_results(store, run)
-            beside = run_beside(store, run)
-            print_result(self.args, run, beside=beside, divots=divots, proved=proved)
+        if self.one_of_many is None and (self.args.json or not self.args.quiet):
+            print_result(self.args, store, run, proved=proved)
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
         if outcome.status is RunStatus.COMPLETE:
             return 0
-        told = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
-        if told and self.one_of_many is None:
-            print(f"rater: run {number} failed: {outcome.reason}", file=sys.stderr)
+        unshown = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
+        if unshown and self.one_of_many is None:
+            say(f"run {number} failed: {outcome.reason}")
         return 1
 
     def _rescue(self, number: int, recorder: Recorder) -> None:
         """The database could not take everything: what it lacks goes to a file, or to stderr."""
-        from dataclasses import asdict
-
         lines = [
             json.dumps({"run": self._run.uuid, "event": type(event).__name__, **asdict(event)})
             for event in recorder.unsaved
         ]
-        print(f"rater: run {number}: {recorder.problem}", file=sys.stderr)
-        said = f"rater: {len(lines)} records are not in the database"
+        say(f"run {number}: {recorder.problem}")
+        lost = f"{len(lines)} records are not in the database"
         for folder in (Path(), Path(tempfile.gettempdir()), Path.home()):
             rescue = folder / f"rater-{self._run.uuid}.jsonl"
             try:
@@ -266,14 +253,12 @@ class Session:
                 with suppress(OSError):
                     rescue.unlink()
                 continue
-            print(f"{said}; they are in {rescue.resolve()}, a JSON object a line", file=sys.stderr)
+            say(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
-        print(f"{said}; here they are, a JSON object a line:", *lines, sep="\n", file=sys.stderr)
+        say("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
 
 
 def _idle_watch(resolved: Resolved) -> IdleWatch | None:
-    from rater.run.host.idle import IdleWatch
-
     if resolved.request.until_idle_s is None:
         return None
     cpus = {cpu for placement in resolved.placements for cpu in placement.cpus or ()}

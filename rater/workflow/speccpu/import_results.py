@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rater.record.stored import StoredRun
 
 
-def import_spec(args: argparse.Namespace, files: list[str]) -> int:
+def import_spec(args: argparse.Namespace) -> int:
     """Import result files, one run each; what one of them lacks does not keep the others out."""
     from rich.console import Console
 
@@ -36,7 +36,7 @@ def import_spec(args: argparse.Namespace, files: list[str]) -> int:
     printer = Printer(Console())
     store = None
     try:
-        for place, name in enumerate(files):
+        for place, name in enumerate(args.file):
             try:
                 one = to_import(read_spec(Path(name)), topology)
             except InputError as error:

@@ -15,8 +15,7 @@ from rater.errors import InputError
 from rater.plan.sweep.grid import Slot
 from rater.record.run import storable
 from rater.show.compare.changes import changes_text
-from rater.workflow.run.attempt import Attempt, Entered, Now
-from rater.workflow.run.repeat import conditions_of
+from rater.workflow.run.attempt import Attempt, Entered, Start
 
 if TYPE_CHECKING:
     from rater.plan.schedule.phases import Plan
@@ -43,14 +42,13 @@ class SlotAttempt(Attempt):
         self._slot = slot
         self._point = point
         self._beside = beside
-        self.number: int | None = None  # None: it was not begun
 
-    def enter(self, store: Store, plan: Plan, now: Now, say: Callable[[str], None]) -> Entered:
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
         """Store that it begins, and of what it is a run; raises `ChangedError`."""
         from rater.store.sweeps import begin_run
 
         if self._beside is not None:
-            self._refuse_changed(store, now, *self._beside)
+            self._refuse_changed(store, start.conditions, *self._beside)
         # Not among what was asked for: `rater rerun` makes no part of the sweep.
         own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
         axes = tuple((storable(axis), storable(value)) for axis, value in self._point.values)
@@ -58,17 +56,19 @@ class SlotAttempt(Attempt):
             store,
             self._sweep,
             self._slot,
-            replace(now.run, tags=(*now.run.tags, *own, *axes)),
-            now.host,
-            settings=now.settings,
-            pus=now.pus,
+            replace(start.run, tags=(*start.run.tags, *own, *axes)),
+            start.conditions.host,
+            settings=start.conditions.settings,
+            pus=start.conditions.pus,
             phases=len(plan.phases),
         )
         return Entered(self.number, plan.phases)
 
-    def _refuse_changed(self, store: Store, now: Now, run: int, is_of_point: bool) -> None:
+    def _refuse_changed(
+        self, store: Store, present: Conditions, run: int, is_of_point: bool
+    ) -> None:
         """Refuse a run that could not be compared with those that the sweep has already."""
-        before, present = stored_conditions(store.load(run)), conditions_of(now)
+        before = stored_conditions(store.load(run))
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
         found = [it for it in condition_differences(before, present) if it.significant]

@@ -81,8 +81,7 @@ def looked_up(
     """
     from rater.settings.catalog import find
     from rater.settings.paths import sysroot
-    from rater.workflow.run.needs import needs_of
-    from rater.workflow.run.obstacles import preflight_told, program_problems
+    from rater.workflow.run.preflight import checked
     from rater.workflow.run.resolve import resolve
 
     try:
@@ -90,21 +89,15 @@ def looked_up(
     except InputError as error:
         return None, (str(error),)
     planned = {find(name, sysroot()).name: value for name, value in settings.items()}
-    needs = needs_of(resolved, cache / "work", ())
-    return resolved, (
-        *resolved.refusals,
-        *(() if request.force else needs.problems),
-        *preflight_told(resolved)[1],
-        *program_problems(resolved, planned),
-        *_out_of_reach(resolved),
-    )
+    _, _, refusals = checked(resolved, cache / "work", planned)
+    return resolved, (*resolved.refusals, *refusals, *_out_of_reach(resolved))
 
 
 def _out_of_reach(resolved: Resolved) -> list[str]:
     """Say what would be found out only when copies are begun."""
     from rater.run.copies.open_files import open_files_problem
     from rater.run.programs.compile import find_command
-    from rater.workflow.run.reached_programs import untouched_programs
+    from rater.workflow.run.memory_tuning import untouched_programs
 
     problem = open_files_problem(resolved.plan.copies)
     found = [problem] if problem else []
@@ -143,8 +136,8 @@ def build_all(
     Raises `InputError` where building does not succeed.
     """
     from rater.run.copies.guard import MARKER, guard
+    from rater.workflow.run.memory_tuning import untouched_programs
     from rater.workflow.run.prepare import make_ready
-    from rater.workflow.run.reached_programs import programs_of, untouched_programs
 
     kinds: dict[object, Resolved] = {}
     for point in points:
@@ -160,7 +153,7 @@ def build_all(
             stack.enter_context(guard(mark, resolved.plan.copies))
             work = cache / "work" / f"{mark}-{number}"
             ready = make_ready(resolved, cache, work, stack.callback)
-            programs = programs_of(ready)
+            programs = ready.files
         for point in points:
             if point.resolved is not None and _built(point) == kind:
                 try:

@@ -8,7 +8,7 @@ import pytest
 from rater.analysis.divots.candidates.state import Thresholds
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.divots.search import analyse
-from rater.commands.divots import _status
+from rater.workflow.results.find_divots import _status
 from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
 
 FOUR = Machine(4, 16)

@@ -1,0 +1,129 @@
+"""`rater compare`: points with the first of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rater.analysis.compare.compare import compare
+from rater.analysis.compare.model import Comparison
+from rater.analysis.results.points import Point
+from rater.errors import InputError
+from rater.show.charts.file import write_drawing
+from rater.show.charts.vega import comparison_svg, rendered_svg
+from rater.show.compare.table import print_comparison
+from rater.show.compare.to_json import comparison_document
+from rater.show.console.printer import Printer
+from rater.show.html.charts import comparison_data
+from rater.store.store import Store
+from rater.text.words import per_cent, some
+from rater.workflow.common import existing_store, say, show
+from rater.workflow.results.output_file import checked_file
+from rater.workflow.results.points import (
+    NOT_DONE,
+    looks_of,
+    points_from,
+    points_without_runs,
+    refuse_twice,
+)
+
+_NOT_JUDGED, _WORSE_FOUND = 2, 1  # exit statuses of --fail-on
+_WORSE = "worse"
+
+
+def compare_points(args: argparse.Namespace) -> int:
+    """Print the comparison; return the exit status."""
+    file = None if args.file is None else checked_file(args.file)
+    margin = per_cent(args.within)
+    if margin is None:
+        raise InputError(
+            f"--within {args.within}: expected a number of per cent, as in --within 1%"
+        )
+    if not margin:
+        raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
+    worst = _fail_on(args.fail_on)
+    with existing_store(args) as store:
+        points = points_from(store, args.points)
+        refuse_twice(points)
+        baseline = _baseline(store, args.baseline, points)
+        looks = looks_of(store, points)
+        without = points_without_runs(store, args.points)
+    comparison = compare(points, margin=margin, by=args.by, baseline=baseline, looks=looks)
+    if file is not None:
+        _draw(comparison, file)
+
+    def document() -> object:
+        return comparison_document(comparison) | {"points_without_runs": list(without)}
+
+    def text(printer: Printer) -> None:
+        printer.some(without, "yellow")
+        print_comparison(comparison, printer)
+
+    show(args, document, text)
+    return 0 if worst is None else _gate(comparison, worst, without)
+
+
+def _draw(comparison: Comparison, file: Path) -> None:
+    data = comparison_data(comparison)
+    if data is None:
+        raise InputError("-o: no benchmark has a valid result on both sides: nothing to draw")
+    write_drawing(rendered_svg(comparison_svg(data), file.suffix.lower().removeprefix(".")), file)
+
+
+def _fail_on(text: str | None) -> float | None:
+    """Return by how much worse fails: a share of the speedup; None: nothing does."""
+    if text is None:
+        return None
+    word, colon, least = text.partition(":")
+    if word != _WORSE:
+        raise InputError(f"--fail-on {text}: expected worse, or worse:P% as in worse:2%")
+    share = per_cent(least) if colon else 0.0
+    if share is None:
+        raise InputError(
+            f"--fail-on {text}: expected a number of per cent, as in --fail-on worse:2%"
+        )
+    return share
+
+
+def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
+    """Say on stderr why it fails, or cannot be judged; return the exit status.
+
+    `without`: points that have no runs. Those that a sweep left out, knowing why, are no obstacle.
+    """
+    unmade = [text for text in without if text.endswith(NOT_DONE)]
+    worse = [
+        f"{row.name} ({side.label})"
+        for row, side, cell in comparison.verdicts()
+        if cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
+    ]
+    lost = [f"{name} ({label})" for name, label in comparison.lost]
+    unjudged = [f"{row.name} ({side.label})" for row, side in comparison.unjudged()]
+    if worse:
+        say(f"--fail-on worse: worse: {some(worse)}")
+    if lost:
+        say(f"--fail-on worse: no valid result, where the baseline has one: {some(lost)}")
+    if worse or lost:
+        return _WORSE_FOUND
+    if unmade:
+        say(f"--fail-on worse: cannot be judged: {some(unmade)}")
+        return _NOT_JUDGED
+    if unjudged:
+        say(
+            f"--fail-on worse: cannot be judged, one run each: {some(unjudged)}; make several "
+            "runs of both, in turn (rater sweep --rounds 5), or name several: 7,8,9 10,11,12"
+        )
+        return _NOT_JUDGED
+    if not any(cell.speedup for _, _, cell in comparison.verdicts()):
+        say("--fail-on worse: the baseline has no valid result: nothing was compared")
+        return _NOT_JUDGED
+    return 0
+
+
+def _baseline(store: Store, word: str | None, points: Sequence[Point]) -> str | None:
+    """Return the label of the point that a word of the user means, or the word itself."""
+    labels = {point.label for point in points}
+    values = {"=".join(pair) for point in points for pair in point.values}
+    if word is None or word in labels or word in values:
+        return word
+    return points_from(store, [word])[0].label

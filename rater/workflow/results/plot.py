@@ -1,0 +1,130 @@
+"""`rater plot`: the times of a run's copies as a picture, in the terminal or in a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rater.analysis.divots.data.finding import Thresholds
+from rater.analysis.results.copies import Cell, cells_of
+from rater.errors import InputError
+from rater.record.stored import RunHead
+from rater.show.charts.file import draw, write_drawing
+from rater.show.charts.labels import labels_from
+from rater.show.charts.picture import picture_document, picture_of
+from rater.show.charts.terminal import print_picture
+from rater.show.charts.vega import machine_svg, rendered_svg, timeline_svg
+from rater.show.console.format import plain
+from rater.show.console.printer import Printer
+from rater.show.html.data import run_data
+from rater.workflow.common import existing_store, print_json_rows
+from rater.workflow.results.divots import analysis_of
+from rater.workflow.results.output_file import checked_file
+from rater.workflow.results.page import loaded
+
+
+def plot(args: argparse.Namespace) -> int:
+    """Draw in the terminal or into a file."""
+    file = None if args.file is None else checked_file(args.file)
+    if args.machine or args.timeline:
+        return _draw_other(args, file)
+    with existing_store(args) as store:
+        run = store.load(store.find(args.which))
+        divots = analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
+    cells = cells_of(run)
+    benchmark = _chosen(args.benchmark, args.iteration, cells, run.head)
+    picture = picture_of(
+        run.head,
+        cells,
+        labels_from(divots.findings),
+        benchmark=benchmark,
+        iteration=args.iteration,
+        ranges=args.json or file is not None,
+    )
+    if file is not None:
+        draw(picture, file)
+    if args.json:
+        print_json_rows(picture_document(picture, run.head, args.file))
+    elif file is not None:
+        panels = len(picture.panels)
+        print(f"{args.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else ""))
+    else:
+        print_picture(picture, Printer(Console()))
+    return 0
+
+
+def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
+    """Draw the machine or the timeline, as `rater report` has them."""
+    what = "--machine" if args.machine else "--timeline"
+    if file is None:
+        raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
+    if args.machine and (args.benchmark is not None or args.iteration is not None):
+        raise InputError("--machine is of the whole run: leave out --benchmark and --iteration")
+    with existing_store(args) as store:
+        shown = loaded(store, store.load(store.find(args.which)))
+    head = shown.run.head
+    benchmark = _chosen(args.benchmark, args.iteration, shown.cells, head)
+    data = run_data(shown, {})
+    if args.machine:
+        if not data["machine"]:
+            raise InputError(f"run {head.run}: it is not known where its copies ran")
+        svg = machine_svg(data)
+    else:
+        svg = timeline_svg(data, _bracket(data, benchmark, args.iteration, head))
+    write_drawing(rendered_svg(svg, file.suffix.lower().removeprefix(".")), file)
+    if args.json:
+        print_json_rows({"run": head.run, "file": args.file})
+    else:
+        print(f"{args.file}: {what.removeprefix('--')}, run {head.run}")
+    return 0
+
+
+def _bracket(
+    data: dict[str, Any], benchmark: str | None, iteration: int | None, head: RunHead
+) -> int:
+    """Return the place of the bracket that was asked for, else of that which lost most."""
+    brackets = data["timeline"]["brackets"]
+    asked = None if benchmark is None else plain(benchmark)
+    found = [
+        place
+        for place, one in enumerate(brackets)
+        if one["benchmark"] in (None, asked) or asked is None
+        if iteration in (None, one["iteration"])
+    ]
+    if not found:
+        raise InputError(f"run {head.run}: nothing is stored of when its copies ran")
+    return max(found, key=lambda place: brackets[place]["lost"] or 0.0)
+
+
+def _chosen(
+    wanted: str | None, iteration: int | None, cells: Sequence[Cell], head: RunHead
+) -> str | None:
+    """Return the whole name of the benchmark that was asked for, None for all.
+
+    Raises `InputError` where nothing, or not one alone, answers to the name or the number.
+    """
+    names = list(dict.fromkeys(cell.benchmark for cell in cells))
+    if not names:
+        raise InputError(f"run {head.run} has no copy that ended: there is nothing to draw")
+    chosen = None
+    if wanted is not None:
+        found = [name for name in names if name == wanted]
+        found = found or [name for name in names if wanted in name]
+        if len(found) != 1:
+            why = "is in the names of several" if found else "is no benchmark of it"
+            raise InputError(
+                f"--benchmark {wanted}: {why} (run {head.run}); expected one of "
+                f"{', '.join(found or names)}"
+            )
+        (chosen,) = found
+    there = sorted({cell.iteration for cell in cells if chosen in (None, cell.benchmark)})
+    if iteration is not None and iteration not in there:
+        raise InputError(
+            f"--iteration {iteration}: run {head.run} has not this iteration; expected one of "
+            f"{', '.join(map(str, there))}"
+        )
+    return chosen

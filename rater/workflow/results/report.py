@@ -1,0 +1,211 @@
+"""`rater report`: a run, or several beside each other, as one page that a person can send."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.analysis.compare.compare import compare
+from rater.analysis.results.points import Point, PointRun
+from rater.analysis.scaling.curve import scale
+from rater.errors import InputError
+from rater.record.stored import StoredRun
+from rater.show.html.page import is_page, page_of
+from rater.show.html.several import Together
+from rater.show.html.vega_library import library
+from rater.store.store import Store
+from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.page import loaded
+from rater.workflow.results.points import (
+    looks_of,
+    points_from,
+    points_without_runs,
+    refuse_twice,
+)
+
+_STDOUT = "-"
+_MOST_RUNS = 12  # every run on a page has its panels
+_HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page."""
+    if args.file == "":  # a variable of the caller's that is empty: no reason to guess a name
+        raise InputError(
+            "-o '': expected the name of a page, or - for standard output; without -o it is "
+            "rater-report-RUN.html in the current directory"
+        )
+    with existing_store(args) as store:
+        asked = _asked(store, args.which or ["last"])
+        shown, notes = _shown(asked.points)
+        numbers = [run.head.run for run in shown]
+        path = Path(args.file or f"rater-report-{'-'.join(map(str, numbers))}.html")
+        if args.file != _STDOUT:
+            _check(path, force=args.force)
+        elif args.json:
+            raise InputError("-o - --json: both would be written to standard output; leave one out")
+        vega = library()  # before the work: it may not be installed
+        pages = [loaded(store, run) for run in shown]
+    together = _together(asked, notes)
+    page = page_of(pages, vega, together)
+    if args.file == _STDOUT:
+        sys.stdout.buffer.write(page.encode())
+        sys.stdout.buffer.flush()
+        return 0
+    _write(path, page)
+    size = path.stat().st_size
+    if args.json:
+        print_json({"runs": numbers, "file": str(path), "bytes": size})
+    else:
+        print(f"{path.resolve()}: a page on {_named(numbers)}, {size / 1e6:.1f} MB")
+    return 0
+
+
+def _named(numbers: list[int]) -> str:
+    return f"run {numbers[0]}" if len(numbers) == 1 else f"runs {', '.join(map(str, numbers))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What stands on the page: points as `rater compare` takes them."""
+
+    points: tuple[Point, ...]
+    looks: int
+    without_runs: tuple[str, ...]
+
+
+def _asked(store: Store, words: Sequence[str]) -> _Asked:
+    """Return the points that words mean; what names runs once more is left out.
+
+    The runs of a single point that is no sweep's stand beside each other, a point each.
+    """
+    wanted: list[str] = []
+    seen: set[tuple[int, ...]] = set()
+    for word in dict.fromkeys(words):
+        plain_run = not word.startswith(("sweep:", "tag:")) and "," not in word
+        numbers = tuple(store.find_all(word)) if plain_run else ()
+        if not numbers or numbers not in seen:
+            wanted.append(word)
+        seen.add(numbers)
+    points = points_from(store, wanted)
+    refuse_twice(points)
+    if len(points) == 1 and len(points[0].runs) > 1:
+        points = tuple(
+            Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
+            for one in points[0].runs
+        )
+    return _Asked(points, looks_of(store, points), points_without_runs(store, wanted))
+
+
+def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
+    """Return the runs that have pictures and tables, and in words which have none.
+
+    All, or of points of several runs the last one of each. Raises `InputError` for too many points.
+    """
+    every = [one.run for point in points for one in point.runs]
+    if len(every) == len(points) <= _MOST_RUNS:
+        return every, ()
+    if len(points) > _MOST_RUNS:
+        raise InputError(
+            f"{len(points)} points of {len(every)} runs: a page holds at most {_MOST_RUNS}; "
+            "name fewer of them"
+        )
+    note = (
+        f"{len(every)} runs are compared; the pictures and tables below them are those of the "
+        "last run of each point"
+    )
+    return [point.runs[-1].run for point in points], (note,)
+
+
+def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
+    """Return what several points come to beside each other; None for one."""
+    points = asked.points
+    if len(points) < 2:
+        return None
+    copies = {one.run.head.copies for point in points for one in point.runs}
+    scaling = scale(points) if len(copies) > 1 else None
+    return Together(
+        compare(points, looks=asked.looks),
+        scaling if scaling and scaling.curves else None,
+        (*asked.without_runs, *notes),
+    )
+
+
+def _check(path: Path, *, force: bool) -> None:
+    """Raise `InputError` for a place where no page can be written, or another file would go."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name too long for a file, a folder that lets nobody in
+        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
+    if path.is_dir():
+        raise InputError(f"-o {path}: is a directory; expected a file in it")
+    if not path.parent.is_dir():
+        raise InputError(f"-o {path}: there is no directory {path.parent}")
+    if path.exists() and not path.is_file():  # a FIFO, /dev/stdout: nothing can take its place
+        raise InputError(f"-o {path}: is no regular file; expected the name of a page")
+    if not path.exists() or force:
+        return
+    try:
+        with path.open("rb") as there:
+            start = there.read(_HEAD_BYTES)
+    except OSError as error:
+        raise InputError(f"-o {path}: cannot be read ({error.strerror})") from error
+    if start and not is_page(start.decode("utf-8", "replace")):
+        raise InputError(
+            f"-o {path}: is there already, and is no page that rater wrote; name another file, "
+            "or --force writes over it"
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the page beside its place, then put it there: nobody sees half of one.
+
+    Who may read a page that is there already stays as it is, as if it were written over.
+    """
+    part = None
+    try:
+        real = Path(os.path.realpath(path))  # through a link: the link stays
+        with tempfile.NamedTemporaryFile(
+            "w",
+            encoding="utf-8",
+            newline="\n",
+            dir=real.parent,
+            prefix=".rater-report-",
+            delete=False,
+        ) as file:
+            part = Path(file.name)
+            file.write(text)
+        _give_mode(part, real)
+        part.replace(real)
+    except OSError as error:
+        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
+    finally:
+        if part is not None:
+            with suppress(OSError):
+                part.unlink()
+
+
+def _give_mode(part: Path, real: Path) -> None:
+    """Give the private new file the owner and mode of that whose place it takes.
+
+    Where there is none yet: the mode of any other new file.
+    """
+    try:
+        there = real.stat()
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        part.chmod(0o666 & ~umask)
+        return
+    with suppress(OSError):  # only root may; root must not lock the owner out of a private page
+        os.chown(part, there.st_uid, there.st_gid)
+    part.chmod(stat.S_IMODE(there.st_mode))
