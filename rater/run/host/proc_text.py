@@ -11,20 +11,25 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rater.text.cpuset import parse_list
 
-# The kernel writes blanks and `=` in file names as \040 and \075: these match no part of a name.
-_FIELD = re.compile(rb" (anon|N\d+|kernelpagesize_kB)=(\d+)(?= |$)")
-_POLICY = re.compile(rb"[0-9a-f]+ (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
+# The last fields of a line of numa_maps: pages by node, and their size.
+_NODES = re.compile(rb"((?: N\d+=\d+)+) kernelpagesize_kB=(\d+)$")
+# The kernel writes blanks and `=` in file names as \040 and \075: this matches no part of a name.
+_ANON = re.compile(rb" anon=(\d+)(?= |$)")
+_POLICY = re.compile(rb" (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
 # Shared memory without a file (MAP_SHARED | MAP_ANONYMOUS, memfd_create, shmget) is the copy's own
 # as its anonymous memory is; numa_maps counts no `anon` pages there. What lies in /dev/shm may be
 # somebody's input.
 _SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
 _SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
+_PEAK = re.compile(rb"\nVmHWM:\s+(\d+) kB\n")
+_SWAP = re.compile(rb"\nVmSwap:\s+(\d+) kB\n")
 _LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
-_MIGRATIONS = re.compile(rb"^(?:se\.)?nr_migrations\s*:\s*(\d+)$", re.MULTILINE)
-_PAGES_MIGRATED = re.compile(rb"^numa_pages_migrated\s*:\s*(\d+)$", re.MULTILINE)
+_MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
+_PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
 _GATE_NAME_AT = 3  # sh -c SCRIPT NAME
 
 
@@ -79,39 +84,68 @@ def parse_numa_maps(text: bytes) -> NumaMaps:
     policies: Counter[str] = Counter()
     resident = 0
     for line in text.split(b"\n"):
-        fields = dict(_FIELD.findall(line))
-        size = int(fields.pop(b"kernelpagesize_kB", 0)) * 1024
-        if not size:  # nothing present, or cut off because the process ended
+        # What precedes a policy is an address: the same mappings of other copies differ in it.
+        mapping = _mapping(line[line.find(b" ") :])
+        if mapping is None:
             continue
-        anon = int(fields.pop(b"anon", 0))
-        pages = {int(node[1:]): int(count) for node, count in fields.items()}
-        total = sum(pages.values())
-        resident += total * size
-        if b" huge " in line:
-            anon = total
-            huge[size] += total * size
-        elif anon or _SHARED.search(line):
-            anon = anon or total
-            sizes[size] += anon * size
-        else:
-            continue
-        of_file = total - anon
-        if of_file > 0:
-            pages = (
-                dict.fromkeys(pages, anon)
-                if len(pages) == 1
-                else {node: max(0, count - of_file) for node, count in pages.items()}
-            )
-        for node, count in pages.items():
-            nodes[node] += count * size
-        policy = _POLICY.match(line)
-        if policy:
-            policies[policy[1].decode("ascii", "replace")] += anon * size
+        resident += mapping.resident_bytes
+        for node, count in mapping.nodes:
+            nodes[node] += count
+        if mapping.own_bytes:
+            (huge if mapping.huge else sizes)[mapping.page_bytes] += mapping.own_bytes
+            if mapping.policy is not None:
+                policies[mapping.policy] += mapping.own_bytes
     return NumaMaps(dict(nodes), dict(sizes), dict(huge), dict(policies), resident)
 
 
+class _Mapping(NamedTuple):
+    """One line of numa_maps; `own_bytes` are anonymous, shared or huge."""
+
+    page_bytes: int
+    resident_bytes: int
+    own_bytes: int = 0
+    huge: bool = False
+    nodes: tuple[tuple[int, int], ...] = ()  # number, bytes of its own
+    policy: str | None = None
+
+
+@lru_cache(4096)
+def _mapping(line: bytes) -> _Mapping | None:
+    """Return what a line says; None: nothing present, or cut off because the process ended."""
+    found = _NODES.search(line, max(0, line.find(b" N")))
+    if found is None:
+        return None
+    size = int(found[2]) * 1024
+    counts = (field[1:].split(b"=") for field in found[1].split())
+    pages = {int(node): int(count) for node, count in counts}
+    total = sum(pages.values())
+    anonymous = _ANON.search(line)
+    is_huge = b" huge " in line
+    own = int(anonymous[1]) if anonymous else 0
+    if is_huge or (not own and _SHARED.search(line)):
+        own = total
+    if not own or not size:
+        return _Mapping(size, total * size)
+    of_file = total - own
+    if of_file > 0:
+        pages = (
+            dict.fromkeys(pages, own)
+            if len(pages) == 1
+            else {node: max(0, count - of_file) for node, count in pages.items()}
+        )
+    policy = _POLICY.match(line)
+    return _Mapping(
+        size,
+        total * size,
+        own * size,
+        is_huge,
+        tuple((node, count * size) for node, count in pages.items()),
+        policy[1].decode("ascii", "replace") if policy else None,
+    )
+
+
 def parse_sizes(text: bytes) -> dict[str, int]:
-    """Return the sizes that smaps_rollup or status name, in bytes."""
+    """Return the sizes that smaps_rollup names, in bytes."""
     return {key.decode(): int(size) * 1024 for key, size in _SIZE.findall(text)}
 
 
@@ -140,8 +174,12 @@ def parse_last_cpu(text: bytes) -> int | None:
 
 def parse_status(text: bytes) -> Status:
     """Return what is used of a status file."""
-    sizes = parse_sizes(text)
-    return Status(*parse_allowed(text), sizes.get("VmHWM"), sizes.get("VmSwap"))
+    peak, swap = _PEAK.search(text), _SWAP.search(text)
+    return Status(
+        *parse_allowed(text),
+        int(peak[1]) * 1024 if peak else None,
+        int(swap[1]) * 1024 if swap else None,
+    )
 
 
 def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:

@@ -29,7 +29,7 @@ FIRST_S = 0.2  # from a copy's release to the first look at it
 # Where copies share CPUs a look takes time from others of them, and those that end within half a
 # second need none: they are looked at as late as lets all be seen within that time.
 _CROWDED_FIRST_S = 0.45
-_LOOK_NS = 500_000  # CPU time of a look at a small copy whose caches are cold
+_LOOK_NS = 250_000  # CPU time of a look at a small copy whose caches are cold
 _AGAIN_NS = 50_000_000  # after a look that gave nothing
 _AGAIN_AT_MOST_NS = 1_000_000_000
 _LEAST_AUTO_S = 1.0  # memory that moves faster than this is not told from memory that moves

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _CAN_WAIT = (CopyStarted, Sampled, CpuReadings, MachineReadings)
 _NOT_SHOWN = (Sampled, Observed, CpuReadings, MachineReadings)
 _CLOSE_PATIENCE_S = 60.0
-_GATHER_S = 0.02  # what ended this long before a kill -9 may not be in the database yet
+_GATHER_S = 0.05  # what ended this long before a kill -9 may not be in the database yet
 _DRAW_GAP_S = 0.25  # at most four times a second
 
 
