@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import batched
 from typing import Any
 
@@ -200,7 +200,10 @@ def store_judgements(
     connection: sqlite3.Connection, run_id: int, judged: Iterable[PlacementJudgement]
 ) -> None:
     """Store whether the placement of copy runs was as planned."""
-    connection.executemany(_JUDGED, ({**asdict(it), "run_id": run_id} for it in judged))
+    # Not asdict, which takes ten times as long: there is one for every copy run.
+    columns = [field.name for field in fields(PlacementJudgement)]
+    rows = ({name: getattr(it, name) for name in columns} for it in judged)
+    connection.executemany(_JUDGED, ({**row, "run_id": run_id} for row in rows))
 
 
 def has_several_rows(event: Event) -> bool:

@@ -23,6 +23,10 @@ _list_text = cache(format_list)
 _list_of = cache(parse_list)
 
 
+def _text_of(pairs: tuple[tuple[int, int], ...]) -> str:
+    return "{" + ", ".join([f'"{key}": {value}' for key, value in pairs]) + "}"
+
+
 def _pairs_of(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(key), value) for key, value in json.loads(text).items())
 
@@ -31,7 +35,7 @@ def _pairs_of(text: str) -> tuple[tuple[int, int], ...]:
 _CODECS: dict[Any, tuple[Callable[[Any], Value], Callable[[Any], Any]]] = {
     bool: (int, bool),
     tuple[int, ...]: (_list_text, _list_of),
-    tuple[tuple[int, int], ...]: (lambda pairs: json.dumps(dict(pairs)), _pairs_of),
+    tuple[tuple[int, int], ...]: (_text_of, _pairs_of),
     tuple[str, ...]: (json.dumps, lambda text: tuple(json.loads(text))),
     dict[str, float]: (json.dumps, json.loads),
 }
