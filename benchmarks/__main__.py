@@ -33,6 +33,7 @@ FIGURES = {
     "steady": repeating.steady,
     "selftest": selftesting.campaign,
     "import": importing.log_reading,
+    "observations": importing.document_reading,
     "fuzz": importing.broken_files,
 }
 

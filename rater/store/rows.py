@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cache
-from itertools import chain
+from itertools import batched
 from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -33,13 +33,14 @@ def _pairs_of(text: str) -> tuple[tuple[int, int], ...]:
 
 # How values that are no SQL values stand in a column, and how they come back.
 _CODECS: dict[Any, tuple[Callable[[Any], Value], Callable[[Any], Any]]] = {
-    bool: (int, bool),
     tuple[int, ...]: (_list_text, _list_of),
     tuple[tuple[int, int], ...]: (_text_of, _pairs_of),
     tuple[str, ...]: (json.dumps, lambda text: tuple(json.loads(text))),
     dict[str, float]: (json.dumps, json.loads),
 }
 _NUMBERS = tuple[int, ...]  # where a field of these has no None, an empty one is NULL if it may
+
+_ROWS_AT_ONCE = 32
 
 _columns: dict[str, dict[str, bool]] = {}
 _writers: dict[Any, tuple[str, Callable[[Any], Sequence[Value]]]] = {}
@@ -69,13 +70,17 @@ def insert_all(
     replace: bool = False,
     **more: Value,
 ) -> None:
-    """Insert rows of one class, each with the same `more`."""
-    coming = iter(rows)
-    for first in coming:
-        statement, values_of = _writer(connection, table, type(first), tuple(more), replace)
+    """Insert rows of one class, each with the same `more`.
+
+    Several rows a statement: for each statement SQLite makes the lists of CHECK anew, which
+    takes half of the time of a row of `copy`.
+    """
+    for some in batched(rows, _ROWS_AT_ONCE):
+        statement, values_of = _writer(connection, table, type(some[0]), tuple(more), replace)
+        head, _, marks = statement.rpartition(" (")
         same = tuple(more.values())
-        every = chain((first,), coming)
-        connection.executemany(statement, ((*same, *values_of(row)) for row in every))
+        values = [value for row in some for value in (*same, *values_of(row))]
+        connection.execute(f"{head} {', '.join([f'({marks}'] * len(some))}", values)
 
 
 def read[T](
@@ -196,7 +201,7 @@ def _decoder(kind: Any, name: str) -> tuple[Callable[[Any], Any], Any] | None:
     hint, optional = _type_of(kind, name)
     if hint in _CODECS:
         return _CODECS[hint][1], () if hint == _NUMBERS and not optional else None
-    return (hint, None) if isinstance(hint, type) and issubclass(hint, Enum) else None
+    return (hint, None) if isinstance(hint, type) and issubclass(hint, Enum | bool) else None
 
 
 @cache

@@ -2,166 +2,196 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, fields, replace
+from itertools import repeat
+from typing import Any
 
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredCopy
-from rater.text.json_object import JsonObject
+from rater.text.cpuset import MAX_NUMBER
+from rater.text.document import REQUIRED, Document, TableReader
+from rater.text.kinds import FLAG, LINE, UnexpectedError, ValueKind, choice, number, whole
 
-_PLACEMENTS = ("met", "not met", "not known")  # as `rater export` writes them
-_STATUSES = {str(status): status for status in CopyStatus}
+LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
+_SECONDS = number(LONGEST_S, unit="seconds")
 
-
-class _Cell(NamedTuple):
-    """What makes one bracket where all copies run one benchmark."""
-
-    tune: str | None
-    benchmark: str
-    iteration: int
+PLACE = whole(0, MAX_NUMBER)  # of a CPU, core, node or package
 
 
-def read_homogeneous(items: Sequence[JsonObject], copies: int) -> list[StoredCopy]:
-    """Return the copies in a phase for each benchmark, iteration and tune."""
-    phases: dict[_Cell, int] = {}
-    first_at: dict[tuple[_Cell, int], int] = {}
-    rows: list[StoredCopy] = []
-    for position, item in enumerate(items):
-        cell = _cell(item)
-        row = _row(item, cell, phases.setdefault(cell, len(phases)), copies)
-        first = first_at.setdefault((cell, row.copy), position)
-        if first != position:
-            item.wrong("copy", _once(cell, first))
-        rows.append(row)
-    return rows
+def _nanoseconds(value: Any) -> int | None:
+    if type(value) is float and 0 <= value <= LONGEST_S:
+        return round(value * 1e9)  # nearly all of them: no more calls
+    seconds = _SECONDS.convert(value)
+    return None if seconds is None else round(seconds * 1e9)
 
 
-def read_steady(items: Sequence[JsonObject], copies: int, rotated: bool) -> list[StoredCopy]:
-    """Return the copies of steady mode: each runs again and again, `step` counts its runs.
+def _places(value: Any) -> tuple[int, ...] | None:
+    known = type(value) is list and all(type(it) is int and 0 <= it <= MAX_NUMBER for it in value)
+    return tuple(sorted(set(value))) if known else None
 
-    A phase is a benchmark and iteration (and tune); in rotated order an iteration. A
-    document without `step` has each copy's runs in the order of their starts (else in
-    the document's).
-    """
-    with_step = bool(items) and items[0].has("step")
-    phases: dict[object, int] = {}
-    first_at: dict[tuple[int, int, int], int] = {}
-    rows: list[StoredCopy] = []
-    for position, item in enumerate(items):
-        cell = _cell(item)
-        key = cell.iteration if rotated else cell
-        row = _row(item, cell, phases.setdefault(key, len(phases)), copies)
-        if item.has("step") != with_step:
-            item.wrong("step", "a step in every observation or in none")
+
+NANOSECONDS = ValueKind(_SECONDS.expected, _nanoseconds, 0)  # of a number of seconds
+PLACES: ValueKind[tuple[int, ...]] = ValueKind(
+    f"a list of whole numbers from 0 to {MAX_NUMBER}", _places, ()
+)
+# As `rater export` writes them; others may mean something else by this key.
+_PLACEMENT = ValueKind(
+    "", lambda value: value if value in ("met", "not met", "not known") else "", ""
+)
+OBJECT: ValueKind[dict[str, Any]] = ValueKind(
+    "an object", lambda value: value if type(value) is dict else None, {}
+)
+
+# Keys of an observation: the field, its kind, and what it is where the key is not there.
+_KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
+    "benchmark": ("benchmark", LINE, REQUIRED),
+    "tune": ("tune", LINE, None),
+    "iteration": ("iteration", whole(), REQUIRED),
+    "copy": ("copy", whole(), REQUIRED),
+    "step": ("step", whole(), None),
+    "counted": ("counted", FLAG, True),
+    "cpu": ("cpu", PLACE, None),
+    "core": ("core", PLACE, None),
+    "node": ("node", PLACE, None),
+    "package": ("package", PLACE, None),
+    "mem_nodes": ("mem_nodes", PLACES, ()),
+    "start_s": ("start_ns", NANOSECONDS, None),
+    "elapsed_s": ("elapsed_ns", NANOSECONDS, REQUIRED),  # 0 too: of a log of whole seconds
+    "cpu_s": ("cpu_ns", NANOSECONDS, None),
+    "status": ("status", choice(CopyStatus), None),
+    "placement": ("placement", _PLACEMENT, None),
+}
+
+
+class Observations:
+    """The observations of a document, which notes what is wrong with them."""
+
+    def __init__(self, document: Document, root: TableReader, copies: int) -> None:
+        self._document = document
+        self._items = root.items("observations", OBJECT, "a list")
+        self._copies = copies
+        if "observations" not in root:
+            root.unexpected("a list", "observations")
+
+    def rows(self, *, rotated: bool, steady: bool) -> list[StoredCopy]:
+        """Return the copies, each in its phase and queue. Raises `MistakesError`.
+
+        All copies run one benchmark: a phase for each benchmark, iteration and tune.
+        Rotated order is one phase (in steady mode one for each iteration), and there
+        and in steady mode `step` is the position in the copy's queue; without it a copy
+        has its runs in the order of their starts (else in the document's).
+        """
+        column = {
+            field: self._column(key, kind, default) for key, (field, kind, default) in _KEYS.items()
+        }
+        column["placement"] = [it or None for it in column["placement"]]
+        column["placement_note"] = [
+            self._reader(position).get("placement_note", LINE, None) if it else None
+            for position, it in enumerate(column["placement"])
+        ]
+        queued = rotated or steady
+        steps = column["step"]
+        with_step = queued and bool(steps) and steps[0] is not None
+        if queued:
+            for position, step in enumerate(steps):
+                if with_step is (step is None):
+                    self._wrong(position, "step", "a step in every observation or in none")
+        self._document.raise_mistakes()
+        if not with_step:
+            column["step"] = [0] * len(steps)
+        cells: Iterable[object] = zip(
+            column["tune"], column["benchmark"], column["iteration"], strict=True
+        )
+        if rotated:
+            cells = column["iteration"] if steady else [None] * len(steps)
+        phases: dict[object, int] = {}
+        column["phase"] = [phases.setdefault(cell, len(phases)) for cell in cells]
+        rows = _copies(column)
         if with_step:
-            row = replace(row, step=item.whole("step"))
-            first = first_at.setdefault((row.phase, row.copy, row.step), position)
+            self._check_steps(rows)
+        elif not steady:
+            self._check_once(rows, by_start=rotated)
+        self._document.raise_mistakes()
+        return _in_queues(rows) if queued and not with_step else rows
+
+    def _column(self, key: str, kind: ValueKind[Any], default: Any) -> list[Any]:
+        """Return the value of a key in every observation: a key after the other is fast."""
+        if key == "copy":
+            kind = whole(0, self._copies - 1)
+            kind = replace(kind, expected=f"{kind.expected} (run.copies is {self._copies})")
+        convert, given = kind.convert, [item.get(key) for item in self._items]
+        with suppress(UnexpectedError, ValueError):
+            found = [default if value is None else convert(value) for value in given]
+            if REQUIRED not in found and found.count(None) == (
+                given.count(None) if default is None else 0
+            ):
+                return found
+        return [self._reader(n).get(key, kind, default) for n in range(len(given))]
+
+    def _reader(self, position: int) -> TableReader:
+        return TableReader(self._document, (f"observations[{position}]",), self._items[position])
+
+    def _wrong(self, position: int, key: str, expected: str) -> None:
+        self._reader(position).unexpected(expected, key)
+
+    def _check_steps(self, rows: Sequence[StoredCopy]) -> None:
+        first_at: dict[tuple[int, int, int], int] = {}
+        for position, it in enumerate(rows):
+            first = first_at.setdefault((it.phase, it.copy, it.step), position)
             if first != position:
-                item.wrong(
-                    "step",
-                    f"a step of its own for each run of copy {row.copy} "
-                    f"(observations[{first}] has the same one)",
+                expected = f"a step of its own for each run of copy {it.copy}"
+                same = f"(observations[{first}] has the same one)"
+                self._wrong(position, "step", f"{expected} {same}")
+
+    def _check_once(self, rows: Sequence[StoredCopy], *, by_start: bool) -> None:
+        """Check that no copy has two observations of a benchmark and iteration.
+
+        In rotated order (`by_start`) it may run one several times in a round, where the
+        increment shares a factor with the ring's length, but then at different times.
+        """
+        starts: dict[object, dict[int | None, int]] = {}
+        for position, it in enumerate(rows):
+            others = starts.setdefault((it.tune, it.benchmark, it.iteration, it.copy), {})
+            unclear = it.start_ns is None or None in others or it.start_ns in others
+            if others and (unclear or not by_start):
+                first = others.get(it.start_ns, next(iter(others.values())))
+                expected = (
+                    f"one observation of each copy of {it.benchmark} in iteration {it.iteration} "
+                    f"(observations[{first}] is of the same one)"
                 )
-        rows.append(row)
-    if with_step:
-        return rows
-    by_phase: dict[int, list[StoredCopy]] = {}
-    for row in rows:
-        by_phase.setdefault(row.phase, []).append(row)
-    return [row for members in by_phase.values() for row in _in_queues(members)]
+                apart = ", or a step or start_s to tell them apart" if by_start else ""
+                self._wrong(position, "copy", expected + apart)
+            others[it.start_ns] = position
 
 
-def read_rotated(items: Sequence[JsonObject], copies: int) -> list[StoredCopy]:
-    """Return the copies in one phase, each with its queue.
-
-    `step` is the position in the queue. A document without it has each copy's
-    benchmarks in the order of their starts (else in the document's).
-    """
-    with_step = bool(items) and items[0].has("step")
-    first_at: dict[tuple[int, int], int] = {}
-    starts: dict[tuple[_Cell, int], dict[int | None, int]] = {}
-    rows: list[StoredCopy] = []
-    for position, item in enumerate(items):
-        cell = _cell(item)
-        row = _row(item, cell, 0, copies)
-        if item.has("step") != with_step:
-            item.wrong("step", "a step in every observation or in none")
-        if with_step:
-            row = replace(row, step=item.whole("step"))
-            first = first_at.setdefault((row.copy, row.step), position)
-            if first != position:
-                item.wrong(
-                    "step",
-                    f"a step of its own for each observation of copy {row.copy} "
-                    f"(observations[{first}] has the same one)",
-                )
-        else:
-            # A copy may run a benchmark several times in a round (where the increment shares a
-            # factor with the ring's length), but then at different times.
-            others = starts.setdefault((cell, row.copy), {})
-            unclear = row.start_ns is None or None in others or row.start_ns in others
-            if others and unclear:
-                first = others.get(row.start_ns, next(iter(others.values())))
-                item.wrong("copy", f"{_once(cell, first)}, or a step or start_s to tell them apart")
-            others[row.start_ns] = position
-        rows.append(row)
-    return rows if with_step else _in_queues(rows)
-
-
-def _cell(item: JsonObject) -> _Cell:
-    return _Cell(item.text_or_none("tune"), item.text("benchmark"), item.whole("iteration"))
-
-
-def _once(cell: _Cell, first: int) -> str:
-    return (
-        f"one observation of each copy of {cell.benchmark} in iteration {cell.iteration} "
-        f"(observations[{first}] is of the same one)"
-    )
-
-
-def _row(item: JsonObject, cell: _Cell, phase: int, copies: int) -> StoredCopy:
-    copy = item.whole("copy")
-    if copy >= copies:
-        item.wrong("copy", f"a whole number from 0 to {copies - 1} (run.copies is {copies})")
-    start_ns = item.nanoseconds_or_none("start_s")
-    elapsed_ns = item.nanoseconds("elapsed_s")  # 0 as well: of a log that counts whole seconds
-    said = item.has("status")
-    placement = item.one_of("placement", _PLACEMENTS)
-    return StoredCopy(
-        phase=phase,
-        benchmark=cell.benchmark,
-        tune=cell.tune,
-        iteration=cell.iteration,
-        copy=copy,
-        step=0,
-        counted=item.flag("counted", default=True),
-        cpu=item.place("cpu"),
-        core=item.place("core"),
-        llc=None,
-        node=item.place("node"),
-        package=item.place("package"),
-        mem_nodes=tuple(sorted(set(item.places("mem_nodes")))),
-        planned_start_ns=None,
-        start_ns=start_ns,
-        finish_ns=None if start_ns is None else start_ns + elapsed_ns,
-        elapsed_ns=elapsed_ns,
-        status=item.choice("status", _STATUSES) if said else CopyStatus.OK,
-        exit_code=None,
-        signal=None,
+def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
+    """Return the rows of columns called as the fields; others are not known."""
+    starts, statuses = column["start_ns"], column["status"]
+    column |= {
+        "finish_ns": [
+            None if start_ns is None else start_ns + elapsed_ns
+            for start_ns, elapsed_ns in zip(starts, column["elapsed_ns"], strict=True)
+        ],
         # Whether the document said how the copy ended: `ok` there is all the checking we know of.
-        validity=Validity.NOT_CHECKED if said else Validity.UNCHECKED,
-        validity_detail=None,
-        cpu_ns=item.nanoseconds_or_none("cpu_s"),
-        placement=placement,
-        placement_note=item.text_or_none("placement_note") if placement else None,
+        "validity": [Validity.NOT_CHECKED if it else Validity.UNCHECKED for it in statuses],
+        "status": [it or CopyStatus.OK for it in statuses],
+    }
+    every = (
+        column[it.name]
+        if it.name in column
+        else repeat(None if it.default is MISSING else it.default)
+        for it in fields(StoredCopy)
     )
+    return list(map(StoredCopy, *every))
 
 
 def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
-    queues: dict[int, list[StoredCopy]] = {}
+    """Return the rows of a phase and copy with their places in its queue."""
+    queues: dict[tuple[int, int], list[StoredCopy]] = {}
     for row in rows:
-        queues.setdefault(row.copy, []).append(row)
+        queues.setdefault((row.phase, row.copy), []).append(row)
     for queue in queues.values():
         if all(row.start_ns is not None for row in queue):
             queue.sort(key=lambda row: row.start_ns or 0)

@@ -11,17 +11,25 @@ left alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from rater.record.run import BenchmarkUsed, Host, MachinePU
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
-from rater.store.exchange.observation_rows import read_homogeneous, read_rotated, read_steady
-from rater.text.json_object import JsonObject, parse_json
+from rater.store.exchange.observation_rows import LONGEST_S, NANOSECONDS, PLACES, Observations
+from rater.text.document import TableReader, json_document
+from rater.text.kinds import LINE, ValueKind, choice, number, whole
 
 VERSION = 1
+SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
+_EXPECTED = (
+    "an observations document as `rater export RUN --format observations` writes it "
+    "(raw files and logs of SPEC CPU: `rater import spec FILE`)"
+)
 _ORDERS = {
     "homogeneous": "homogeneous",
     "staggered": "homogeneous",
@@ -29,32 +37,41 @@ _ORDERS = {
     "rotated": "rotated",
     "heterogeneous": "rotated",
 }
-_STEADY_ORDERS = {"homogeneous": "homogeneous", "rotated": "rotated"}
-SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
+_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
+_DURATION = number(LONGEST_S, unit="seconds")
 
 
 def read_observations(data: bytes, file: str) -> StoredRun:
     """Return the run of an observations document; `file` is what errors call it.
 
-    Its number (`head.run`) is 0 until it is stored. Raises `InputError` naming the
-    key, such as `observations[3].elapsed_s`, and what was expected.
+    Its number (`head.run`) is 0 until it is stored. Raises `InputError` naming every key that
+    is wrong, such as `observations[3].elapsed_s`, and what was expected.
     """
-    root = JsonObject(parse_json(data, file), file)
-    if root.whole("rater") != VERSION:
-        root.wrong("rater", f"{VERSION}, the version of the format that this rater knows")
-    run = root.object("run")
-    rotated = _order(run) == "rotated"
-    steady = run.text("mode") == "steady"
-    pus = _pus(root.object_or_none("topology"))
-    copies = run.whole("copies", least=1)
-    items = root.objects("observations")  # none at all is a run that ended before its first copy
-    if steady:
-        rows = read_steady(items, copies, rotated)
-        brackets = _with_windows(_brackets(rows, rotated, steady=True), run)
-    else:
-        rows = read_rotated(items, copies) if rotated else read_homogeneous(items, copies)
-        brackets = _brackets(rows, rotated)
-    head = _head(run, copies, rows, brackets)
+    document = json_document(data, file, _EXPECTED)
+    root = document.root()
+    if root.get("rater", whole()) != VERSION:
+        root.unexpected(f"{VERSION}, the version of the format that this rater knows", "rater")
+        document.raise_mistakes()
+    run = root.table("run", required=True)
+    head = _head(run)
+    steady = head.mode == "steady"
+    windows = _windows(run) if steady else {}
+    document.raise_mistakes()  # what follows from them would be more of these
+    pus = _pus(root.table("topology"))
+    rotated = head.order == "rotated"
+    rows = Observations(document, root, head.copies).rows(rotated=rotated, steady=steady)
+    brackets = _brackets(rows, rotated, steady=steady, windows=windows)
+    iterations = {row.iteration: row.counted for row in rows}
+    status, reason = _how_it_ended(rows)
+    head = replace(
+        head,
+        status=status,
+        reason=reason,
+        iterations=len(iterations),
+        discard=sum(not counted for counted in iterations.values()),
+        stagger_ms=_stagger_ms(run, head, brackets),
+        benchmarks=tuple(dict.fromkeys(row.benchmark for row in rows)),
+    )
     return StoredRun(
         head=head,
         host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
@@ -68,31 +85,26 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         warnings=(),
-        notes=_what_is_missing(copies, rows),
+        notes=_what_is_missing(head.copies, rows),
     )
 
 
-def _order(run: JsonObject) -> str:
-    order: str = run.choice("mode", _ORDERS)
-    if run.text("mode") == "steady" and run.has("order"):
-        order = run.choice("order", _STEADY_ORDERS)
-    return order
+type _Windows = dict[tuple[str | None, int], tuple[int, int]]
 
 
-def _with_windows(brackets: Sequence[StoredBracket], run: JsonObject) -> tuple[StoredBracket, ...]:
-    """Return the brackets with the windows that the document gives them."""
-    found: dict[tuple[str | None, int], tuple[int, int]] = {}
-    for window in run.objects("windows") if run.has("windows") else ():
-        start_ns, finish_ns = window.nanoseconds("start_s"), window.nanoseconds("finish_s")
+def _windows(run: TableReader) -> _Windows:
+    """Return the windows of phases by benchmark (None in rotated order) and iteration."""
+    found: _Windows = {}
+    for window in run.tables("windows"):
+        start_ns, finish_ns = (
+            window.get("start_s", NANOSECONDS),
+            window.get("finish_s", NANOSECONDS),
+        )
         if finish_ns <= start_ns:
-            window.wrong("finish_s", "a time after start_s")
-        key = (window.text_or_none("benchmark"), window.whole("iteration"))
+            window.unexpected("a time after start_s", "finish_s")
+        key = (window.get("benchmark", LINE, None), window.get("iteration", whole()))
         found[key] = (start_ns, finish_ns)
-    windows = [found.get((b.benchmark, b.iteration or 0), (None, None)) for b in brackets]
-    return tuple(
-        replace(bracket, window_start_ns=start_ns, window_finish_ns=finish_ns)
-        for bracket, (start_ns, finish_ns) in zip(brackets, windows, strict=True)
-    )
+    return found
 
 
 def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]:
@@ -106,31 +118,28 @@ def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]
     return (f"{copies} {'copy' if copies == 1 else 'copies'}, {have} observations",)
 
 
-def _head(
-    run: JsonObject,
-    copies: int,
-    rows: Sequence[StoredCopy],
-    brackets: Sequence[StoredBracket],
-) -> RunHead:
-    mode = run.text("mode")
-    status, reason = _how_it_ended(rows)
-    iterations = {row.iteration: row.counted for row in rows}
+def _head(run: TableReader) -> RunHead:
+    """Return the head as far as it does not follow from the observations."""
+    mode = run.get("mode", choice(_ORDERS))
+    steady = mode == "steady"
     return RunHead(
         run=0,
-        uuid=run.text("uuid"),
+        uuid=run.get("uuid", LINE),
         source="import",
-        status=status,
-        reason=reason,
-        started_at=_utc(run),
+        status=RunStatus.COMPLETE,
+        reason=None,
+        started_at=run.get("started_at", _TIME, None),
         elapsed_s=None,
-        hostname=run.text_or_none("host"),
+        hostname=run.get("host", LINE, None),
         mode=mode,
-        order=_order(run),
-        copies=copies,
-        iterations=len(iterations),
-        discard=sum(not counted for counted in iterations.values()),
-        stagger_ms=_stagger_ms(run, mode, brackets, copies),
-        increment=run.whole("increment") if run.has("increment") else 1,
+        order=run.get("order", choice(("homogeneous", "rotated")), "homogeneous")
+        if steady
+        else _ORDERS[mode],
+        copies=run.get("copies", whole(1)),
+        iterations=0,
+        discard=0,
+        stagger_ms=0.0,
+        increment=run.get("increment", whole(), 1),
         suite=None,
         size=None,
         tune=None,
@@ -140,10 +149,10 @@ def _head(
         wrap=None,
         command_line=None,
         rater_version=None,
-        benchmarks=tuple(dict.fromkeys(row.benchmark for row in rows)),
+        benchmarks=(),
         tags=(),
-        warmup_s=run.number("warmup_s", "seconds") if run.has("warmup_s") else None,
-        window_s=run.number("window_s", "seconds") if run.has("window_s") else None,
+        warmup_s=run.get("warmup_s", _DURATION, None),
+        window_s=run.get("window_s", _DURATION, None),
     )
 
 
@@ -159,48 +168,42 @@ def _how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
     return RunStatus.COMPLETE, None
 
 
-def _utc(run: JsonObject) -> str | None:
-    text = run.text_or_none("started_at")
-    if text is None:
-        return None
+def _utc(text: Any) -> str | None:
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
-        run.wrong("started_at", "null or a time such as 2026-11-20T12:00:00Z")
+    except (TypeError, ValueError, OverflowError):
+        return None
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _stagger_ms(
-    run: JsonObject, mode: str, brackets: Sequence[StoredBracket], copies: int
-) -> float:
+_TIME = ValueKind("null or a time such as 2026-11-20T12:00:00Z", _utc, "")
+
+
+def _stagger_ms(run: TableReader, head: RunHead, brackets: Sequence[StoredBracket]) -> float:
     """Return the stagger as given, else as the starts of a staggered run show it."""
-    if run.has("stagger_ms"):
-        return run.number("stagger_ms", "milliseconds")
-    if mode != "staggered" or copies < 2 or not brackets:
+    given = run.get("stagger_ms", number(LONGEST_S, unit="milliseconds"), None)
+    run.document.raise_mistakes()
+    if given is not None:
+        return given
+    if head.mode != "staggered" or head.copies < 2 or not brackets:
         return 0.0
     first = brackets[0]
     if first.start_ns is None or first.last_start_ns is None:
         return 0.0
-    return (first.last_start_ns - first.start_ns) / (copies - 1) / 1e6
+    return (first.last_start_ns - first.start_ns) / (head.copies - 1) / 1e6
 
 
-def _pus(topology: JsonObject | None) -> tuple[MachinePU, ...]:
-    if topology is None:
-        return ()
+def _pus(topology: TableReader) -> tuple[MachinePU, ...]:
     places: dict[int, dict[str, int]] = {}
     for key, name in SHARED_BY_PU.items():
-        groups = topology.object_or_none(key)
-        if groups is None:
-            continue
-        for number in groups.names():
-            if not (number.isascii() and number.isdecimal() and len(number) <= 5):
-                topology.wrong(key, f"numbers as keys ({name} {number!r} is none)")
-            for cpu in groups.places(number):
+        groups = topology.table(key)
+        for word in groups.names(_NUMBER, f"expected numbers as keys, each of a {name}"):
+            for cpu in groups.get(word, PLACES):
                 place = places.setdefault(cpu, {})
-                if place.setdefault(name, int(number)) != int(number):
-                    groups.wrong(
-                        number, f"no CPU of another {name} (CPU {cpu} is in {place[name]})"
+                if word.isdecimal() and place.setdefault(name, int(word)) != int(word):
+                    groups.unexpected(
+                        f"no CPU of another {name} (CPU {cpu} is in {place[name]})", word
                     )
     return tuple(
         MachinePU(cpu, place.get("core"), None, place.get("node"), place.get("package"))
@@ -209,16 +212,26 @@ def _pus(topology: JsonObject | None) -> tuple[MachinePU, ...]:
 
 
 def _brackets(
-    rows: Sequence[StoredCopy], rotated: bool, *, steady: bool = False
+    rows: Sequence[StoredCopy], rotated: bool, *, steady: bool, windows: _Windows
 ) -> tuple[StoredBracket, ...]:
     members: dict[int, list[StoredCopy]] = {}
     for row in rows:
         members.setdefault(row.phase, []).append(row)
-    brackets = (_bracket(phase, members[phase], rotated) for phase in sorted(members))
-    if not (steady and rotated):
-        return tuple(brackets)
-    # There an iteration is a phase, where a plain rotated run is one as a whole.
-    return tuple(replace(b, iteration=members[b.phase][0].iteration) for b in brackets)
+    found = []
+    for phase, some in sorted(members.items()):
+        bracket = _bracket(phase, some, rotated)
+        if steady:
+            # In rotated order an iteration is a phase, where a plain rotated run is one as a whole.
+            iteration = some[0].iteration
+            start_ns, finish_ns = windows.get((bracket.benchmark, iteration), (None, None))
+            bracket = replace(
+                bracket,
+                iteration=iteration,
+                window_start_ns=start_ns,
+                window_finish_ns=finish_ns,
+            )
+        found.append(bracket)
+    return tuple(found)
 
 
 def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBracket:

@@ -167,8 +167,11 @@ def test_without_steps_runs_of_one_benchmark_are_told_apart_by_their_starts() ->
         ([{"start_s": 1.0}, {"start_s": None}], r"\[1\].copy: .*, or a step or start_s to tell"),
         ([{}, {"start_s": 1.0}], r"\[1\].copy: .*observations\[0\] is of the same one"),
         ([{"step": 1}, {"step": 1, "benchmark": "a"}], r"\[1\].step: .*\[0\] has the same one"),
-        ([{"step": 1}, {"start_s": 1.0}], r"\[1\].step: expected a step in every .*found nothing"),
-        ([{}, {"copy": 1, "step": 0}], r"\[1\].step: expected a step in every .*, found 0"),
+        ([{"step": 1}, {"start_s": 1.0}], r"\[1\].step: missing; expected a step in every"),
+        (
+            [{}, {"copy": 1, "step": 0}],
+            r"\[1\].step: expected a step in every .*, got the number 0",
+        ),
         ([{"step": -1}], r"\[0\].step: expected a whole number from 0"),
     ],
 )
@@ -198,7 +201,7 @@ def test_the_start_is_kept_in_utc(given: str | None, stored_as: str | None) -> N
 
 # -- mistakes -------------------------------------------------------------------------------------
 
-_SECONDS = "a number of seconds from 0 to 1000000000"
+_SECONDS = "a number of seconds, 0 or more"
 
 
 @pytest.mark.parametrize(
@@ -206,45 +209,57 @@ _SECONDS = "a number of seconds from 0 to 1000000000"
     [
         ("rater", 2, "rater: expected 1, the version of the format"),
         ("rater", "1", "rater: expected a whole number"),
-        ("run", None, "run: expected an object, found null"),
-        ("run.uuid", "", 'run.uuid: expected a text of printable characters, found ""'),
+        ("run", None, "run: expected an object, got null"),
+        ("run.uuid", "", "run.uuid: expected a text of printable characters, got ''"),
         ("run.uuid", "a\nb", "run.uuid: expected a text"),
-        ("run.uuid", 5, "run.uuid: expected a text of printable characters, found 5"),
+        ("run.uuid", 5, "run.uuid: expected a text of printable characters, got the number 5"),
         ("run.host", "\ud800", "run.host: expected a text"),
-        ("run.mode", "random", 'run.mode: expected one of homogeneous, staggered.*found "random"'),
-        ("run.mode", [], "run.mode: expected one of .*found a list of 0"),
+        ("run.mode", "random", 'run.mode: expected "homogeneous" or "staggered".*got .random'),
+        ("run.mode", [], "run.mode: expected .homogeneous.*got a list"),
         ("run.copies", 0, "run.copies: expected a whole number from 1"),
-        ("run.copies", True, "run.copies: expected a whole number from 1 .*found true"),
+        ("run.copies", True, "run.copies: expected a whole number from 1 .*got true"),
         ("run.started_at", "yesterday", "run.started_at: expected null or a time"),
         ("run.increment", -1, "run.increment: expected a whole number from 0"),
         ("run.stagger_ms", -1, "run.stagger_ms: expected a number of milliseconds"),
-        ("topology", [], "topology: expected an object, found a list of 0"),
-        ("topology.nodes", {"x": [0]}, "topology.nodes: expected numbers as keys"),
+        ("topology", [], "topology: expected an object, got a list"),
+        (
+            "topology.nodes",
+            {"x": [0]},
+            "topology.nodes.x: expected numbers as keys, each of a node",
+        ),
         ("topology.nodes", {"0": 0}, "topology.nodes.0: expected a list of whole numbers"),
         ("topology.nodes", {"0": [0], "1": [0]}, r"topology.nodes.1: .* \(CPU 0 is in 0\)"),
-        ("observations", {}, "observations: expected a list, found an object of 0"),
-        ("observations", None, "observations: expected a list, found null"),
-        ("observations", [1], r"observations\[0\]: expected an object, found 1"),
+        ("observations", {}, "observations: expected a list, got an object"),
+        ("observations", None, "observations: expected a list, got null"),
+        ("observations", [1], r"observations\[0\]: expected an object, got the number 1"),
         ("observations.3.elapsed_s", -1, rf"observations\[3\].elapsed_s: expected {_SECONDS}"),
-        ("observations.3.elapsed_s", "1", r'observations\[3\].elapsed_s: .*found "1"'),
-        ("observations.3.elapsed_s", True, rf"\[3\].elapsed_s: expected {_SECONDS}, found true"),
-        ("observations.3.elapsed_s", None, r"\[3\].elapsed_s: .*found null"),
-        ("observations.3.elapsed_s", 1e300, r"\[3\].elapsed_s: .*found 1e\+300"),
-        ("observations.3.elapsed_s", 10**400, r"\[3\].elapsed_s: .*whole number of many digits"),
-        ("observations.3.elapsed_s", float("nan"), r"\[3\].elapsed_s: .*found NaN"),
-        ("observations.3.elapsed_s", float("inf"), r"\[3\].elapsed_s: .*found Infinity"),
+        ("observations.3.elapsed_s", "1", r"observations\[3\].elapsed_s: .*got '1'"),
+        ("observations.3.elapsed_s", True, rf"\[3\].elapsed_s: expected {_SECONDS}, got true"),
+        ("observations.3.elapsed_s", None, r"\[3\].elapsed_s: .*got null"),
+        (
+            "observations.3.elapsed_s",
+            1e300,
+            r"\[3\].elapsed_s: .*at most 1e\+09, got the number 1e\+300",
+        ),
+        ("observations.3.elapsed_s", 10**400, r"\[3\].elapsed_s: .*at most .*, got a huge number"),
+        ("observations.3.elapsed_s", float("nan"), r"\[3\].elapsed_s: .*got the number nan"),
+        ("observations.3.elapsed_s", float("inf"), r"\[3\].elapsed_s: .*got the number inf"),
         ("observations.1.start_s", -0.5, rf"observations\[1\].start_s: expected {_SECONDS}"),
         ("observations.1.cpu_s", float("nan"), r"observations\[1\].cpu_s: expected a number"),
-        ("observations.1.cpu", -1, r"observations\[1\].cpu: expected null or a whole number"),
-        ("observations.1.cpu", 1.0, r"observations\[1\].cpu: expected null or a whole number"),
-        ("observations.1.node", False, r"observations\[1\].node: .*found false"),
-        ("observations.1.package", "0", r'observations\[1\].package: .*found "0"'),
+        ("observations.1.cpu", -1, r"observations\[1\].cpu: expected a whole number"),
+        ("observations.1.cpu", 1.0, r"observations\[1\].cpu: expected a whole number"),
+        ("observations.1.node", False, r"observations\[1\].node: .*got false"),
+        ("observations.1.package", "0", r"observations\[1\].package: .*got '0'"),
         ("observations.1.core", 65536, r"observations\[1\].core: .*from 0 to 65535"),
-        ("observations.3.copy", 2, r"\[3\].copy: .* from 0 to 1 \(run.copies is 2\), found 2"),
+        (
+            "observations.3.copy",
+            2,
+            r"\[3\].copy: .* from 0 to 1 \(run.copies is 2\), got the number 2",
+        ),
         ("observations.1.copy", None, r"observations\[1\].copy: expected a whole number"),
         ("observations.1.iteration", 2**63, r"observations\[1\].iteration: expected a whole"),
         ("observations.1.benchmark", None, r"observations\[1\].benchmark: expected a text"),
-        ("observations.1.status", "great", r"observations\[1\].status: expected one of ok, fail"),
+        ("observations.1.status", "great", r"observations\[1\].status: expected .ok. or .failed"),
         ("observations.1.mem_nodes", 1, r"observations\[1\].mem_nodes: expected a list"),
         ("observations.1.mem_nodes", [True], r"observations\[1\].mem_nodes: expected a list"),
         ("observations.1.counted", 1, r"observations\[1\].counted: expected true or false"),
@@ -259,11 +274,21 @@ def test_a_mistake_is_named_with_its_place_and_what_was_expected(
         read(changed(path, value))
 
 
+def test_all_mistakes_of_the_observations_are_named_together() -> None:
+    with pytest.raises(InputError) as caught:
+        read(observed({"node": True}, {"copy": 1, "elapsed_s": "1"}))
+    assert str(caught.value).splitlines() == [
+        "times.json has 2 mistakes:",
+        "times.json: observations[0].node: expected a whole number from 0 to 65535, got true",
+        "times.json: observations[1].elapsed_s: expected a number of seconds, 0 or more, got '1'",
+    ]
+
+
 @pytest.mark.parametrize("key", ["uuid", "mode", "copies"])
 def test_a_key_that_must_be_there_is_missed(key: str) -> None:
     document = copy.deepcopy(DOCUMENT)
     del document["run"][key]
-    with pytest.raises(InputError, match=rf"run\.{key}: expected .*, found nothing"):
+    with pytest.raises(InputError, match=rf"run\.{key}: missing; expected"):
         read(document)
 
 
@@ -275,8 +300,8 @@ def test_a_key_that_must_be_there_is_missed(key: str) -> None:
         (b"\xff\xfe", "f.json: not UTF-8 text"),
         (b"[" * 100_000, "f.json: not JSON that can be read"),
         (b'{"rater": ' + b"9" * 5000 + b"}", "f.json: not JSON that can be read"),
-        (b"[]", "f.json: expected an object, found a list of 0"),
-        (b"null", "f.json: expected an object, found null"),
+        (b"[]", "f.json: expected an object, got a list"),
+        (b"null", "f.json: expected an object, got null"),
     ],
 )
 def test_what_is_no_document_is_refused(data: bytes, says: str) -> None:
