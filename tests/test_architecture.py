@@ -83,7 +83,6 @@ LARGER = {  # path: why it is larger
     "analysis/divots/evidence.py": "to be made smaller",
     "run/supervise/phase.py": "to be made smaller",
     "run/workplace/run_dirs.py": "to be made smaller",
-    "settings/catalog.py": "to be made smaller",
     "show/charts/panel.py": "to be made smaller",
     "speccpu/config/shell.py": "to be made smaller",
     "speccpu/kit/kit.py": "to be made smaller",

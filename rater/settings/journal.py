@@ -19,16 +19,16 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from rater.errors import InputError
 from rater.process_id import ProcessId, is_alive, this_process
-from rater.settings.catalog import is_known_file
+from rater.settings.known import is_known_file
 from rater.settings.setting import is_number
+from rater.text.kinds import UnexpectedError, described, of_type
 
 _VERSION = 1
 _MOST_BYTES = 1 << 22
@@ -41,14 +41,21 @@ _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 class Owner:
     """The process that changes settings."""
 
-    process: ProcessId
+    pid: int
+    start_ticks: int | None  # since boot
+    boot_id: str
     since: str  # UTC
     what: str  # "rater sweep mini", for people
 
     @property
-    def told(self) -> str:
+    def process(self) -> ProcessId:
+        """Which process it is, for good."""
+        return ProcessId(self.pid, self.start_ticks, self.boot_id)
+
+    @property
+    def text(self) -> str:
         """Who it is, for people."""
-        return f"{self.what} (process {self.process.pid}, since {self.since})"
+        return f"{self.what} (process {self.pid}, since {self.since})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +102,13 @@ def is_value(text: str) -> bool:
 def this_owner(root: Path, what: str) -> Owner:
     """Return this process as an owner; `what` tells people what it does."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Owner(this_process(root), now, what)
+    process = this_process(root)
+    return Owner(process.pid, process.pid_start, process.boot_id, now, what)
 
 
 def save(path: Path, journal: Journal) -> None:
     """Write the journal so that it is on disk when this returns. Raises `OSError`."""
-    owner = journal.owner
-    named = {
-        "pid": owner.process.pid,
-        "start_ticks": owner.process.pid_start,
-        "boot_id": owner.process.boot_id,
-        "since": owner.since,
-        "what": owner.what,
-    }
-    entries = [asdict(entry) for entry in journal.entries]
-    document = {"rater": _VERSION, "owner": named, "entries": entries}
+    document = {"rater": _VERSION, **asdict(journal)}
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -172,57 +171,32 @@ def load(path: Path) -> Journal | None:
     if os.geteuid() == 0 and state.st_uid != 0:
         raise DamagedError(f"{path}: user {state.st_uid} wrote it, not root: {_excerpt(text)}")
     try:
-        return _parsed(_json(text))
-    except (ValueError, TypeError, KeyError) as error:
-        raise DamagedError(f"{path}: {_reason(error)}; it begins with: {_excerpt(text)}") from error
+        return _parsed(text)
+    except ValueError as error:
+        raise DamagedError(f"{path}: {error}; it begins with: {_excerpt(text)}") from error
 
 
-def _json(text: str) -> Any:
+def _parsed(text: str) -> Journal:
     try:
-        return json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:  # too many brackets, too long a number
         raise ValueError("it is no JSON") from error
-
-
-def _parsed(document: Any) -> Journal:
-    if type(document) is not dict or document.get("rater") != _VERSION:
+    if type(document) is not dict or document.pop("rater", None) != _VERSION:
         raise ValueError("not a journal that this rater knows")
-    owner = document["owner"]
-    kinds = {
-        "pid": (int,),
-        "start_ticks": (int, type(None)),
-        **dict.fromkeys(("boot_id", "since", "what"), (str,)),
-    }
-    for name, kind in kinds.items():
-        if type(owner[name]) not in kind:
-            raise ValueError(f"its owner's {name} is {owner[name]!r}")
-    entries = tuple(_entry(one) for one in document["entries"])
-    process = ProcessId(owner["pid"], owner["start_ticks"], owner["boot_id"])
-    return Journal(Owner(process, owner["since"], owner["what"]), entries)
-
-
-def _entry(one: Any) -> Entry:
-    values = {field.name: one[field.name] for field in fields(Entry)}
-    for name in ("approximate", "beside"):
-        if type(values[name]) is not bool:
-            raise ValueError(f"{name} is {values[name]!r}")
-    if type(values["knob"]) is not str or not _VALUE.fullmatch(values["knob"]):
-        raise ValueError(f"no setting is called {values['knob']!r}")
-    if type(values["file"]) is not str or not is_known_file(values["file"]):
-        raise ValueError(f"rater never sets {values['file']!r}")
-    if type(values["ours"]) is not list:
-        raise ValueError(f"ours is {values['ours']!r}")
-    for value in (values["old"], *values["ours"]):
-        if type(value) is not str or not is_value(value):
-            raise ValueError(f"{value!r} is no value of {values['file']}")
-    values["ours"] = tuple(values["ours"])
-    return Entry(**values)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"{error} is missing"
-    return "not as rater writes it" if isinstance(error, TypeError) else str(error)
+    try:
+        journal: Journal = of_type(Journal).read(document)
+    except UnexpectedError as error:
+        got = described(error.value, "an object")
+        raise ValueError(f"{error.at[1:]}: expected {error.expected}, got {got}") from error
+    for entry in journal.entries:
+        if not is_value(entry.knob):
+            raise ValueError(f"no setting is called {entry.knob!r}")
+        if not is_known_file(entry.file):
+            raise ValueError(f"rater never sets {entry.file!r}")
+        for value in (entry.old, *entry.ours):
+            if not is_value(value):
+                raise ValueError(f"{value!r} is no value of {entry.file}")
+    return journal
 
 
 def _excerpt(text: str) -> str:
@@ -268,7 +242,7 @@ def _take(number: int, path: Path, root: Path) -> None:
                 journal = load(path)
             except DamagedError:
                 journal = None
-            who = journal.owner.told if journal else "another rater"
+            who = journal.owner.text if journal else "another rater"
             alive = journal is not None and is_alive(journal.owner.process, root)
             if not alive and time.monotonic() < end_s:
                 time.sleep(0.02)

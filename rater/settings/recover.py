@@ -40,8 +40,8 @@ class Left:
             return f"a damaged journal of settings, {self.damage}"
         told = some([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
         if self.rebooted:
-            return f"{self.journal.owner.told} changed settings before a reboot: {told}"
-        return f"{self.journal.owner.told} died and left settings changed: {told}"
+            return f"{self.journal.owner.text} changed settings before a reboot: {told}"
+        return f"{self.journal.owner.text} died and left settings changed: {told}"
 
     @property
     def way(self) -> str:
@@ -105,9 +105,9 @@ def recover(
             8,
         )
         if changed:
-            say(f"put back what {owner.told} had left: {told}")
+            say(f"put back what {owner.text} had left: {told}")
         elif not kept:
-            say(f"{owner.told} died with its settings put back: nothing to do")
+            say(f"{owner.text} died with its settings put back: nothing to do")
         for reason in reasons(root, kept):
             say(reason)
         if kept:
@@ -139,7 +139,7 @@ def _refuse_reader(root: Path, journal_path: Path) -> None:
     left = left_at(root, journal_path)
     journal = None if left is None else left.journal
     if is_locked(journal_path) or (journal is not None and is_alive(journal.owner.process, root)):
-        who = journal.owner.told if journal else "another user's rater"
+        who = journal.owner.text if journal else "another user's rater"
         raise InputError(
             f"{who} is alive and changes settings of this machine now (journal {journal_path}): "
             "it puts them back itself at its end"
@@ -155,7 +155,7 @@ def left_at(root: Path, path: Path) -> Left | None:
         return Left(path, None, str(error), rebooted=False)
     if journal is None:
         return None
-    return Left(path, journal, None, rebooted=journal.owner.process.boot_id != boot_id(root))
+    return Left(path, journal, None, rebooted=journal.owner.boot_id != boot_id(root))
 
 
 def _by_knob(entries: Sequence[Entry]) -> list[tuple[str, str]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.settings.known import NO_LIMIT, KnownSetting
 from rater.text.cpuset import format_list
 
 _CHOSEN = re.compile(r"\[([^\]]+)\]")
@@ -19,10 +19,10 @@ _SWITCH = {"1": "on", "0": "off"}
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What a knob's files say now; `files` are pairs of file and value, in the knob's order."""
+    """What a setting's files say now; `files` are pairs of file and value, in its order."""
 
     files: tuple[tuple[str, str], ...]
-    words: tuple[tuple[str, str], ...] = ()  # as `Knob.words`
+    words: tuple[tuple[str, str], ...] = ()  # as `KernelSetting.words`
 
     @property
     def text(self) -> str:
@@ -37,24 +37,11 @@ class Present:
         return ", ".join(f"{value} ({format_list(groups[value])})" for value in sorted(groups))
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """A setting. Files are relative to `root`, so that a tree of plain files will do for tests."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSetting(KnownSetting):
+    """A setting that this machine has. Below another root a tree of plain files will do."""
 
-    name: str
-    group: str  # words above its rows in a table
-    what: str  # in few words
     root: Path
-    files: tuple[str, ...]  # each is written when the knob is set
-    also: str = ""  # another name: as runs record it
-    choices: tuple[str, ...] | None = None  # None: numbers
-    least: int = 0
-    most: int = 1 << 62
-    words: tuple[tuple[str, str], ...] = ()  # what a user says, what the file has for it
-    kept: tuple[str, ...] = ()  # read and put back instead of `files`: a total and its parts
-    beside: tuple[str, ...] = ()  # the kernel changes them by itself with it: put back as well
-    approximate: bool = False  # the kernel takes the nearest it can, and may stop half way
-    changes_cpus: bool = False  # CPUs come and go with it
     blocked: str = ""  # why it must not be set as things are
 
     @property
@@ -80,11 +67,11 @@ class Knob:
             meant = _SWITCH.get(meant, meant)
         if self.choices is not None:
             if meant not in self.choices:
-                told = ", ".join(self.choices)
-                raise InputError(f"{self.name}={value}: expected one of {told}")
+                known = ", ".join(self.choices)
+                raise InputError(f"{self.name}={value}: expected one of {known}")
             return dict(self.words).get(meant, meant)
         if not re.fullmatch(r"-?\d{1,18}", meant) or not self.least <= int(meant) <= self.most:
-            bounds = f"{self.least} to {self.most}" if self.most < 1 << 62 else f"{self.least} up"
+            bounds = f"{self.least} to {self.most}" if self.most < NO_LIMIT else f"{self.least} up"
             raise InputError(f"{self.name}={value}: expected a whole number, {bounds}")
         return str(int(meant))
 
@@ -106,10 +93,6 @@ class Knob:
             if not os.access(path, os.W_OK):
                 return "needs root"
         return None
-
-    def same(self, wanted: str, got: str) -> bool:
-        """Tell whether a file holds what was written: numbers by value, words as they are."""
-        return same_value(wanted, got)
 
 
 def same_value(wanted: str, got: str) -> bool:
@@ -159,8 +142,3 @@ def choices_of(root: Path, file: str) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(line.replace("[", "").replace("]", "").split()) if _CHOSEN.search(line) else ()
-
-
-def there(root: Path, *files: str) -> Iterator[str]:
-    """Return those of the files that exist."""
-    yield from (file for file in files if (root / file).exists())

@@ -31,11 +31,11 @@ from typing import Self
 
 from rater.errors import InputError, RaterError, RunError
 from rater.settings import journal as journals
-from rater.settings.catalog import find, knobs
+from rater.settings.catalog import find, present_settings
 from rater.settings.journal import Entry, Journal, Owner
 from rater.settings.recover import left_at
 from rater.settings.restore import close, put_back, reasons, undisturbed, way_out
-from rater.settings.setting import Knob, read_value, same_value, write_value
+from rater.settings.setting import KernelSetting, read_value, same_value, write_value
 
 
 class TakenError(RunError):
@@ -43,7 +43,7 @@ class TakenError(RunError):
 
 
 class Tuner:
-    """Sets knobs for one process and puts everything back at the end; a context manager.
+    """Sets settings for one process and puts everything back at the end; a context manager.
 
     Nothing is touched before the first `refuse_unless_settable` or `set`, which take the
     journal's lock. Raises `InputError` while another process has it, or has left settings.
@@ -78,66 +78,68 @@ class Tuner:
     def refuse_unless_settable(self, wanted: Mapping[str, Sequence[str]]) -> None:
         """Try everything that can be tried before the first run, and change nothing.
 
-        `wanted`: knob -> all values it will be set to. Each value is one the knob takes, and the
-        present value of every file is written into it once and read back (but where that alone
-        brings CPUs or takes them). Raises `InputError` that names all that is missing.
+        `wanted`: setting -> all values it will be set to. Each value is one that it takes, and
+        the present value of every file is written into it once and read back (but where that
+        alone brings CPUs or takes them). Raises `InputError` that names all that is missing.
         """
         found = [(find(name, self._root), values) for name, values in wanted.items()]
         refuse_together({name: find(name, self._root) for name in wanted})
         problems = []
-        for knob, values in found:
+        for setting, values in found:
             for value in values:
                 try:
-                    knob.accept(value)
+                    setting.accept(value)
                 except InputError as error:
                     problems.append(str(error))
-            obstacle = knob.obstacle()
+            obstacle = setting.obstacle()
             if obstacle:
-                problems.append(f"{knob.name} cannot be set: {_told(obstacle)}")
+                problems.append(f"{setting.name} cannot be set: {_with_remedy(obstacle)}")
         if problems:
             raise InputError("\n".join(problems))
         self._own()
-        present = self._note({knob: None for knob, _ in found})
+        present = self._note({setting: None for setting, _ in found})
         try:
-            for knob, _ in found:
-                for file in () if knob.changes_cpus else knob.files:
-                    self._try(knob, file, present[file])
+            for setting, _ in found:
+                for file in () if setting.changes_cpus else setting.files:
+                    self._try(setting, file, present[file])
         finally:
             self.restore()
 
     def set(self, values: Mapping[str, str]) -> None:
-        """Set knobs and read them back; those that are not named stay as they are.
+        """Set settings and read them back; those that are not named stay as they are.
 
         The present values are journalled before the first of them is written. Raises
         `RunError` when the kernel refused or took something else; then call `restore`. Raises
         `TakenError` when somebody else changed what we had set, `InputError` for unknown names
         and values.
         """
-        order = {knob.name: place for place, knob in enumerate(knobs(self._root))}
+        order = {setting.name: place for place, setting in enumerate(present_settings(self._root))}
         refuse_together({name: find(name, self._root) for name in values})
         asked = {find(name, self._root): value for name, value in values.items()}
         wanted = {
-            knob: knob.accept(asked[knob]) for knob in sorted(asked, key=lambda it: order[it.name])
+            setting: setting.accept(asked[setting])
+            for setting in sorted(asked, key=lambda it: order[it.name])
         }
         self._own()
         present = self._note(wanted)
-        for knob, content in wanted.items():
-            for file in knob.files:
-                if not knob.same(content, present[file]):
+        for setting, content in wanted.items():
+            for file in setting.files:
+                if not same_value(content, present[file]):
                     try:
                         write_value(self._root, file, content)
                     except OSError as error:
+                        asked_for = values.get(setting.name) or values[setting.also]
                         raise RunError(
-                            f"{knob.name}={values_of(knob, values)}: writing {error.filename}: "
+                            f"{setting.name}={asked_for}: writing {error.filename}: "
                             f"{error.strerror}"
                         ) from error
         # Not one by one: some have their value only when another one is set as well.
-        for knob, content in wanted.items():
-            for file in knob.files:
-                self._last[file] = self._read(knob, file)
-                if not knob.same(content, self._last[file]):
+        for setting, content in wanted.items():
+            for file in setting.files:
+                self._last[file] = self._read(setting, file)
+                if not same_value(content, self._last[file]):
                     self._is_ours_too(file)
-                    raise RunError(_not_taken(knob, file, content, self._last[file]))
+                    raise RunError(_not_taken(setting, file, content, self._last[file]))
 
     def refuse_taken(self) -> None:
         """Raise `TakenError` when somebody changed what was set: runs since then had that."""
@@ -184,22 +186,22 @@ class Tuner:
             raise InputError(f"{left.text}; {way if left.journal else left.way}")
         self._owner = journals.this_owner(self._root, self._what)
 
-    def _note(self, wanted: Mapping[Knob, str | None]) -> dict[str, str]:
-        """Journal what all files of these knobs hold, and what they are to hold; return the former.
+    def _note(self, wanted: Mapping[KernelSetting, str | None]) -> dict[str, str]:
+        """Journal what the files of these settings hold and are to hold; return the former.
 
         None: nothing new.
         """
         present: dict[str, str] = {}
         entries = dict(self._entries)
-        for knob, content in wanted.items():
-            for file in (*knob.files, *knob.stored, *knob.beside):
+        for setting, content in wanted.items():
+            for file in (*setting.files, *setting.stored, *setting.follows):
                 if file not in present:
-                    present[file] = self._read(knob, file)
+                    present[file] = self._read(setting, file)
                 # The kernel spreads a total over its parts as it sees fit.
-                is_beside = file not in knob.files
+                is_beside = file not in setting.files
                 before = entries.get(file)
                 entry = before or Entry(
-                    knob.name, file, present[file], (), knob.approximate, is_beside
+                    setting.name, file, present[file], (), setting.approximate, is_beside
                 )
                 if before and not is_beside:
                     self._refuse_changed(entry, present[file])
@@ -239,38 +241,33 @@ class Tuner:
         entry = self._entries[file]
         self._entries[file] = replace(entry, ours=(*entry.ours, self._last[file]))
 
-    def _read(self, knob: Knob, file: str) -> str:
+    def _read(self, setting: KernelSetting, file: str) -> str:
         try:
             value = read_value(self._root, file)
         except OSError as error:
-            raise RunError(f"{knob.name}: reading {error.filename}: {error.strerror}") from error
+            raise RunError(f"{setting.name}: reading {error.filename}: {error.strerror}") from error
         if not journals.is_value(value):
             raise RunError(
-                f"{knob.name}: {self._root / file} holds {value[:40]!r}, which could not be put "
+                f"{setting.name}: {self._root / file} holds {value[:40]!r}, which could not be put "
                 "back: leave this setting out"
             )
         return value
 
-    def _try(self, knob: Knob, file: str, value: str) -> None:
+    def _try(self, setting: KernelSetting, file: str, value: str) -> None:
         try:
             write_value(self._root, file, value)
             got = read_value(self._root, file)
         except OSError as error:
-            why = _told(_PRIVILEGES.get(error.errno or 0, f"{error.strerror}"))
+            why = _with_remedy(_PRIVILEGES.get(error.errno or 0, f"{error.strerror}"))
             raise InputError(
-                f"{knob.name} cannot be set: writing {error.filename}: {error.strerror}"
+                f"{setting.name} cannot be set: writing {error.filename}: {error.strerror}"
                 + (f": {why}" if why != error.strerror else "")
             ) from error
-        if not knob.same(value, got):
+        if not same_value(value, got):
             raise InputError(
-                f"{knob.name} cannot be set: {self._root / file} was {value}, and is {got} after "
-                f"{value} was written"
+                f"{setting.name} cannot be set: {self._root / file} was {value}, and is {got} "
+                f"after {value} was written"
             )
-
-
-def values_of(knob: Knob, values: Mapping[str, str]) -> str:
-    """Return what a user asked of a knob, by whichever of its names."""
-    return values.get(knob.name) or values[knob.also]
 
 
 _PRIVILEGES = {
@@ -280,7 +277,7 @@ _PRIVILEGES = {
 }
 
 
-def _told(obstacle: str) -> str:
+def _with_remedy(obstacle: str) -> str:
     way = {
         "needs root": "; run rater with sudo",
         "read-only here (a container?)": "; run rater on the host, or with a writable /sys",
@@ -288,11 +285,11 @@ def _told(obstacle: str) -> str:
     return obstacle + way.get(obstacle, "")
 
 
-def refuse_together(wanted: Mapping[str, Knob]) -> None:
-    """Refuse knobs, by the names they were asked for, that are the same files, or lose them."""
+def refuse_together(wanted: Mapping[str, KernelSetting]) -> None:
+    """Refuse settings, by the names asked for, that are the same files, or lose them."""
     owners: dict[str, str] = {}
-    for name, knob in wanted.items():
-        for file in knob.stored:
+    for name, setting in wanted.items():
+        for file in setting.stored:
             other = owners.setdefault(file, name)
             if other != name:
                 raise InputError(f"{other} and {name} set the same thing: leave one out")
@@ -304,9 +301,9 @@ def refuse_together(wanted: Mapping[str, Knob]) -> None:
             )
 
 
-def _not_taken(knob: Knob, file: str, wanted: str, got: str) -> str:
-    said = f"{knob.name}: asked for {wanted}, the kernel made it {got} ({knob.root / file})"
-    if knob.approximate and file.endswith("nr_hugepages"):
+def _not_taken(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
+    said = f"{setting.name}: asked for {wanted}, the kernel made it {got} ({setting.root / file})"
+    if setting.approximate and file.endswith("nr_hugepages"):
         return (
             f"{said}: it had no more memory in one piece, or the pages are in use; free memory "
             "(echo 1 > /proc/sys/vm/compact_memory), or reserve them at boot"

@@ -15,7 +15,7 @@ from rater.plan.placement.layout import (
 )
 from rater.run.host import discover as machine
 from rater.run.host.memory import lgroups_now
-from rater.settings.catalog import find, knobs, lacking
+from rater.settings.catalog import find, lacking, present_settings
 from rater.settings.paths import is_there, journal_paths, sysroot
 from rater.settings.recover import forget, recover
 from rater.show.plans.layouts import (
@@ -83,28 +83,28 @@ def show_layout(args: argparse.Namespace) -> int:
 def show_settings(args: argparse.Namespace) -> int:
     """Print the settings that a sweep can set, and what they are now."""
     root = sysroot()
-    here = knobs(root)
+    here = present_settings(root)
     if args.names:
         wanted = [find(name, root).name for name in args.names]
         here = tuple(
-            knob
-            for knob in here
-            if any(knob.name == name or knob.name.startswith(f"{name}.") for name in wanted)
+            setting
+            for setting in here
+            if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
         )
     rows = [
         Row(
-            name=knob.name,
-            also=knob.also,
-            group=knob.group,
-            what=knob.what,
-            now=knob.read().text,
-            choices=knob.choices,
-            least=knob.least,
-            most=knob.most,
-            obstacle=knob.obstacle(),
-            files=tuple((str(root / file), value) for file, value in knob.read().files),
+            name=setting.name,
+            also=setting.also,
+            group=setting.group,
+            what=setting.what,
+            now=setting.read().text,
+            choices=setting.choices,
+            least=setting.least,
+            most=setting.most,
+            obstacle=setting.obstacle(),
+            files=tuple((str(root / file), value) for file, value in setting.read().files),
         )
-        for knob in here
+        for setting in here
     ]
     absent = [] if args.names else [(one.names, one.why) for one in lacking(root)]
     if args.json:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from rater.plan.request.option import MINOR
 from rater.plan.request.request import OPTIONS
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
-from rater.record.settings import LAYOUT_TEXT, volatile
 from rater.record.stored import StoredRun
+from rater.settings.known import LAYOUT_TEXT, volatile
 from rater.text.cpuset import format_list
 
 type Facts = dict[str, str | None]  # what, in words, and its value; None: there is none

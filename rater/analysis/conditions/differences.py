@@ -24,6 +24,7 @@ from rater.analysis.stats.descriptive import grouped
 from rater.plan.request.option import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
 from rater.plan.request.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun
+from rater.settings.known import changes_with
 from rater.text.cpuset import format_list
 
 # Fields of a run's head, by the options that they come from or by what they are called.
@@ -43,16 +44,6 @@ _PLACE_SHOWN = ("CPUs", "lgroup", "memory")
 _PLACING = {
     *("usable CPUs", "hardware threads"),
     *(one.label for one in OPTIONS if MOVES_COPIES in one.traits),
-}
-# What follows from a kernel setting as an axis beside the thing of its own name; of options, their
-# table tells.
-_IMPLIED = {
-    # The kernel keeps more free while there are huge pages.
-    "thp": ("setting vm.min_free_kbytes",),
-    "boost": ("setting cpu.boost", "setting cpu.no_turbo"),
-    "aslr": ("setting kernel.randomize_va_space",),
-    "zone_reclaim": ("setting vm.zone_reclaim_mode",),
-    "overcommit": ("setting vm.overcommit_memory",),
 }
 # What no machine changes, and result files without a host name tell.
 _MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model", "packages")
@@ -137,15 +128,9 @@ def _explains(axis: str, what: str) -> bool:
     if variable != axis:
         return what in (f"environment variable {variable}", f"--env {variable}")
     name = what.removeprefix("setting ").removeprefix("--")
-    if name in (axis, f"{axis}.enabled", f"{axis}_enabled"):
-        return True
-    if name != what and name.rpartition(".")[2] == axis:  # governor is cpu.governor
-        return True
-    family, _, size = axis.partition(".")
-    if family == "hugepages" and size:  # a pool is counted on every node
-        return name.startswith("hugepages.") and size.partition(".")[0] in name.split(".")
-    implied = BY_NAME[axis].implies if axis in BY_NAME else _IMPLIED.get(axis, ())
-    return what.startswith(tuple(implied))
+    if axis in BY_NAME:
+        return name in (axis, f"copies.{axis}") or what.startswith(tuple(BY_NAME[axis].implies))
+    return name == axis or (name != what and changes_with(axis, name))
 
 
 def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:

@@ -19,7 +19,6 @@ from rater.plan.placement.orders import (
     Tiers,
     balanced,
     compact,
-    domain_of,
     scatter,
     singles,
 )
@@ -222,7 +221,7 @@ def _counted(
         )
     tiers = _tiers_by_domain(topology, shares, threads) if threads > 1 else singles(topology)
     whole = (scatter if spread else PERMUTATIONS[order])(tiers)
-    given = list(_rounds(whole, {domain_of(d.pus[0]): share for d, share in shares}))
+    given = list(_rounds(whole, {d.pus[0].domain: share for d, share in shares}))
     return compact([given]) if spread else given
 
 
@@ -240,7 +239,7 @@ def _rounds(slots: Sequence[Slot], left: dict[object, int]) -> Iterator[Slot]:
     """Go through the slots again and again, until no domain has copies left."""
     while any(left.values()):
         for slot in slots:
-            domain = domain_of(slot[0])
+            domain = slot[0].domain
             if left[domain]:
                 left[domain] -= 1
                 yield slot

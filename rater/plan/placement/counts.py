@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rater.errors import InputError
+from rater.groups import grouped
 from rater.plan.placement.layout import Counts, Layout
 from rater.plan.topology.model import Domain, Topology
 from rater.text import cpuset
@@ -47,20 +48,18 @@ def counted(topology: Topology, layout: Layout, counts: Counts) -> list[tuple[Do
 def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
     """Say why copies cannot run on these lgroups."""
     machine = {pu.node for pu in topology.machine_pus}
-    reasons: dict[str, list[int]] = {}
-    for number in absent:
+
+    def reason(number: int) -> str:
         node = topology.by_node.get(number)
         if node is None:
-            why = "not there"
-        elif number in machine:
-            why = "without a CPU that the layout may give to copies"
-        elif not node.allowed:
-            why = "not allowed as memory here, so home of no CPU"
-        elif not node.cpus:
-            why = "without CPUs"
-        else:
-            why = "extra memory of CPUs that have another home"
-        reasons.setdefault(why, []).append(number)
+            return "not there"
+        if number in machine:
+            return "without a CPU that the layout may give to copies"
+        if not node.allowed:
+            return "not allowed as memory here, so home of no CPU"
+        return "extra memory of CPUs that have another home" if node.cpus else "without CPUs"
+
+    reasons = grouped((reason(number), number) for number in absent)
     said = " and ".join(
         f"lgroup{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
         f"{'are' if len(nodes) > 1 else 'is'} {why}"

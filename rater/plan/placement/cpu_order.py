@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
 from typing import NoReturn
 
 from rater.errors import InputError
+from rater.groups import grouped
 from rater.plan.placement.cpu_expression import (
     MOST_CPUS,
     Chunks,
@@ -17,6 +17,7 @@ from rater.plan.placement.cpu_expression import (
     parse_expression,
     short,
 )
+from rater.plan.placement.orders import in_turn
 from rater.plan.topology.model import PU, Topology
 from rater.text import cpuset
 
@@ -89,7 +90,7 @@ class _Machine:
     def _dealt(self, letter: str, how: str, count: int | None) -> list[PU]:
         domains = list(self._domains(letter).values())
         queues = [_cores_first(pus) for pus in domains]
-        turns = [pu for row in zip_longest(*queues) for pu in row if pu is not None]
+        turns = in_turn(queues)
         if count is not None and count > len(turns):
             self.fail(
                 f"{letter}:{how}:{count} wants {count} CPUs, and {_MEANING[letter]} of "
@@ -118,11 +119,8 @@ class _Machine:
     def _domains(self, letter: str) -> dict[int, list[PU]]:
         """Return usable PUs in logical order by number of domain."""
         number = _numbering(self.topology, letter)
-        domains: dict[int, list[PU]] = {}
-        for pu in self.topology.pus:
-            index = number(pu)
-            if index is not None:
-                domains.setdefault(index, []).append(pu)
+        numbers = ((number(pu), pu) for pu in self.topology.pus)
+        domains = grouped((index, pu) for index, pu in numbers if index is not None)
         if not domains:
             self.fail(
                 f"{letter} stands for {_MEANING[letter]}, and {self.topology.source} names none "

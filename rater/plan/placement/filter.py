@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from rater.errors import InputError
+from rater.groups import grouped
 from rater.plan.placement.layout import Layout, Parts
 from rater.plan.placement.layout_options import options
-from rater.plan.placement.orders import domain_of
-from rater.plan.topology.model import PU, Topology
+from rater.plan.placement.orders import in_turn
+from rater.plan.topology.model import PU, Topology, ranked
 from rater.text import cpuset
 
 
@@ -66,15 +66,7 @@ def keep(topology: Topology, pus: Collection[PU]) -> Topology:
     """
     if len(pus) == len(topology.pus):
         return topology
-    threads: dict[int, list[int]] = {}
-    for pu in pus:
-        threads.setdefault(pu.core, []).append(pu.os)
-    rank = {os: i for cpus in threads.values() for i, os in enumerate(sorted(cpus))}
-    return replace(
-        topology,
-        pus=tuple(pu if pu.rank == rank[pu.os] else replace(pu, rank=rank[pu.os]) for pu in pus),
-        whole=topology.machine_pus,
-    )
+    return replace(topology, pus=ranked(pus), whole=topology.machine_pus)
 
 
 def reserve(topology: Topology, cores: int) -> tuple[PU, ...]:
@@ -89,11 +81,9 @@ def reserve(topology: Topology, cores: int) -> tuple[PU, ...]:
             f"reserve {cores}: {topology.source} has {len(topology.cores)} usable cores "
             "that are not excluded: reserve fewer, so that one is left for copies"
         )
-    lgroups: dict[object, list[tuple[PU, ...]]] = {}
-    for core in sorted(topology.cores, key=lambda core: min(pu.os for pu in core)):
-        lgroups.setdefault(domain_of(core[0]), []).append(core)
-    turns = [core for row in zip_longest(*lgroups.values()) for core in row if core is not None]
-    taken = (pu for core in turns[:cores] for pu in core)
+    by_number = sorted(topology.cores, key=lambda core: min(pu.os for pu in core))
+    lgroups = grouped((core[0].domain, core) for core in by_number)
+    taken = (pu for core in in_turn(lgroups.values())[:cores] for pu in core)
     return tuple(sorted(taken, key=lambda pu: pu.logical))
 
 
@@ -111,9 +101,7 @@ def kind_number(topology: Topology, kind: str) -> int:
             "not tell which is faster: name the CPUs, as in --layout "
             f"list:{cpuset.format_list(unranked[0])}"
         )
-    by_kind: dict[int, list[int]] = {}
-    for pu in topology.pus:
-        by_kind.setdefault(pu.kind, []).append(pu.os)
+    by_kind = grouped((pu.kind, pu.os) for pu in topology.pus)
     number = {"fast": max(by_kind), "slow": min(by_kind)}.get(kind)
     if number is None:
         number = int(kind)

@@ -9,9 +9,10 @@ one domain a package. A slot counts where its first PU lies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
+from rater.groups import grouped
 from rater.plan.placement.layout import Order
 from rater.plan.topology.model import PU, Topology
 
@@ -20,16 +21,14 @@ type Slot = tuple[PU, ...]  # the PUs of one copy, in logical order
 type Tiers = Sequence[Sequence[Slot]]  # slots in logical order in each
 
 
-def domain_of(pu: PU) -> object:
-    """Return what PUs of one domain have in common."""
-    return pu.node if pu.node is not None else ("none", pu.package)
+def in_turn[T](queues: Iterable[Sequence[T]]) -> list[T]:
+    """Return one of each queue, then the second one of each, and so on."""
+    return [one for row in zip_longest(*queues) for one in row if one is not None]
 
 
 def singles(topology: Topology) -> Tiers:
     """Return each usable PU as a slot of its own."""
-    tiers: dict[tuple[int, int], list[Slot]] = {}
-    for pu in topology.pus:
-        tiers.setdefault((pu.rank, -pu.kind), []).append((pu,))
+    tiers = grouped(((pu.rank, -pu.kind), (pu,)) for pu in topology.pus)
     return [tiers[tier] for tier in sorted(tiers)]
 
 
@@ -52,8 +51,8 @@ def fill(tiers: Tiers) -> list[Slot]:
     """Return the slots domain by domain; inside one as `cores` does."""
     place: dict[object, int] = {}
     for slot in compact(tiers):
-        place.setdefault(domain_of(slot[0]), len(place))
-    return sorted(_all(tiers), key=lambda slot: place[domain_of(slot[0])])
+        place.setdefault(slot[0].domain, len(place))
+    return sorted(_all(tiers), key=lambda slot: place[slot[0].domain])
 
 
 def scatter(tiers: Tiers) -> list[Slot]:
@@ -67,20 +66,18 @@ def scatter(tiers: Tiers) -> list[Slot]:
     """
     packages: dict[object, set[int | None]] = {}
     for slot in _all(tiers):
-        packages.setdefault(domain_of(slot[0]), set()).update(pu.package for pu in slot)
+        packages.setdefault(slot[0].domain, set()).update(pu.package for pu in slot)
 
     def top(pu: PU) -> object:
-        domain = domain_of(pu)
+        domain = pu.domain
         return pu.package if len(packages[domain]) == 1 else ("domain", domain)
 
     found: list[Slot] = []
     for tier in tiers:
-        domains: dict[object, list[Slot]] = {}
-        for slot in tier:
-            domains.setdefault(domain_of(slot[0]), []).append(slot)
+        domains = grouped((slot[0].domain, slot) for slot in tier)
         turns = _round_robin([slots[0] for slots in domains.values()], (top,))
-        queues = [domains[domain_of(first[0])] for first in turns]
-        found += _dealt([_round_robin(queue, _INSIDE) for queue in queues])
+        queues = [domains[first[0].domain] for first in turns]
+        found += in_turn([_round_robin(queue, _INSIDE) for queue in queues])
     return found
 
 
@@ -106,14 +103,8 @@ def _all(tiers: Tiers) -> list[Slot]:
 
 
 def _round_robin(slots: Sequence[Slot], keys: Sequence[Key]) -> Sequence[Slot]:
-    """Deal slots in turn from the groups of the first key, each dealt by the keys after it."""
+    """Take slots in turn from the groups of the first key, each ordered by the keys after it."""
     if not keys or len(slots) < 2:
         return slots
-    groups: dict[object, list[Slot]] = {}
-    for slot in slots:
-        groups.setdefault(keys[0](slot[0]), []).append(slot)
-    return _dealt([_round_robin(group, keys[1:]) for group in groups.values()])
-
-
-def _dealt(queues: Sequence[Sequence[Slot]]) -> list[Slot]:
-    return [slot for row in zip_longest(*queues) for slot in row if slot is not None]
+    groups = grouped((keys[0](slot[0]), slot) for slot in slots)
+    return in_turn([_round_robin(group, keys[1:]) for group in groups.values()])

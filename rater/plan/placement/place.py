@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rater.errors import InputError
+from rater.groups import grouped
 from rater.plan.placement.assign import Dealt, deal
 from rater.plan.placement.counts import MOST_COPIES, Full
 from rater.plan.placement.layout import Bind, Layout, Order
@@ -19,7 +20,7 @@ from rater.plan.placement.memory_policy import (
     named_nodes,
     settled,
 )
-from rater.plan.placement.orders import Key, domain_of
+from rater.plan.placement.orders import Key
 from rater.plan.placement.warnings import cautions, unbound_cautions
 from rater.plan.topology.model import Topology
 from rater.text import cpuset
@@ -162,7 +163,7 @@ def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
     if word == "pus":
         return max(1, len(topology.pus) // threads)
     if word == "cores":
-        cores = Counter(domain_of(core[0]) for core in topology.cores)
+        cores = Counter(core[0].domain for core in topology.cores)
         inside = sum(count // threads for count in cores.values())
         return max(1, inside or len(topology.cores) // threads)
     if word == "nodes":
@@ -212,13 +213,11 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
         Bind.PU: lambda pu: pu.os,
         Bind.CORE: lambda pu: pu.core,
         Bind.LLC: lambda pu: pu.llc,
-        Bind.NODE: domain_of,
+        Bind.NODE: lambda pu: pu.domain,
         Bind.PACKAGE: lambda pu: pu.package,
     }
     of = key[layout.bind]
-    groups: dict[object, list[int]] = {}
-    for pu in topology.pus:
-        groups.setdefault(of(pu), []).append(pu.os)
+    groups = grouped((of(pu), pu.os) for pu in topology.pus)
     if None in groups:
         raise InputError(
             f"layout {layout.name}: bind = {layout.bind.value!r}, but {topology.source} names no "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rater.plan.placement.orders import Key, Slot, Tiers, domain_of, scatter, singles
+from rater.groups import grouped
+from rater.plan.placement.orders import Key, Slot, Tiers, scatter, singles
 from rater.plan.topology.model import PU, Topology
 
 
@@ -76,13 +77,10 @@ def _loosened(topology: Topology, slots: Sequence[Slot], threads: int) -> list[S
     an lgroup those beside it. No copy gets more PUs of a core than it had to. Lgroups
     that a straying group reaches into stay as they are.
     """
-    owned: dict[object, list[PU]] = {}
-    for pu in topology.pus:
-        owned.setdefault(domain_of(pu), []).append(pu)
-    places: dict[object, list[int]] = {}
-    for place, slot in enumerate(slots):
-        for domain in {domain_of(pu) for pu in slot}:
-            places.setdefault(domain, []).append(place)
+    owned = grouped((pu.domain, pu) for pu in topology.pus)
+    places = grouped(
+        (domain, place) for place, slot in enumerate(slots) for domain in {pu.domain for pu in slot}
+    )
     found = list(slots)
     for domain, own in places.items():
         if not _strays([slots[place] for place in own]):
@@ -111,31 +109,27 @@ def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
     What is left over in an LLC meets what is left over in others of its lgroup, and so on up.
     """
     levels: tuple[Key, ...] = (
-        lambda pu: (domain_of(pu), pu.llc, pu.kind),
-        lambda pu: (domain_of(pu), pu.llc),
-        domain_of,
+        lambda pu: (pu.domain, pu.llc, pu.kind),
+        lambda pu: (pu.domain, pu.llc),
+        lambda pu: pu.domain,
         lambda pu: pu.package,
         lambda pu: None,
     )
     tiers: list[list[Slot]] = []
     rest = list(pus)
     for key in levels:
-        groups: dict[object, list[PU]] = {}
-        for pu in rest:
-            groups.setdefault(key(pu), []).append(pu)
-        rest = []
-        cut: dict[int, list[Slot]] = {}  # by the slowest kind of PU in it
-        for group in groups.values():
-            whole = len(group) // threads * threads
-            for begin in range(0, whole, threads):
-                slot = tuple(group[begin : begin + threads])
-                cut.setdefault(min(pu.kind for pu in slot), []).append(slot)
-            rest += group[whole:]
-        rest.sort(key=lambda pu: pu.logical)
+        whole: list[Slot] = []
+        left: list[PU] = []
+        for group in grouped((key(pu), pu) for pu in rest).values():
+            end = len(group) // threads * threads
+            whole += [tuple(group[begin : begin + threads]) for begin in range(0, end, threads)]
+            left += group[end:]
+        rest = sorted(left, key=lambda pu: pu.logical)
+        cut = grouped((min(pu.kind for pu in slot), slot) for slot in whole)  # by the slowest
         tiers += [cut[kind] for kind in sorted(cut, reverse=True)]
     return tiers
 
 
 def _strays(slots: Sequence[Slot]) -> int:
     """Count the groups that lie in several lgroups."""
-    return sum(len({domain_of(pu) for pu in slot}) > 1 for slot in slots)
+    return sum(len({pu.domain for pu in slot}) > 1 for slot in slots)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rater.groups import grouped
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.placement.warnings import pools
-from rater.plan.topology.model import PU, Topology
+from rater.plan.topology.model import Topology
 from rater.text.cpuset import format_list
 from rater.text.words import count
 
@@ -41,18 +41,14 @@ def shares(
     Bytes are by lgroup: of memory, and of what copies want of it, None when no
     benchmark says. An lgroup whose memory is forbidden is nobody's home but still has its CPUs.
     """
-    beside = {cpu: node.os for node in topology.nodes if not node.allowed for cpu in node.cpus}
-    pus: dict[int | None, list[PU]] = defaultdict(list)
-    for pu in topology.pus:
-        pus[beside.get(pu.os) if pu.node is None else pu.node].append(pu)
-    copies: dict[int | None, list[int]] = defaultdict(list)
-    open_cpus: set[int] = set()
-    for mask in {p.cpus for p in placements if p.cpus is not None}:
-        open_cpus.update(mask)
-    for placement in placements:
-        if placement.cpu is not None:
-            home = beside.get(placement.cpu) if placement.node is None else placement.node
-            copies[home].append(placement.copy)
+    forbidden = {cpu: node.os for node in topology.nodes if not node.allowed for cpu in node.cpus}
+
+    def home(cpu: int, node: int | None) -> int | None:
+        return forbidden.get(cpu) if node is None else node
+
+    pus = grouped((home(pu.os, pu.node), pu) for pu in topology.pus)
+    copies = grouped((home(p.cpu, p.node), p.copy) for p in placements if p.cpu is not None)
+    open_cpus = set().union(*{p.cpus for p in placements if p.cpus is not None})
     nodes: list[int | None] = [*sorted(topology.by_node), *([None] if None in pus else [])]
     found = []
     for node in nodes:
@@ -62,7 +58,7 @@ def shares(
             LgroupShare(
                 node=node,
                 packages=tuple(sorted({pu.package for pu in own if pu.package is not None})),
-                copies=tuple(sorted(copies[node])),
+                copies=tuple(sorted(copies.get(node, ()))),
                 cpus=tuple(sorted(pu.os for pu in used)),
                 pus=len(own),
                 cores_used=len({pu.core for pu in used}),

@@ -10,8 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from rater.groups import grouped
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.orders import Slot, domain_of
+from rater.plan.placement.orders import Slot
 from rater.plan.topology.model import Topology
 from rater.text import cpuset
 from rater.text.words import count
@@ -234,7 +235,7 @@ def _leaving_cores_idle(topology: Topology, given: Sequence[Slot]) -> list[str]:
 
 
 def _astray(given: Sequence[Slot]) -> list[str]:
-    astray = sum(len({domain_of(pu) for pu in slot}) > 1 for slot in given)
+    astray = sum(len({pu.domain for pu in slot}) > 1 for slot in given)
     if not astray:
         return []
     return [
@@ -251,15 +252,13 @@ def _unequal_nodes(topology: Topology, given: Sequence[Slot], masks: Sequence[Ma
     inside: dict[int, bool] = {}
     for mask in masks:
         if id(mask) not in inside:
-            inside[id(mask)] = len({domain_of(topology.by_cpu[cpu]) for cpu in mask}) == 1
+            inside[id(mask)] = len({topology.by_cpu[cpu].domain for cpu in mask}) == 1
     nodes = Counter(
         slot[0].node
         for slot, mask in zip(given, masks, strict=True)
         if slot[0].node is not None and (inside[id(mask)] or len(mask) == len(slot))
     )
-    by_count: dict[int, list[int]] = {}
-    for node, copies in nodes.items():
-        by_count.setdefault(copies, []).append(node)
+    by_count = grouped((copies, node) for node, copies in nodes.items())
     if len(by_count) < 2:
         return []
     shares = ", ".join(

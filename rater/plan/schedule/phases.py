@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from rater.errors import InputError
+from rater.groups import grouped
 
 _LONGEST_STAGGER_MS = 86_400_000.0
 _MOST_RUNS = 5_000_000  # a plan is made as a whole: about a kilobyte of memory a run
@@ -208,66 +210,34 @@ def make_plan(
             f"{runs} copy runs, expected at most {_MOST_RUNS}: take fewer --iterations"
         )
     stagger_ns = round(stagger_ms * 1e6)
-    if order is Order.ROTATED and window is not None:
-        phases: tuple[Phase, ...] = tuple(
-            Phase(
-                number=iteration - 1,
-                benchmark=None,
-                iteration=iteration,
-                counted=iteration > discard,
-                queues=tuple(
-                    Queue(
-                        copy=copy,
-                        steps=tuple(
-                            Step(benchmarks[position], iteration)
-                            for position in ring_steps(copy, len(benchmarks), increment)
-                        ),
-                        offset_ns=copy * stagger_ns,
-                    )
-                    for copy in range(copies)
-                ),
-                window=window,
-            )
-            for iteration in range(1, iterations + 1)
-        )
+    rounds = range(1, iterations + 1)
+
+    def ring(copy: int, its: Iterable[int]) -> tuple[Step, ...]:
+        positions = ring_steps(copy, len(benchmarks), increment)
+        return tuple(Step(benchmarks[position], it) for it in its for position in positions)
+
+    def one(steps: tuple[Step, ...], _copy: int) -> tuple[Step, ...]:
+        return steps
+
+    parts: list[tuple[str | None, int | None, Callable[[int], tuple[Step, ...]]]]
+    if order is Order.ROTATED and window is None:
+        parts = [(None, None, partial(ring, its=rounds))]
     elif order is Order.ROTATED:
-        phases = (
-            Phase(
-                number=0,
-                benchmark=None,
-                iteration=None,
-                counted=True,
-                queues=tuple(
-                    Queue(
-                        copy=copy,
-                        steps=tuple(
-                            Step(benchmarks[position], iteration)
-                            for iteration in range(1, iterations + 1)
-                            for position in ring_steps(copy, len(benchmarks), increment)
-                        ),
-                        offset_ns=copy * stagger_ns,
-                    )
-                    for copy in range(copies)
-                ),
-            ),
-        )
+        parts = [(None, it, partial(ring, its=[it])) for it in rounds]
     else:
-        phases = tuple(
-            Phase(
-                number=(iteration - 1) * len(benchmarks) + position,
-                benchmark=benchmark,
-                iteration=iteration,
-                counted=iteration > discard,
-                queues=tuple(
-                    Queue(copy, steps, copy * stagger_ns)
-                    for steps in [(Step(benchmark, iteration),)]
-                    for copy in range(copies)
-                ),
-                window=window,
-            )
-            for iteration in range(1, iterations + 1)
-            for position, benchmark in enumerate(benchmarks)
+        every = [Step(benchmark, it) for it in rounds for benchmark in benchmarks]
+        parts = [(step.benchmark, step.iteration, partial(one, (step,))) for step in every]
+    phases = tuple(
+        Phase(
+            number,
+            benchmark,
+            iteration,
+            counted=iteration is None or iteration > discard,
+            queues=tuple(Queue(copy, steps(copy), copy * stagger_ns) for copy in range(copies)),
+            window=window,
         )
+        for number, (benchmark, iteration, steps) in enumerate(parts)
+    )
     return Plan(
         mode=mode,
         order=order,
@@ -286,8 +256,8 @@ def order_table(plan: Plan) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
     """Return (copies, benchmarks in order of one round); copies with the same queue share a row."""
     if plan.order is not Order.ROTATED:
         return [(tuple(range(plan.copies)), plan.benchmarks)]
-    queues: dict[tuple[str, ...], list[int]] = {}
-    for queue in plan.phases[0].queues:
-        names = tuple(step.benchmark for step in queue.steps if step.iteration == 1)
-        queues.setdefault(names, []).append(queue.copy)
+    queues = grouped(
+        (tuple(step.benchmark for step in queue.steps if step.iteration == 1), queue.copy)
+        for queue in plan.phases[0].queues
+    )
     return [(tuple(copies), names) for names, copies in queues.items()]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from rater.plan.topology.model import PU, Details, Node, Topology
+from rater.plan.topology.model import PU, Details, Node, Topology, ranked
 from rater.text import cpuset
 
 _ORDINARY_MEMORY = (None, "DRAM")
@@ -75,10 +75,10 @@ def build(
         for cpu in cpuset.numbers_of(node.cpus):
             home.setdefault(cpu, node.os)
     efficiency = _efficiencies(kinds, architecture, machine)
-    whole = _pus(pus, machine, home, efficiency)
+    whole = ranked(_pus(pus, home, efficiency))
     default = {node.os for node in taken}
     return Topology(
-        pus=whole if usable == machine else _pus(pus, usable, home, efficiency),
+        pus=whole if usable == machine else ranked([p for p in whole if usable >> p.os & 1]),
         nodes=tuple(
             Node(
                 node.os,
@@ -120,24 +120,16 @@ def _default_nodes(nodes: Sequence[RawNode], machine: int) -> list[RawNode]:
     return list(taken.values())
 
 
-def _pus(
-    pus: Sequence[RawPU], usable: int, home: dict[int, int], efficiency: dict[int, int]
-) -> tuple[PU, ...]:
+def _pus(pus: Sequence[RawPU], home: dict[int, int], efficiency: dict[int, int]) -> list[PU]:
     n_cores = 1 + max((pu.core for pu in pus if pu.core is not None), default=-1)
     n_l3 = 1 + max((pu.l3 for pu in pus if pu.l3 is not None), default=-1)
-    wanted = set(cpuset.numbers_of(usable))
-    found: list[PU] = []
-    threads: dict[int, list[int]] = {}
+    found = []
     for logical, pu in enumerate(pus):
-        if pu.os not in wanted:
-            continue
         core = pu.core if pu.core is not None else n_cores + logical
         llc = pu.l3 if pu.l3 is not None else None if pu.l2 is None else n_l3 + pu.l2
-        threads.setdefault(core, []).append(pu.os)
         kind = efficiency.get(pu.os, 0)
         found.append(PU(pu.os, logical, core, 0, home.get(pu.os), pu.package, llc, kind))
-    rank = {cpu: i for cpus in threads.values() for i, cpu in enumerate(sorted(cpus))}
-    return tuple(replace(pu, rank=rank[pu.os]) if rank[pu.os] else pu for pu in found)
+    return found
 
 
 def _efficiencies(kinds: Sequence[RawKind], architecture: str, machine: int) -> dict[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.plan.topology.build import RawKind
-from rater.plan.topology.model import Cache, CpuKind, Details, Group
+from rater.plan.topology.model import Cache, CpuKind, Details, HwlocGroup
 from rater.plan.topology.xml_elements import Element, File, short
 from rater.text import cpuset
 
@@ -40,26 +40,23 @@ def details_of(
     root = file.root
     infos = (root.infos if root is not None else {}) | file.infos
     everything = root.mask("complete_cpuset", machine) if root is not None else machine
-    types = [span.element.attributes["type"] for span in spans]
-    packages = (s.element.infos for s, kind in zip(spans, types, strict=True) if kind == "Package")
+    packages = (span.element.infos for span in spans if span.element.type == "Package")
     return Details(
         cpu_models=_models([*packages, infos]),
         product=_product(infos),
         architecture=short(infos.get("Architecture", "")),
-        has_cores="Core" in types,
-        caches=tuple(
-            _cache(span) for span, kind in zip(spans, types, strict=True) if _CACHE.fullmatch(kind)
-        ),
+        has_cores=any(span.element.type == "Core" for span in spans),
+        caches=tuple(_cache(span) for span in spans if _CACHE.fullmatch(span.element.type)),
         groups=tuple(
-            Group(
-                kind,
+            HwlocGroup(
+                span.element.type,
                 span.element.subtype(),
                 span.element.number("kind", 0) == _MEMORY_GROUP,
                 span.first,
                 span.count,
             )
-            for span, kind in zip(spans, types, strict=True)
-            if kind in ("Die", "Group")
+            for span in spans
+            if span.element.type in ("Die", "Group")
         ),
         kinds=tuple(
             CpuKind(
@@ -76,12 +73,11 @@ def details_of(
 
 def _cache(span: Span) -> Cache:
     element = span.element
-    kind = element.attributes["type"]
     type_ = "data" if element.number("cache_type", 0) == _DATA_CACHE else "unified"
     size = element.number("cache_size", 0)
     if not 0 <= size <= _LARGEST_CACHE_BYTES:
         element.fail(f": cache_size={size}, expected bytes, 0 to 2^50")
-    return Cache(int(kind[1]), type_, size, span.first, span.count)
+    return Cache(int(element.type[1]), type_, size, span.first, span.count)
 
 
 def _models(infos: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

@@ -5,8 +5,11 @@ The reader of hwloc's XML is `rater.plan.topology.xml`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from rater.groups import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,18 @@ class PU:
     package: int | None  # hwloc logical index of the package
     llc: int | None  # logical index of the L3 (else the L2) above it; unique over the machine
     kind: int  # efficiency rank of the CPU kind, 0 is the slowest; 0 on homogeneous machines
+
+    @property
+    def domain(self) -> object:
+        """What the PUs of one `Domain` have in common."""
+        return self.node if self.node is not None else ("none", self.package)
+
+
+def ranked(pus: Collection[PU]) -> tuple[PU, ...]:
+    """Return PUs with ranks counted among these."""
+    threads = grouped((pu.core, pu.os) for pu in pus)
+    rank = {cpu: place for cpus in threads.values() for place, cpu in enumerate(sorted(cpus))}
+    return tuple(pu if pu.rank == rank[pu.os] else replace(pu, rank=rank[pu.os]) for pu in pus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +72,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class HwlocGroup:
     """Something between machine and core that is no package or cache: a die, a book, a blade."""
 
     type: str  # "Die", or "Group" for what hwloc has no type for
@@ -84,7 +99,7 @@ class Details:
     architecture: str = ""  # as `uname -m` says
     has_cores: bool = False  # False: each PU was taken for a core of its own
     caches: tuple[Cache, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[HwlocGroup, ...] = ()
     kinds: tuple[CpuKind, ...] = ()
     offline: tuple[int, ...] = ()  # OS numbers of CPUs that exist but have no PU
     forbidden: tuple[int, ...] = ()  # OS numbers of PUs that allowed_cpuset leaves out
@@ -135,22 +150,16 @@ class Topology:
     @cached_property
     def cores(self) -> tuple[tuple[PU, ...], ...]:
         """Usable PUs core by core; cores without a usable PU are left out."""
-        groups: dict[int, list[PU]] = {}
-        for pu in self.pus:
-            groups.setdefault(pu.core, []).append(pu)
-        return tuple(tuple(group) for group in groups.values())
+        return tuple(map(tuple, grouped((pu.core, pu) for pu in self.pus).values()))
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """Lgroups with usable CPUs, in the order of their first PU."""
-        groups: dict[tuple[int | None, int | None], list[PU]] = {}
-        for pu in self.pus:
-            key = (pu.node, None) if pu.node is not None else (None, pu.package)
-            groups.setdefault(key, []).append(pu)
         found = []
-        for (node, _), pus in groups.items():
+        for pus in grouped((pu.domain, pu) for pu in self.pus).values():
             packages = {pu.package for pu in pus}
-            found.append(Domain(node, packages.pop() if len(packages) == 1 else None, tuple(pus)))
+            package = packages.pop() if len(packages) == 1 else None
+            found.append(Domain(pus[0].node, package, tuple(pus)))
         return tuple(found)
 
     def distance(self, start: int, end: int) -> float | None:

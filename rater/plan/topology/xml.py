@@ -87,7 +87,7 @@ class _Tree:
             root.fail(" has no PU below it, expected at least one")
 
     def _cpus(self, element: Element, above: dict[str, int]) -> None:
-        kind = element.attributes["type"]
+        kind = element.type
         if kind == "PU":
             if element.children:
                 element.children[0].fail(" lies inside a PU, expected nothing there but memory")
@@ -107,7 +107,7 @@ class _Tree:
 
     def _memory(self, element: Element) -> None:
         for child in _ordered(element.memory_children, "nodeset"):
-            if child.attributes["type"] == "NUMANode":
+            if child.type == "NUMANode":
                 self.nodes.append(child)
             self._memory(child)
 

@@ -43,11 +43,7 @@ class Element:
 
     def number(self, name: str, default: int | None = None) -> int:
         """Return the whole number in an attribute; without a default it must be there."""
-        text = self.attributes.get(name)
-        if text is None:
-            if default is None:
-                self.fail(f" has no {name}, expected {name}= and a number")
-            return default
+        text = self._text(name, None if default is None else str(default), "a number")
         digits = text.strip().removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
             self.fail(f": {name}={text[:60]!r}, expected a number")
@@ -55,15 +51,23 @@ class Element:
 
     def mask(self, name: str, default: int | None = None) -> int:
         """Return the mask of the bitmap in an attribute; without a default it must be there."""
-        text = self.attributes.get(name)
-        if text is None:
-            if default is None:
-                self.fail(f" has no {name}, expected {name}= and a bitmap")
+        if default is not None and name not in self.attributes:
             return default
         try:
-            return _parse_bitmap(text)
+            return _parse_bitmap(self._text(name, None, "a bitmap"))
         except ValueError as error:
             self.fail(f": {name}: {error}")
+
+    def _text(self, name: str, default: str | None, expected: str) -> str:
+        text = self.attributes.get(name, default)
+        if text is None:
+            self.fail(f" has no {name}, expected {name}= and {expected}")
+        return text
+
+    @property
+    def type(self) -> str:
+        """The type of an object."""
+        return self.attributes["type"]
 
     def subtype(self) -> str | None:
         """Return what hwloc calls a special node or group, cut where it is long."""

@@ -11,13 +11,15 @@ import hmac
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rater.plan.topology.model import Topology
 from rater.record.run import Host, storable
 from rater.run.host.memory import memory_readings
-from rater.run.host.sysfiles import listed, meminfo, read_text
+from rater.run.host.sysfiles import meminfo, read_text
+from rater.settings.catalog import expand
+from rater.settings.known import KNOWN, fill
 from rater.text import cpuset
 
 _PROC, _SYS, _ETC = Path("/proc"), Path("/sys"), Path("/etc")
@@ -79,14 +81,14 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
     )
 
 
-def settings_snapshot(proc: Path = _PROC, sys: Path = _SYS) -> tuple[tuple[str, str], ...]:
+def settings_snapshot(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
     """Return the settings that change results, as (name, value) pairs sorted by name.
 
     Values are the kernel's own words; of a choice such as `always [madvise] never`
     the chosen one. `memory.*` are bytes, `load.*` numbers of tasks, `hugepages.*`
-    numbers of pages. Some are readings that no two runs share: see `volatile`.
+    numbers of pages. Some are readings that no two runs share: `rater.settings.known.volatile`.
     """
-    found = dict(_settings(proc, sys))
+    found = dict(_settings(root))
     return tuple(sorted((name, value) for name, value in found.items() if value))
 
 
@@ -104,75 +106,29 @@ def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], .
     )
 
 
-def _settings(proc: Path, sys: Path) -> Iterator[tuple[str, str | None]]:
-    kernel, vm, cpus = proc / "sys/kernel", proc / "sys/vm", sys / "devices/system/cpu"
-    yield "kernel.release", read_text(kernel / "osrelease")
-    yield "kernel.version", read_text(kernel / "version")
-    yield "kernel.cmdline", read_text(proc / "cmdline")
-    yield "kernel.numa_balancing", read_text(kernel / "numa_balancing")
-    yield "kernel.randomize_va_space", read_text(kernel / "randomize_va_space")
-    yield "kernel.nmi_watchdog", read_text(kernel / "nmi_watchdog")
-    for name in (
-        *("swappiness", "zone_reclaim_mode", "overcommit_memory", "compaction_proactiveness"),
-        "min_free_kbytes",  # the kernel changes it when huge pages go on or off
-    ):
-        yield f"vm.{name}", read_text(vm / name)
-    for name, file in (
-        ("cpu.governor", "scaling_governor"),
-        ("cpu.driver", "scaling_driver"),
-        ("cpu.energy_preference", "energy_performance_preference"),
-        ("cpu.max_khz", "scaling_max_freq"),
-        ("cpu.min_khz", "scaling_min_freq"),
-    ):
-        yield name, _of_policies(cpus / "cpufreq", file)
-    yield "cpu.boost", read_text(cpus / "cpufreq/boost")
-    yield "cpu.no_turbo", read_text(cpus / "intel_pstate/no_turbo")
-    yield "cpu.smt.control", read_text(cpus / "smt/control")
-    yield "cpu.smt.active", read_text(cpus / "smt/active")
-    yield "cpu.isolated", read_text(cpus / "isolated")
-    yield "cpu.offline", read_text(cpus / "offline")
-    for path in listed(cpus / "vulnerabilities"):
-        yield f"mitigation.{path.name}", read_text(path)
-    yield from _huge_pages(sys)
-    clock = sys / "devices/system/clocksource/clocksource0/current_clocksource"
-    yield "clocksource", read_text(clock)
-    load = (read_text(proc / "loadavg") or "").split()
+def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
+    for one in KNOWN:
+        found = expand(root, one.files[0]) if one.also else []
+        if any("policy" in parts for _, parts in found):
+            yield one.also, _of_policies([root / file for file, _ in found])
+            continue
+        for file, parts in found:
+            path = root / file
+            yield fill(one.also, parts), _selected(path) if one.choices else read_text(path)
+    load = (read_text(root / "proc/loadavg") or "").split()
     for name, text in zip(("1min", "5min", "15min"), load, strict=False):
         yield f"load.{name}", text
-    yield from memory_readings(proc, sys)
+    yield from memory_readings(root / "proc", root / "sys")
     yield "libc", _libc()
 
 
-def _huge_pages(sys: Path) -> Iterator[tuple[str, str | None]]:
-    transparent = sys / "kernel/mm/transparent_hugepage"
-    for name in ("enabled", "defrag", "shmem_enabled"):
-        yield f"thp.{name}", _selected(transparent / name)
-    for name in (
-        *("defrag", "pages_to_scan", "scan_sleep_millisecs", "alloc_sleep_millisecs"),
-        "max_ptes_none",
-    ):
-        yield f"thp.khugepaged_{name}", read_text(transparent / "khugepaged" / name)
-    for path in listed(transparent, "hugepages-*kB"):
-        size = path.name.removeprefix("hugepages-")
-        yield f"thp.{size}.enabled", _selected(path / "enabled")
-        yield f"thp.{size}.shmem_enabled", _selected(path / "shmem_enabled")
-    for path in listed(sys / "kernel/mm/hugepages", "hugepages-*kB"):
-        size = path.name.removeprefix("hugepages-")
-        yield f"hugepages.{size}.overcommit", read_text(path / "nr_overcommit_hugepages")
-    for node in listed(sys / "devices/system/node", "node[0-9]*"):
-        for path in listed(node / "hugepages", "hugepages-*kB"):
-            size = path.name.removeprefix("hugepages-")
-            for name, file in (("total", "nr_hugepages"), ("free", "free_hugepages")):
-                yield f"hugepages.{node.name}.{size}.{name}", read_text(path / file)
-
-
-def _of_policies(cpufreq: Path, file: str) -> str | None:
+def _of_policies(paths: Sequence[Path]) -> str | None:
     """Return a value of all CPUs, or `performance (CPUs 0-3), powersave (CPUs 4-7)`."""
     cpus: dict[str, set[int]] = {}
-    for policy in listed(cpufreq, "policy[0-9]*"):
-        value = read_text(policy / file)
+    for path in paths:
+        value = read_text(path)
         if value:
-            cpus.setdefault(value, set()).update(_policy_cpus(policy))
+            cpus.setdefault(value, set()).update(_policy_cpus(path.parent))
     if len(cpus) < 2:
         return next(iter(cpus), None)
     return ", ".join(f"{value} (CPUs {cpuset.format_list(cpus[value])})" for value in sorted(cpus))

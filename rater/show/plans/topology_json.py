@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rater.plan.topology.lgroup_memory import LgroupMemory
-from rater.plan.topology.model import PU, Cache, CpuKind, Group, Node
+from rater.plan.topology.model import PU, Cache, CpuKind, HwlocGroup, Node
 from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
 from rater.text.to_json import Members, Table, objects, to_json
 
@@ -70,7 +70,7 @@ def _table(view: TopoView) -> Table:
             "memory_bytes": view.memory_bytes(node) or None,
         }
 
-    def covered(span: Cache | Group) -> list[int]:
+    def covered(span: Cache | HwlocGroup) -> list[int]:
         return _numbers(view.topology.machine_pus[span.first : span.first + span.count])
 
     return {
@@ -89,7 +89,7 @@ def _table(view: TopoView) -> Table:
         ),
         Cache: Members("level type size_bytes?", {"cpus": covered}),
         CpuKind: Members({"kind": lambda kind: kind_rank(view, kind)}, "cpus infos{}"),
-        Group: Members("type subtype of_memory", {"cpus": covered}),
+        HwlocGroup: Members("type subtype of_memory", {"cpus": covered}),
     }
 
 

@@ -16,13 +16,13 @@ from rater.plan.request.request import Request
 from rater.plan.request.stored import request_to_json
 from rater.plan.suite.find import find_suite, split_selection
 from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
-from rater.record.settings import LAYOUT_TEXT
 from rater.run.host.priority import urgent
 from rater.run.host.snapshot import environment_snapshot, host_facts, settings_snapshot
 from rater.run.programs.compile import Built, sha256_of
 from rater.run.programs.fingerprint import digest_of_workload, process_settings
 from rater.run.programs.inputs import ReadyInput
 from rater.run.programs.script import Line, digest_of_programs, shown
+from rater.settings.known import LAYOUT_TEXT
 from rater.text.cpuset import format_list
 from rater.workflow.run.attempt import Start
 from rater.workflow.run.memory_tuning import tuning_settings

@@ -20,7 +20,7 @@ from rater.run.programs.memory_tuning import (
     tuning_for,
     untouched_by,
 )
-from rater.settings.catalog import knobs
+from rater.settings.catalog import present_settings
 from rater.settings.paths import sysroot
 
 _MEMINFO = Path("proc/meminfo")
@@ -40,7 +40,7 @@ def tuning_of(request: Request) -> CopyTuning:
 def refuse_pages(request: Request, planned: Mapping[str, str] | None = None) -> None:
     """Raise `InputError` where the machine's settings do not give the pages that were asked for.
 
-    `planned`: knobs (by `Knob.name`) that will be set before the run, and their values.
+    `planned`: kernel settings (by name) that will be set before the run, and their values.
     """
     problem = pages_problem(request.hugepages, planned or {})
     if problem:
@@ -52,7 +52,7 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
     if mode not in (MADVISE, THP, HUGETLB):
         return None
     root = sysroot()
-    now = {knob.name: knob.read().text for knob in knobs(root)} | dict(planned)
+    now = {setting.name: setting.read().text for setting in present_settings(root)} | dict(planned)
     if mode == HUGETLB:
         return _pool_problem(now, _kilobytes(root / _MEMINFO, "Hugepagesize"))
     wanted = ("always",) if mode == THP else ("always", "madvise")

@@ -22,7 +22,7 @@ from rater.record.status import RunStatus
 from rater.run.host import discover as machine
 from rater.run.host.lock import default_lock_path, machine_lock
 from rater.run.programs.compile import cache_root
-from rater.settings.catalog import find, knobs
+from rater.settings.catalog import find, present_settings
 from rater.settings.paths import default_journal_path, sysroot
 from rater.settings.tuner import TakenError, Tuner, refuse_together
 from rater.show.compare.sweep import dry_document, print_dry
@@ -44,8 +44,8 @@ from rater.workflow.sweep.view import dry_view, show_sweep
 def new(args: argparse.Namespace) -> int:
     """Look at all points, then make the runs; return the exit status."""
     _refuse_no_directory()
-    here = knobs(sysroot())
-    names = [knob.name for knob in here] + [knob.also for knob in here if knob.also]
+    here = present_settings(sysroot())
+    names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(args, names)
     cache = cache_root()
     points = look_at(dict(enumerate(asked.points)), asked.kinds, machine.discover(), cache)
@@ -77,7 +77,7 @@ def new(args: argparse.Namespace) -> int:
 
 
 def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
-    """Return what is there twice: knobs by two names, values that mean the same (1 and on).
+    """Return what is there twice: settings by two names, values that mean the same (1 and on).
 
     And values of settings that no machine takes.
     """
@@ -86,10 +86,10 @@ def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
     try:
         refuse_together({axis.name: find(axis.name, sysroot()) for axis in settings})
         for axis in settings:
-            knob = find(axis.name, sysroot())
+            setting = find(axis.name, sysroot())
             meant: dict[str, str] = {}
             for value in axis.values:
-                other = meant.setdefault(knob.accept(value), value)
+                other = meant.setdefault(setting.accept(value), value)
                 if other != value:
                     problems.append(f"axis {axis.name}: {other} and {value} are the same")
     except InputError as error:

@@ -68,7 +68,7 @@ class Asked:
 
 
 def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
-    """Return what a command line asks for; `settings` are the knobs that this machine has.
+    """Return what a command line asks for; `settings` are those that this machine has.
 
     Raises `InputError`.
     """

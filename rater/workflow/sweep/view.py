@@ -143,16 +143,16 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
         if axis.kind != AxisKind.SETTING:
             shown.append(axis)
             continue
-        knob = find(axis.name, sysroot())
+        setting = find(axis.name, sysroot())
         for value in axis.values:
             try:
-                knob.accept(value)
+                setting.accept(value)
             except InputError as error:
                 obstacles.append(str(error))
-        problem = knob.obstacle()
+        problem = setting.obstacle()
         if problem:
             obstacles.append(f"{axis.name} cannot be set: {problem}")
-        shown.append(AxisView(axis.name, axis.kind, axis.values, knob.read().text))
+        shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().text))
     return SweepView(
         number=None,
         uuid=None,

@@ -13,7 +13,7 @@ from rater.errors import InputError
 from rater.plan.placement.assign import deal
 from rater.plan.placement.distrib import distrib
 from rater.plan.placement.layout import WRITTEN, Bind, Counts, Layout, Order, Parts
-from rater.plan.placement.orders import PERMUTATIONS, domain_of
+from rater.plan.placement.orders import PERMUTATIONS
 from rater.plan.placement.place import MemoryPolicy, Placed, place
 from rater.plan.topology.model import PU, Topology
 from rater.run.host.discover import from_synthetic, own_environment
@@ -58,7 +58,7 @@ def packages_are_alike(topology: Topology) -> bool:
     tops: dict[object, set[object]] = {}
     for domain in topology.domains:
         packages = {pu.package for pu in domain.pus}
-        own = domain_of(domain.pus[0])
+        own = domain.pus[0].domain
         tops.setdefault(packages.pop() if len(packages) == 1 else ("domain", own), set()).add(own)
     return len(set(shapes(topology).values())) == 1 and len(set(map(len, tops.values()))) == 1
 
@@ -67,7 +67,7 @@ def shapes(topology: Topology) -> dict[object, frozenset[tuple[tuple[int, int], 
     """How many PUs of each rank and kind each domain has."""
     found: dict[object, Counter[tuple[int, int]]] = {}
     for pu in topology.pus:
-        found.setdefault(domain_of(pu), Counter())[pu.rank, pu.kind] += 1
+        found.setdefault(pu.domain, Counter())[pu.rank, pu.kind] += 1
     return {domain: frozenset(tiers.items()) for domain, tiers in found.items()}
 
 
@@ -95,8 +95,8 @@ def check_scatter(topology: Topology) -> None:
         alike.setdefault(shape[domain], []).append(domain)
     counts = Counter(dict.fromkeys(shape, 0))
     for pu in found:
-        counts[domain_of(pu)] += 1
-        same = [counts[domain] for domain in alike[shape[domain_of(pu)]]]
+        counts[pu.domain] += 1
+        same = [counts[domain] for domain in alike[shape[pu.domain]]]
         assert max(same) - min(same) <= 1, topology.source
     check_cores_first(topology, found)
 
@@ -110,11 +110,11 @@ def check_cores_first(topology: Topology, found: Sequence[PU]) -> None:
 
 
 def check_fill(topology: Topology, found: Sequence[PU]) -> None:
-    domains = [domain_of(pu) for pu in found]
+    domains = [pu.domain for pu in found]
     changes = sum(one != other for one, other in pairwise(domains))
     assert changes == len(set(domains)) - 1, topology.source
     for domain in set(domains):
-        tiers = [(pu.rank, -pu.kind, pu.logical) for pu in found if domain_of(pu) == domain]
+        tiers = [(pu.rank, -pu.kind, pu.logical) for pu in found if pu.domain == domain]
         assert tiers == sorted(tiers), topology.source
 
 
@@ -211,11 +211,11 @@ def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
         counts = Counts(((first.node, share),), 1)
         order = DEALT[seed % len(DEALT)]
         slots = deal(topology, layout(order, counts=counts), copies).slots
-        found = Counter(domain_of(slot[0]) for slot in slots)
+        found = Counter(slot[0].domain for slot in slots)
         assert found.pop(first.node) == share, topology.source
         assert set(found.values()) <= {1}
         assert len(found) == len(topology.domains) - 1
-        own = [slot for slot in slots if domain_of(slot[0]) == first.node]
+        own = [slot for slot in slots if slot[0].domain == first.node]
         assert len({slot[0].os for slot in own}) == min(share, len(first.pus)), topology.source
 
 
@@ -275,7 +275,7 @@ def wide(topology: Topology, bind: Bind, cpu: int) -> set[int]:
         Bind.PU: lambda pu: pu.os,
         Bind.CORE: lambda pu: pu.core,
         Bind.LLC: lambda pu: pu.llc,
-        Bind.NODE: domain_of,
+        Bind.NODE: lambda pu: pu.domain,
         Bind.PACKAGE: lambda pu: pu.package,
     }
     return {pu.os for pu in topology.pus if key[bind](pu) == key[bind](own)}

@@ -5,8 +5,8 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.layout import Bind, Layout, Order, load_layout
-from rater.plan.placement.orders import domain_of, singles
 from rater.plan.placement.orders import scatter as scatter_slots
+from rater.plan.placement.orders import singles
 from rater.plan.placement.place import (
     MOST_COPIES,
     MemoryPolicy,
@@ -466,11 +466,11 @@ def check_threads(topology: Topology, threads: int) -> None:
     """What must hold of copies of several threads on any machine."""
     pus = len(topology.pus)
     most = max(1, pus // threads)
-    rooms = Counter(domain_of(pu) for pu in topology.pus)
+    rooms = Counter(pu.domain for pu in topology.pus)
     inside = sum(count // threads for count in rooms.values())
-    in_cores = Counter(domain_of(core[0]) for core in topology.cores)
+    in_cores = Counter(core[0].domain for core in topology.cores)
     alone = sum(count // threads for count in in_cores.values())
-    caches = Counter((domain_of(core[0]), core[0].llc) for core in topology.cores)
+    caches = Counter((core[0].domain, core[0].llc) for core in topology.cores)
     in_caches = sum(count // threads for count in caches.values())
     alike = len({pu.kind for pu in topology.pus}) == 1
     for copies in range(1, most + 1, max(1, most // 12)):
@@ -483,7 +483,7 @@ def check_threads(topology: Topology, threads: int) -> None:
         assert firsts == sorted(set(firsts)), about
         assert firsts == [min(pu.logical for pu in slot) for slot in given], about
         if copies <= inside:
-            assert all(len({domain_of(pu) for pu in slot}) == 1 for slot in given), about
+            assert all(len({pu.domain for pu in slot}) == 1 for slot in given), about
         if copies <= alone:
             assert all(len({pu.core for pu in slot}) == threads for slot in given), about
         if copies <= in_caches and alike:

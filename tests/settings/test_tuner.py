@@ -49,7 +49,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 def die_with(root: Path, journal: Path, **values: str) -> None:
-    """Set knobs in a process that ends without putting anything back."""
+    """Set present_settings in a process that ends without putting anything back."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -396,7 +396,7 @@ def test_a_file_that_is_gone_is_told_the_rest_put_back_and_the_journal_keeps_it(
         ('{"rater": 9}', "not a journal that this rater knows"),
         ("[]", "not a journal that this rater knows"),
         ("[" * 100_000, "it is no JSON; it begins with: [[["),
-        ('{"rater": 1, "owner": 7, "entries": []}', "not as rater writes it"),
+        ('{"rater": 1, "owner": 7, "entries": []}', "owner: expected an object, got the number 7"),
     ],
 )
 def test_a_damaged_journal_is_shown_and_nothing_guessed(
@@ -450,9 +450,9 @@ def test_who_may_not_put_back_is_told_that_the_owner_lives(
         ({"file": "etc/passwd"}, "rater never sets 'etc/passwd'"),
         ({"file": f"{THP}/../../../../etc/passwd"}, "rater never sets"),
         ({"old": "a b\nc"}, "is no value of"),
-        ({"old": 60}, "is no value of"),
-        ({"ours": "10"}, "ours is '10'"),
-        ({"beside": 1}, "beside is 1"),
+        ({"old": 60}, "entries[0].old: expected a string, got the number 60"),
+        ({"ours": "10"}, "entries[0].ours: expected a list, got '10'"),
+        ({"beside": 1}, "entries[0].beside: expected true or false, got the number 1"),
     ],
 )
 def test_a_journal_never_makes_rater_write_what_no_knob_is(

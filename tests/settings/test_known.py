@@ -6,7 +6,8 @@ import pytest
 
 from rater.errors import InputError
 from rater.run.host.snapshot import settings_snapshot
-from rater.settings.catalog import find, is_known_file, knobs, lacking
+from rater.settings.catalog import find, lacking, present_settings
+from rater.settings.known import changes_with, is_known_file
 from rater.settings.setting import read_value
 from tests.support.settings_tree import CPUS, POOL, THP, make_tree, node_pool
 
@@ -17,7 +18,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: Path) -> None:
-    assert [knob.name for knob in knobs(root)] == [
+    assert [setting.name for setting in present_settings(root)] == [
         *("smt.control", "governor", "boost", "max_khz", "min_khz", "energy_preference"),
         *("thp", "thp.defrag", "thp.64kB", "thp.2048kB", "khugepaged.pages"),
         *("hugepages.2048kB", "hugepages.2048kB.node0", "hugepages.2048kB.node1"),
@@ -29,7 +30,7 @@ def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: 
 
 
 def test_an_empty_tree_has_no_knobs_and_each_is_named_as_lacking(tmp_path: Path) -> None:
-    assert knobs(tmp_path) == ()
+    assert present_settings(tmp_path) == ()
     gone = [name for one in lacking(tmp_path) for name in one.names]
     assert {"governor", "boost", "smt.control", "thp", "numa_balancing"} <= set(gone)
     with pytest.raises(InputError, match=r"governor: this machine does not have it \(no cpufreq\)"):
@@ -66,8 +67,8 @@ def test_a_knob_is_found_by_the_name_that_runs_record_it_with(root: Path) -> Non
 
 
 def test_every_knob_is_recorded_with_each_run(root: Path) -> None:
-    recorded = dict(settings_snapshot(root / "proc", root / "sys"))
-    missing = [knob.name for knob in knobs(root) if knob.also not in recorded]
+    recorded = dict(settings_snapshot(root))
+    missing = [setting.name for setting in present_settings(root) if setting.also not in recorded]
     assert missing == ["hugepages.2048kB"]  # a total: its nodes are
 
 
@@ -128,8 +129,35 @@ def test_smt_is_not_touched_where_that_would_bring_back_cpus_taken_away_by_hand(
 
 
 def test_only_files_of_knobs_may_stand_in_a_journal(root: Path) -> None:
-    files = {file for knob in knobs(root) for file in (*knob.stored, *knob.beside)}
+    files = {
+        file for setting in present_settings(root) for file in (*setting.stored, *setting.follows)
+    }
     assert {POOL, f"{THP}/enabled"} <= files
     assert [file for file in files if not is_known_file(file)] == []
     for file in ("etc/passwd", f"{THP}/../../../etc/passwd", "proc/sys/kernel/core_pattern", ""):
         assert not is_known_file(file)
+
+
+@pytest.mark.parametrize(
+    ("setting", "recorded", "answer"),
+    [
+        ("thp", "thp.enabled", True),
+        ("thp", "vm.min_free_kbytes", True),
+        ("thp.enabled", "vm.min_free_kbytes", True),
+        ("thp", "thp.64kB.enabled", False),
+        ("thp.64kB", "thp.64kB.enabled", True),
+        ("thp.64kB", "thp.2048kB.enabled", False),
+        ("boost", "cpu.no_turbo", True),
+        ("boost", "cpu.max_khz", True),
+        ("governor", "cpu.energy_preference", True),
+        ("aslr", "kernel.randomize_va_space", True),
+        ("aslr", "kernel.nmi_watchdog", False),
+        ("hugepages.2048kB", "hugepages.node10.2048kB.total", True),
+        ("hugepages.2048kB", "hugepages.node10.64kB.total", False),
+        ("hugepages.2048kB.node0", "hugepages.node1.2048kB.total", False),
+        ("copies", "thp.enabled", False),
+        ("", "thp.enabled", False),
+    ],
+)
+def test_what_changes_with_a_setting_is_known(setting: str, recorded: str, answer: bool) -> None:
+    assert changes_with(setting, recorded) is answer

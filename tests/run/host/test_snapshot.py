@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.record.settings import volatile
 from rater.run.host import discover as machine
 from rater.run.host import snapshot as facts
 from rater.run.host.memory import lgroups_now
+from rater.settings.known import volatile
 
 XEON = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -157,8 +157,9 @@ def test_arm_cpus_are_told_by_their_part_numbers(proc: Path, sys_: Path, etc: Pa
     assert host.microcode is None
 
 
-def test_settings_are_the_kernels_own_words(proc: Path, sys_: Path) -> None:
-    snapshot = facts.settings_snapshot(proc, sys_)
+@pytest.mark.usefixtures("sys_")
+def test_settings_are_the_kernels_own_words(proc: Path) -> None:
+    snapshot = facts.settings_snapshot(proc.parent)
     assert list(snapshot) == sorted(snapshot)
     settings = dict(snapshot)
     assert settings.pop("libc").startswith(("glibc", "musl"))
@@ -195,7 +196,7 @@ def test_settings_are_the_kernels_own_words(proc: Path, sys_: Path) -> None:
 
 def test_what_does_not_exist_is_left_out(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
-    assert {name for name, _ in facts.settings_snapshot(nothing, nothing)} <= {"libc"}
+    assert {name for name, _ in facts.settings_snapshot(nothing)} <= {"libc"}
     host = facts.host_facts(TWO_NODES, nothing, nothing, nothing)
     assert (host.vendor, host.cpu_model, host.microcode, host.memory_bytes) == (None,) * 4
     assert (host.machine_id_hash, host.product) == (None, None)
@@ -243,7 +244,7 @@ def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
             "devices/system/node/node1/meminfo": NODE.format(node=1, free=7, files=1024),
         },
     )
-    found = dict(facts.settings_snapshot(proc, sys))
+    found = dict(facts.settings_snapshot(tmp_path))
     del found["libc"]
     assert found == {
         "hugepages.free": "3",

@@ -1,0 +1,275 @@
+"""The settings of a machine that rater knows: where they are, how they are set and recorded; pure.
+
+Names are short where people say them so (`thp`, `governor`, `aslr`); the names that runs are
+recorded with (`thp.enabled`, `cpu.governor`) are taken too. Files and values:
+Documentation/admin-guide/mm/transhuge.rst, mm/hugetlbpage.rst, mm/numaperf.rst, pm/cpufreq.rst,
+pm/intel_pstate.rst, sysctl/vm.rst and sysctl/kernel.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+# Stand for folders in files and for the same words in names.
+_PLACEHOLDERS = {
+    "policy": r"policy\d+",
+    "size": r"\d+kB",
+    "node": r"node\d+",
+    "vulnerability": r"\w+",
+}
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+LAYOUT_TEXT = "layout.text"  # recorded with a run: the user's own layout file as it was
+NO_LIMIT = 1 << 62
+_READINGS = ("load.", "memory.", "rater.")
+_HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")
+
+_CPUS = "sys/devices/system/cpu"
+_POLICY = f"{_CPUS}/cpufreq/{{policy}}"
+_THP = "sys/kernel/mm/transparent_hugepage"
+_POOL = "sys/kernel/mm/hugepages/hugepages-{size}"
+_NODE_POOL = "sys/devices/system/node/{node}/hugepages/hugepages-{size}"
+# The kernel sets it anew whenever the last size of huge pages goes off or the first one comes on
+# (mm/khugepaged.c: set_recommended_min_free_kbytes), and what the administrator had set is lost.
+_MIN_FREE = "proc/sys/vm/min_free_kbytes"
+_LIMITS = (f"{_POLICY}/scaling_max_freq", f"{_POLICY}/scaling_min_freq")
+_MOST_PAGES = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSetting:
+    """One setting; files are relative to the root and may have placeholders, `{size}`."""
+
+    name: str = ""  # as users set it; "": it is only recorded
+    also: str = ""  # as runs record it; "": they do not
+    files: tuple[str, ...]  # each is written when it is set
+    group: str = ""  # words above its rows in a table
+    what: str = ""  # in few words
+    choices: tuple[str, ...] | None = None  # None: numbers
+    choices_in: str = ""  # a file beside `files` that lists them
+    least: int = 0
+    most: int = NO_LIMIT
+    words: tuple[tuple[str, str], ...] = ()  # what a user types, what the file has for it
+    kept: tuple[str, ...] = ()  # read and put back instead of `files`: a total and its parts
+    follows: tuple[str, ...] = ()  # the kernel changes them by itself with it: put back as well
+    approximate: bool = False  # the kernel takes the nearest it can, and may stop half way
+    changes_cpus: bool = False  # CPUs come and go with it
+
+
+def _cpus() -> Iterator[KnownSetting]:
+    group = "CPUs"
+    yield KnownSetting(
+        name="smt.control",  # `smt` is an option of a run
+        also="cpu.smt.control",
+        files=(f"{_CPUS}/smt/control",),
+        group=group,
+        what="threads of a core; changes the machine's CPUs",
+        choices=("on", "off"),
+        changes_cpus=True,
+    )
+    yield KnownSetting(
+        name="governor",
+        also="cpu.governor",
+        files=(f"{_POLICY}/scaling_governor",),
+        group=group,
+        what="how a CPU chooses its frequency",
+        choices_in="scaling_available_governors",
+        # With intel_pstate and amd-pstate the governor `performance` sets it.
+        follows=(f"{_POLICY}/energy_performance_preference",),
+    )
+    for also, file, on, off, parts in (
+        # The switch of all sets those of the policies, and their limits (cpufreq.c).
+        ("cpu.boost", f"{_CPUS}/cpufreq/boost", "1", "0", (f"{_POLICY}/boost",)),
+        ("cpu.no_turbo", f"{_CPUS}/intel_pstate/no_turbo", "0", "1", ()),
+    ):
+        yield KnownSetting(
+            name="boost",
+            also=also,
+            files=(file,),
+            group=group,
+            what="frequencies above the nominal one",
+            choices=("on", "off"),
+            words=(("on", on), ("off", off)),
+            kept=(file, *parts),
+            follows=_LIMITS,
+        )
+    for end, what, file in zip(("max", "min"), ("highest", "lowest"), _LIMITS, strict=True):
+        yield KnownSetting(
+            name=f"{end}_khz",
+            also=f"cpu.{end}_khz",
+            files=(file,),
+            group=group,
+            what=f"{what} frequency, kHz",
+            least=1,
+            approximate=True,
+        )
+    yield KnownSetting(
+        name="energy_preference",
+        also="cpu.energy_preference",
+        files=(f"{_POLICY}/energy_performance_preference",),
+        group=group,
+        what="the CPU's own leaning to speed or to power",
+        choices_in="energy_performance_available_preferences",
+    )
+
+
+def _transparent_huge_pages() -> Iterator[KnownSetting]:
+    group, ways = "transparent huge pages", ("madvise", "never")
+    for name, also, file, what, choices in (
+        ("thp", "thp", "enabled", "who gets transparent huge pages", ("always", *ways)),
+        (
+            *("thp.defrag", "thp", "defrag", "who waits for memory to be compacted"),
+            ("always", "defer", "defer+madvise", *ways),
+        ),
+        (
+            *("thp.shmem", "thp", "shmem_enabled", "huge pages in shared memory"),
+            ("always", "within_size", "advise", "never", "deny", "force"),
+        ),
+        (
+            *("thp.{size}", "thp.{size}", "hugepages-{size}/enabled", "who gets pages of {size}"),
+            ("always", "inherit", *ways),
+        ),
+        (
+            *("thp.{size}.shmem", "thp.{size}", "hugepages-{size}/shmem_enabled"),
+            *("the same in shared memory", ("always", "inherit", "within_size", "advise", "never")),
+        ),
+    ):
+        last = file.rpartition("/")[2]
+        yield KnownSetting(
+            name=name,
+            also=f"{also}.{last}",
+            files=(f"{_THP}/{file}",),
+            group=group,
+            what=what,
+            choices=choices,
+            follows=(_MIN_FREE,) if last == "enabled" else (),
+        )
+    for name, file, what, least, most in (
+        ("defrag", "defrag", "khugepaged waits for compaction (1 yes)", 0, 1),
+        ("pages", "pages_to_scan", "pages khugepaged looks at in a round", 1, 1 << 32),
+        ("sleep_ms", "scan_sleep_millisecs", "ms between its rounds", 0, 1 << 32),
+        ("retry_ms", "alloc_sleep_millisecs", "ms after it found no huge page", 0, 1 << 32),
+        ("max_empty", "max_ptes_none", "empty pages it fills up for a huge one", 0, 1 << 16),
+    ):
+        yield KnownSetting(
+            name=f"khugepaged.{name}",
+            also=f"thp.khugepaged_{file}",
+            files=(f"{_THP}/khugepaged/{file}",),
+            group=group,
+            what=what,
+            least=least,
+            most=most,
+        )
+
+
+def _pools() -> Iterator[KnownSetting]:
+    total, of_node = f"{_POOL}/nr_hugepages", f"{_NODE_POOL}/nr_hugepages"
+    for name, also, file, kept, what in (
+        # The total alone would not tell where they were.
+        ("", "", total, (total, of_node), "kept for those who ask, on all nodes"),
+        (".{node}", "hugepages.{node}.{size}.total", of_node, (), "the same on {node}"),
+        (
+            *(".overcommit", "hugepages.{size}.overcommit", f"{_POOL}/nr_overcommit_hugepages"),
+            *((), "so many more may be made on demand"),
+        ),
+    ):
+        yield KnownSetting(
+            name=f"hugepages.{{size}}{name}",
+            also=also,
+            files=(file,),
+            group="huge page pools",
+            what=what,
+            most=_MOST_PAGES,
+            kept=kept,
+            approximate=name != ".overcommit",
+        )
+
+
+def _numbers() -> Iterator[KnownSetting]:
+    memory, kernel = "memory", "kernel"
+    for group, name, also, what, most in (
+        (memory, "numa_balancing", "kernel.numa_balancing", "pages follow their user (0 off)", 3),
+        (memory, "zone_reclaim", "vm.zone_reclaim_mode", "reclaim before going far (0 no)", 7),
+        (memory, "swappiness", "vm.swappiness", "swap out (high) or drop cache (0)", 200),
+        (
+            *(memory, "compaction_proactiveness", "vm.compaction_proactiveness"),
+            *("compaction ahead of need (0 off)", 100),
+        ),
+        (
+            *(memory, "overcommit", "vm.overcommit_memory"),
+            *("promise memory (0 guess, 1 yes, 2 no)", 2),
+        ),
+        (kernel, "aslr", "kernel.randomize_va_space", "random addresses (0 off, 2 all)", 2),
+        (kernel, "nmi_watchdog", "kernel.nmi_watchdog", "takes a counter of each CPU (0 off)", 1),
+    ):
+        file = f"proc/sys/{also.replace('.', '/')}"
+        yield KnownSetting(name=name, also=also, files=(file,), group=group, what=what, most=most)
+
+
+# In the order in which several are set.
+SETTABLE = (*_cpus(), *_transparent_huge_pages(), *_pools(), *_numbers())
+KNOWN = SETTABLE + tuple(
+    KnownSetting(also=also, files=(file,))
+    for also, file in (
+        ("kernel.release", "proc/sys/kernel/osrelease"),
+        ("kernel.version", "proc/sys/kernel/version"),
+        ("kernel.cmdline", "proc/cmdline"),
+        ("vm.min_free_kbytes", _MIN_FREE),
+        ("cpu.driver", f"{_POLICY}/scaling_driver"),
+        ("cpu.smt.active", f"{_CPUS}/smt/active"),
+        ("cpu.isolated", f"{_CPUS}/isolated"),
+        ("cpu.offline", f"{_CPUS}/offline"),
+        ("mitigation.{vulnerability}", f"{_CPUS}/vulnerabilities/{{vulnerability}}"),
+        ("hugepages.{node}.{size}.free", f"{_NODE_POOL}/free_hugepages"),
+        ("clocksource", "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    )
+)
+
+
+def fill(pattern: str, values: Mapping[str, str]) -> str:
+    """Return a pattern with those of its placeholders that have a value replaced by it."""
+    return _PLACEHOLDER.sub(lambda it: values.get(it[1], it[0]), pattern)
+
+
+@cache
+def matcher(pattern: str) -> re.Pattern[str]:
+    """Return what matches a pattern with placeholders, each a group of its name."""
+    words = _PLACEHOLDER.split(pattern)  # every second one is that of a placeholder
+    parts = (
+        f"(?P<{it}>{_PLACEHOLDERS[it]})" if n % 2 else re.escape(it) for n, it in enumerate(words)
+    )
+    return re.compile("".join(parts))
+
+
+def is_known_file(file: str) -> bool:
+    """Tell whether a file, relative to the root, is one that may be set or put back.
+
+    Root puts back what stands in a journal: nothing else may be written.
+    """
+    patterns = (it for one in SETTABLE for it in (*one.files, *one.kept, *one.follows))
+    return any(matcher(pattern).fullmatch(file) for pattern in patterns)
+
+
+def changes_with(setting: str, recorded: str) -> bool:
+    """Tell whether a recorded setting is the one that is called `setting`, or follows from it."""
+    for one in SETTABLE:
+        files = {*one.files, *one.kept, *one.follows}
+        for name in (one.name, one.also):
+            found = matcher(name).fullmatch(setting)
+            if found and any(
+                matcher(fill(other.also, found.groupdict())).fullmatch(recorded)
+                for other in KNOWN
+                if other is one or files.intersection(other.files)
+            ):
+                return True
+    return False
+
+
+def volatile(name: str) -> bool:
+    """Tell whether a recorded setting is a reading that differs between any two runs."""
+    family, _, last = name.rpartition(".")
+    if family.partition(".")[0] == "hugepages":
+        return last in _HUGE_PAGES_IN_USE
+    return name.startswith(_READINGS)
