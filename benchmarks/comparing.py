@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from rater.analysis.stats.ratio_interval import (
     Basis,
-    Verdict,
+    Decision,
+    interval_of,
     paired,
     rounds_for_same,
-    tell,
     unpaired,
 )
 from rater.analysis.stats.sequential import confidence_of_each
@@ -188,10 +188,10 @@ def check_against_functions(rng: np.random.Generator) -> None:
     mean, reach = paired_intervals(here - there)
     other, width = welch_intervals(here, there)
     for i in range(_CHECKED):
-        told = tell(paired(list(here[i] - there[i])), MARGIN)
+        told = interval_of(paired(list(here[i] - there[i])), MARGIN)
         assert math.isclose(told.high or 0, math.exp(mean[i] + reach[i]), rel_tol=1e-9)
-        assert (told.verdict in (Verdict.BETTER, Verdict.WORSE)) == (abs(mean[i]) > reach[i])
-        told = tell(unpaired(list(here[i]), list(there[i]), Basis.RUNS), MARGIN)
+        assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (abs(mean[i]) > reach[i])
+        told = interval_of(unpaired(list(here[i]), list(there[i]), Basis.RUNS), MARGIN)
         assert math.isclose(told.high or 0, math.exp(other[i] + width[i]), rel_tol=1e-6)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rater.analysis.conditions.disturbances import Trouble
+from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.counters.cpu_use import Matter, Notable
 from rater.cli import main
 from rater.show.compare.disturbances import print_troubles
@@ -247,12 +247,14 @@ def test_help_names_the_rounds_that_same_takes(capsys: pytest.CaptureFixture[str
 def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def taken(run: int, share: float) -> Trouble:
+    def taken(run: int, share: float) -> DisturbedRun:
         one = Notable(Matter.FOREIGN, 0, "lu", 1, 1, share, None, (1,), 1)
-        return Trouble(run, (one,), (), ("busy before the start: rm (pid 7)",), shared=run == 3)
+        return DisturbedRun(
+            run, (one,), (), ("busy before the start: rm (pid 7)",), shared=run == 3
+        )
 
     print_troubles(
-        [taken(3, 0.03), taken(4, 0.41), Trouble(5, (), (0, 1, 2), (), shared=False)],
+        [taken(3, 0.03), taken(4, 0.41), DisturbedRun(5, (), (0, 1, 2), (), shared=False)],
         Printer(Console(width=80)),
     )
     assert capsys.readouterr().out.splitlines() == [

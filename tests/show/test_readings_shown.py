@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.counters.cpu_use import run_counters
 from rater.cli import main
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
 from rater.record.run import MachinePU, PlacedCopy
@@ -123,7 +123,7 @@ def test_the_queries_find_what_the_analysis_finds(store: Store) -> None:
     run = store.load(store_run(store))
     expected = [
         (use.phase, use.benchmark, use.iteration, use.cpu, use.node, len(use.copies), 10.0)
-        for use in sorted(read_back(run).cpus, key=lambda use: -(use.foreign or 0.0))
+        for use in sorted(run_counters(run).cpus, key=lambda use: -(use.foreign or 0.0))
         if (use.foreign or 0.0) > 0.02
     ]
     found = asked(store, "foreign_load")
@@ -143,7 +143,7 @@ def test_copies_that_may_run_anywhere_have_no_cpu_of_their_own_to_ask_for(store:
 
 def test_a_line_names_the_cpu_and_how_much(store: Store) -> None:
     run = store.load(store_run(store))
-    assert notable_text(read_back(run).notable, 7) == (
+    assert notable_text(run_counters(run).notable, 7) == (
         "while copies ran: other work took 10.0 % of CPU 2 (gups, iteration 1); the hypervisor "
         "took 2.0 % of CPU 2 (gups, iteration 1); CPU 2 was throttled 3 times, too hot (gups, "
         "iteration 1) (rater show 7 --cpus)"
@@ -154,7 +154,7 @@ def test_a_line_tells_how_many_cpus_more_and_what_the_machine_lacked() -> None:
     copies = [computed(n, 5.0) for n in range(3)]
     rows = [reading(n, 6.0 + n) for n in range(3)]
     run = read_run(copies, *rows, pswpout=1, pressure_memory_some_ns=S)
-    assert notable_text(read_back(run).notable, 7) == (
+    assert notable_text(run_counters(run).notable, 7) == (
         "while copies ran: other work took 30.0 % of CPU 2 (a, iteration 1), and less of 2 other "
         "CPUs; 1 page swapped (a, iteration 1); tasks waited for memory 10.0 % of the time (a, "
         "iteration 1) (rater show 7 --cpus)"
@@ -167,7 +167,7 @@ def test_cpus_stand_by_lgroup_with_and_without_copies_and_the_worst_one_by_one(
 ) -> None:
     stream = io.StringIO()
     run = store.load(store_run(store))
-    print_cpus(read_back(run), Printer(Console(file=stream, width=80)))
+    print_cpus(run_counters(run), Printer(Console(file=stream, width=80)))
     assert stream.getvalue() == EXPECTED
 
 
@@ -197,7 +197,7 @@ the whole machine: some task waited for memory 0.0 %, io 1.0 % of the time; 1
 def test_a_run_without_readings_says_why(tmp_path: Path) -> None:
     stream = io.StringIO()
     run = replace(read_run([computed(0, 1.0)]), cpu_readings=(), machine_readings=())
-    print_cpus(read_back(run), Printer(Console(file=stream, width=100)))
+    print_cpus(run_counters(run), Printer(Console(file=stream, width=100)))
     assert stream.getvalue().strip() == (
         "what the CPUs did was not read (--proof off, an older rater, or a run of another tool)"
     )
@@ -238,6 +238,6 @@ def test_a_real_run_is_read_and_one_without_proof_is_not(
     capsys.readouterr()
     with open_store(database) as opened:
         read, unread = (opened.load(head.run) for head in opened.runs())
-    [use] = [use for use in read_back(read).cpus if use.copies == (0,)]
+    [use] = [use for use in run_counters(read).cpus if use.copies == (0,)]
     assert use.elapsed_s >= 0.05
     assert (unread.cpu_readings, unread.machine_readings) == ((), ())

@@ -21,7 +21,7 @@ from rater.record.stored import RunHead
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class BarrierBenchmark:
     """One benchmark in both runs; None: not known or not given."""
 
     benchmark: str
@@ -40,7 +40,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class BarrierComparison:
     """A steady run and another one, side by side."""
 
     steady: int  # numbers of the runs
@@ -48,7 +48,7 @@ class Beside:
     order: str  # homogeneous or rotated, of both
     other_mode: str  # homogeneous, rotated, or staggered
     differences: tuple[str, ...]  # in what the runs differ beside their mode, in words
-    sides: tuple[Side, ...]
+    sides: tuple[BarrierBenchmark, ...]
     # Geometric means over the benchmarks that have both; in rotated order, `difference` is that
     # of the whole mix: reference seconds of work (without references, runs) in a second.
     difference: float | None
@@ -82,7 +82,7 @@ def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
     return max(found, default=None)
 
 
-def can_stand_beside(head: RunHead, other: RunHead) -> bool:
+def can_compare(head: RunHead, other: RunHead) -> bool:
     """Tell whether the runs are a steady one and one of the same order that is not."""
     return (
         head.mode == "steady"
@@ -98,7 +98,7 @@ def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
     return set(head.benchmarks) <= set(other.benchmarks)
 
 
-def stand_beside(summary: Summary, other: Summary) -> Beside:
+def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     """Compare a steady run with one of the same order that has brackets (or an end)."""
     sides = _mixes(summary, other) if summary.mix else _brackets(summary, other)
     compared = [side for side in sides if side.difference is not None]
@@ -120,7 +120,7 @@ def stand_beside(summary: Summary, other: Summary) -> Beside:
         idle = rotated.tail.idle_share if rotated and rotated.tail else None
         complete = all(side.reason is None for side in sides)
         occupied = [chosen.occupied] if chosen and chosen.occupied is not None else []
-    return Beside(
+    return BarrierComparison(
         steady=summary.head.run,
         other=other.head.run,
         order=summary.head.order,
@@ -140,7 +140,7 @@ def stand_beside(summary: Summary, other: Summary) -> Beside:
     )
 
 
-def _brackets(summary: Summary, other: Summary) -> tuple[Side, ...]:
+def _brackets(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
     others = {(b.tune, b.benchmark): b for b in other.benchmarks}
     used = {one.name: one for one in other.used}
     mine = {one.name: one for one in summary.used}
@@ -155,7 +155,7 @@ def _brackets(summary: Summary, other: Summary) -> tuple[Side, ...]:
             lacking = summary.head.run if window is None else other.head.run
             reason = f"run {lacking} has no result of it"
         sides.append(
-            Side(
+            BarrierBenchmark(
                 benchmark=here.benchmark,
                 tune=here.tune,
                 steady_ratio=window.ratio if window else None,
@@ -182,7 +182,7 @@ def _brackets(summary: Summary, other: Summary) -> tuple[Side, ...]:
     return tuple(sides)
 
 
-def _mixes(summary: Summary, other: Summary) -> tuple[Side, ...]:
+def _mixes(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
     chosen = summary.mix.selected if summary.mix else None
     rates = {rate.benchmark: rate for rate in chosen.benchmarks} if chosen else {}
     times = {b.benchmark: b.times_s for b in other.rotated.benchmarks} if other.rotated else {}
@@ -197,7 +197,7 @@ def _mixes(summary: Summary, other: Summary) -> tuple[Side, ...]:
             reason = f"run {other.head.run} has no result of it"
         run_s = rate.median_run_s if rate else None
         sides.append(
-            Side(
+            BarrierBenchmark(
                 benchmark=mine.name,
                 tune=summary.head.tune,
                 steady_ratio=rate.ratio if rate else None,

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from rater.analysis.compare.contrast import Stratum, in_pairs
 from rater.analysis.compare.model import Comparison, Side
-from rater.analysis.compare.rows import Grid, Telling, kinds, mixed, p_of, with_holm
+from rater.analysis.compare.rows import Grid, RowMaker, kinds, mixed, p_of, with_holm
 from rater.analysis.conditions.differences import point_differences
-from rater.analysis.conditions.disturbances import troubles
+from rater.analysis.conditions.disturbances import disturbed_runs
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
 from rater.analysis.stats.sequential import confidence_of_each
@@ -50,7 +50,7 @@ def compare(
     sides = _sides(points, by, baseline)
     measured = _measured(sides)
     confidence = confidence_of_each(looks)
-    telling = Telling(margin, confidence, confidence_of_each(looks + 1))
+    telling = RowMaker(margin, confidence, confidence_of_each(looks + 1))
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
@@ -84,7 +84,7 @@ def compare(
         confidence=confidence,
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
-        troubles=troubles(one.run for side in sides for one in side.runs),
+        troubles=disturbed_runs(one.run for side in sides for one in side.runs),
     )
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from rater.analysis.conditions.differences import PointDifference
-from rater.analysis.conditions.disturbances import Trouble
+from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.results.points import Point, PointRun
-from rater.analysis.stats.ratio_interval import CONFIDENCE, Basis, Told
+from rater.analysis.stats.ratio_interval import CONFIDENCE, Basis, RatioInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,19 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Effect:
     """One benchmark (or suite) of a side against the baseline's."""
 
     # Results, in the row's unit: geometric means over the runs that are compared, of the
     # score of each (`rater show`); None: no valid result.
     baseline: float | None
     value: float | None
-    speedup: Told | None  # of rates; None: see `reason`
+    speedup: RatioInterval | None  # of rates; None: see `reason`
     # The inside of a run: median copies (above 1: faster) and slowest over median copy (above 1:
     # the slow copies are slower); None: one copy, other numbers of copies, rates of other kinds,
     # or no such thing.
-    median_copy: Told | None
-    slowest_over_median: Told | None
+    median_copy: RatioInterval | None
+    slowest_over_median: RatioInterval | None
     p_holm: float | None  # p with all comparisons of the table considered (Holm)
     holds: bool  # whether better or worse holds up with all of them considered
     reason: str | None  # why there is no comparison
@@ -54,7 +54,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EffectRow:
     """A benchmark, or a suite, in all sides."""
 
     name: str  # of the benchmark; "all", "int" or "fp"
@@ -62,7 +62,7 @@ class Row:
     category: str | None
     unit: str  # of the values: "ratio", or "copies/hour" where a reference is missing or differs
     over: tuple[str, ...]  # of a suite: its benchmarks
-    cells: tuple[Cell, ...]  # one for each side but the baseline
+    cells: tuple[Effect, ...]  # one for each side but the baseline
 
     @property
     def decided(self) -> bool:
@@ -82,8 +82,8 @@ class Comparison:
     # What the rates are, and the runs: several that are compared with each other are not alike.
     kinds: tuple[tuple[str, tuple[int, ...]], ...]
     mixed_kinds: bool
-    benchmarks: tuple[Row, ...]
-    suites: tuple[Row, ...]  # all, int, fp: those with two benchmarks at least
+    benchmarks: tuple[EffectRow, ...]
+    suites: tuple[EffectRow, ...]  # all, int, fp: those with two benchmarks at least
     left_out: tuple[str, ...]  # what does not count, and why
     # Benchmarks that have a valid result in a point of the baseline and none in its counterpart,
     # with the label of that point.
@@ -92,7 +92,7 @@ class Comparison:
     confidence: float  # of the intervals
     looks: int  # how often was looked before it was decided to stop, at most
     compared: int  # benchmarks x sides that have a p value
-    troubles: tuple[Trouble, ...]  # what disturbed runs, as it was recorded
+    troubles: tuple[DisturbedRun, ...]  # what disturbed runs, as it was recorded
 
     @property
     def by_chance(self) -> float:
@@ -100,7 +100,7 @@ class Comparison:
         # All looks together err as one at the usual level does.
         return self.compared * (1 - CONFIDENCE)
 
-    def unjudged(self) -> list[tuple[Row, Side]]:
+    def unjudged(self) -> list[tuple[EffectRow, Side]]:
         """Return what both sides have, one run each: no verdict can stand on that."""
         return [
             (row, side)
@@ -109,7 +109,7 @@ class Comparison:
             if cell.speedup and cell.speedup.basis in (Basis.ITERATIONS, Basis.NOTHING)
         ]
 
-    def verdicts(self) -> list[tuple[Row, Side, Cell]]:
+    def verdicts(self) -> list[tuple[EffectRow, Side, Effect]]:
         """Return every cell with its row and side, suites last."""
         return [
             (row, side, cell)

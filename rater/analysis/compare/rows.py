@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rater.analysis.compare.contrast import Stratum, contrast, in_pairs
-from rater.analysis.compare.model import Cell, Row
+from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.rates import IterationRate, Key, RunRates
 from rater.analysis.stats.descriptive import geometric_mean
-from rater.analysis.stats.ratio_interval import Estimate, Told, Verdict, joined, tell
+from rater.analysis.stats.ratio_interval import (
+    Decision,
+    Estimate,
+    RatioInterval,
+    interval_of,
+    joined,
+)
 
 _HOUR_S = 3600.0
 
@@ -21,14 +27,14 @@ type Grid = Sequence[Sequence[Sequence[RunRates]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class RowMaker:
     """Makes rows: what every estimate is told with."""
 
     margin: float
     confidence: float
     next_confidence: float  # once there are more runs
 
-    def benchmark(self, key: Key, grid: Grid) -> Row:
+    def benchmark(self, key: Key, grid: Grid) -> EffectRow:
         """Return one benchmark in all sides; all runs of the grid have it."""
         name, tune = key
         measured = [run.rates[key] for side in _sides(grid) for run in side]
@@ -41,7 +47,7 @@ class Telling:
 
         unit = "ratio" if reference_s else "copies/hour"
         category = measured[0].category if measured else None
-        return Row(name, tune, category, unit, (), self._cells([key], grid, value))
+        return EffectRow(name, tune, category, unit, (), self._cells([key], grid, value))
 
     def suite(
         self,
@@ -49,7 +55,7 @@ class Telling:
         category: str | None,
         common: Sequence[Key],
         grid: Grid,
-    ) -> Row | None:
+    ) -> EffectRow | None:
         """Return a suite in all sides; None where it has not two benchmarks.
 
         All runs of the grid have all of `common`: `all`, `int` and `fp` are of the same runs.
@@ -69,7 +75,7 @@ class Telling:
 
         over = tuple(name for name, _ in keys)
         cells = self._cells(keys, grid, value, by_score=scores)
-        return Row(kind, None, category, "ratio", over, cells)
+        return EffectRow(kind, None, category, "ratio", over, cells)
 
     def _cells(
         self,
@@ -78,7 +84,7 @@ class Telling:
         value: Callable[[Sequence[RunRates]], float | None],
         *,
         by_score: bool = False,
-    ) -> tuple[Cell, ...]:
+    ) -> tuple[Effect, ...]:
         cells = []
         for place in range(1, len(grid[0]) if grid else 0):
             strata = [in_pairs((at[0], at[place])) for at in grid]
@@ -94,7 +100,7 @@ class Telling:
         value: float | None,
         *,
         by_score: bool,
-    ) -> Cell:
+    ) -> Effect:
         rate = _estimate(keys, strata, lambda sample: sample.per_hour, by_score=by_score)
         speedup = self._tell(rate) if rate else None
         alike = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
@@ -102,7 +108,7 @@ class Telling:
         slowest = (
             _estimate(keys, strata, lambda s: s.slowest_over_median, steps=2) if alike else None
         )
-        return Cell(
+        return Effect(
             baseline=baseline,
             value=value,
             speedup=speedup,
@@ -113,8 +119,8 @@ class Telling:
             reason=None if rate else "no valid result on one of the sides",
         )
 
-    def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> Told:
-        return tell(
+    def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> RatioInterval:
+        return interval_of(
             *(estimate, self.margin, self.confidence),
             less_is_better=less_is_better,
             next_confidence=self.next_confidence,
@@ -194,7 +200,7 @@ def _categories(key: Key, runs: Iterable[RunRates]) -> set[str | None]:
     return {run.rates[key].category for run in runs if key in run.rates}
 
 
-def with_holm(rows: Sequence[Row], confidence: float) -> list[Row]:
+def with_holm(rows: Sequence[EffectRow], confidence: float) -> list[EffectRow]:
     """Set what every cell's p is with all of them considered (S. Holm, 1979).
 
     In the order of p, each times the number that are left, and never below the one before.
@@ -224,10 +230,10 @@ def with_holm(rows: Sequence[Row], confidence: float) -> list[Row]:
     ]
 
 
-def p_of(cell: Cell) -> float | None:
+def p_of(cell: Effect) -> float | None:
     """Return p of a cell's speedup, None where the noise of runs is not known."""
     return cell.speedup.p if cell.speedup else None
 
 
-def _one_way(cell: Cell) -> bool:
-    return cell.speedup is not None and cell.speedup.verdict in (Verdict.BETTER, Verdict.WORSE)
+def _one_way(cell: Effect) -> bool:
+    return cell.speedup is not None and cell.speedup.verdict in (Decision.BETTER, Decision.WORSE)

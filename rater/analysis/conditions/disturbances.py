@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rater.analysis.counters.cpu_use import Notable, read_back
+from rater.analysis.counters.cpu_use import Notable, run_counters
 from rater.analysis.placement.proof import prove_run
-from rater.analysis.placement.verdict import Verdict
+from rater.analysis.placement.verdict import PlacementVerdict
 from rater.analysis.results.request import left_out, request_of
 from rater.record.stored import StoredRun
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class DisturbedRun:
     """One run that was disturbed."""
 
     run: int
@@ -27,17 +27,17 @@ class Trouble:
     shared: bool  # made with --share: another run may have been beside it
 
 
-def troubles(runs: Iterable[StoredRun]) -> tuple[Trouble, ...]:
+def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
     """Return the runs that were disturbed; of imported ones hardly anything is known."""
     found = [_of(run.without_torn()) for run in runs]
     return tuple(one for one in found if one.notable or one.not_met or one.warnings or one.shared)
 
 
-def _of(run: StoredRun) -> Trouble:
+def _of(run: StoredRun) -> DisturbedRun:
     warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
-    return Trouble(
+    return DisturbedRun(
         run=run.head.run,
-        notable=read_back(run).notable,
+        notable=run_counters(run).notable,
         not_met=tuple(sorted(_not_met(run))),
         # What is left out of a suite, the comparison itself tells.
         warnings=tuple(it for it in warnings if not left_out((it,))),
@@ -47,5 +47,7 @@ def _of(run: StoredRun) -> Trouble:
 
 def _not_met(run: StoredRun) -> set[int]:
     if any(copy.placement for copy in run.copies):  # judged when it was made: that is quick
-        return {copy.copy for copy in run.copies if copy.placement == Verdict.NOT_MET.value}
+        return {
+            copy.copy for copy in run.copies if copy.placement == PlacementVerdict.NOT_MET.value
+        }
     return {copy for copies in prove_run(run).not_met().values() for copy in copies}

@@ -91,7 +91,7 @@ class Notable:
 
 
 @dataclass(frozen=True, slots=True)
-class RunReadings:
+class RunCounters:
     """All readings of a run, torn attempts left out."""
 
     cpus: tuple[CpuUse, ...]  # by phase and CPU
@@ -99,7 +99,7 @@ class RunReadings:
     notable: tuple[Notable, ...]  # a matter each, in the order of `Matter`
 
 
-def read_back(run: StoredRun) -> RunReadings:
+def run_counters(run: StoredRun) -> RunCounters:
     """Return what the machine did while the run's copies ran; nothing where it was not read."""
     run = run.without_torn()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
@@ -135,7 +135,7 @@ def read_back(run: StoredRun) -> RunReadings:
             layout,
         )
     )
-    return RunReadings(cpus, machine, tuple(_notable(cpus, machine)))
+    return RunCounters(cpus, machine, tuple(_notable(cpus, machine)))
 
 
 @dataclass(frozen=True, slots=True)

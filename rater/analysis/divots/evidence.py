@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from rater.analysis.counters.cpu_use import CpuUse, read_back
+from rater.analysis.counters.cpu_use import CpuUse, run_counters
 from rater.analysis.divots.data.finding import Evidence, Finding, Kind
 from rater.analysis.placement.proof import CopyProof, prove_run
-from rater.analysis.placement.verdict import Verdict
+from rater.analysis.placement.verdict import PlacementVerdict
 from rater.analysis.results.copy_outcome import is_good
 from rater.record.stored import StoredCopy, StoredRun
 
@@ -92,7 +92,7 @@ def _with(one: Finding, rows: Mapping[_Cell, list[_Row]]) -> Finding:
 def _rows_of(run: StoredRun) -> dict[_Cell, list[_Row]]:
     run = run.without_torn()
     proofs = {(it.phase, it.copy, it.step): it for it in prove_run(run).copies}
-    uses = {(use.phase, use.cpu): use for use in read_back(run).cpus}
+    uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
     threads = {used.name: used.threads for used in run.benchmarks}
     rows: defaultdict[_Cell, list[_Row]] = defaultdict(list)
     for copy in run.copies:
@@ -216,8 +216,8 @@ def _placement(cells: Sequence[_Sides]) -> Evidence | None:
     reasons: list[str] = []
     for side in (0, 1):
         known = [row.proof for cell in cells for row in cell[side] if row.proof]
-        known = [it for it in known if it.verdict is not Verdict.NOT_KNOWN]
-        missed = [it for it in known if it.verdict is Verdict.NOT_MET]
+        known = [it for it in known if it.verdict is not PlacementVerdict.NOT_KNOWN]
+        missed = [it for it in known if it.verdict is PlacementVerdict.NOT_MET]
         shares.append(len(missed) / len(known) if known else 0.0)
         reasons += [reason for it in missed[:1] for reason in it.reasons[:1]] if not side else []
     if shares[0] - shares[1] < _NOT_PLANNED:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.placement.verdict import (
-    LOOKED_AT_S,
-    Seen,
-    Verdict,
+    SAMPLED_FROM_S,
+    CopySamples,
+    PlacementVerdict,
     evenness,
     judge,
-    look_back,
+    merged_samples,
     planned_nodes,
 )
 from rater.record.events import GateFacts, Observed, Sampled
@@ -21,7 +21,7 @@ from rater.record.stored import PlacementJudgement, StoredRun
 type Key = tuple[int, int, int]  # phase, copy, step
 type _Alike = tuple[int, GateFacts | None, int | None, bool]
 
-_UNSEEN = look_back(())
+_UNSEEN = merged_samples(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class CopyProof:
     planned: bool  # False: it may run, and have its memory, anywhere
     cpu: int | None  # planned
     node: int | None  # planned
-    verdict: Verdict
+    verdict: PlacementVerdict
     reasons: tuple[str, ...]  # in words, why the verdict is not `MET`
     gate: GateFacts | None
-    seen: Seen
+    seen: CopySamples
     unseen_s: float | None  # from its last sample to its end
     local_share: float | None  # of its memory on planned nodes; none planned: on its home node
     evenness: float | None  # interleaved: least share of a planned node x their number
@@ -69,21 +69,21 @@ class RunProof:
     benchmarks: tuple[BenchmarkProof, ...] = ()  # in the order they ran
     observed: Observed | None = None  # what observing cost; None: it was off, or the run was killed
 
-    def of(self, verdict: Verdict) -> tuple[CopyProof, ...]:
+    def of(self, verdict: PlacementVerdict) -> tuple[CopyProof, ...]:
         """Return the copy runs with this verdict, in order."""
         return tuple(proof for proof in self.copies if proof.verdict is verdict)
 
     def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the copies whose plan was not met by benchmark and iteration, where any are."""
         found: dict[tuple[str, int], set[int]] = {}
-        for proof in self.of(Verdict.NOT_MET):
+        for proof in self.of(PlacementVerdict.NOT_MET):
             found.setdefault((proof.benchmark, proof.iteration), set()).add(proof.copy)
         return {key: tuple(sorted(copies)) for key, copies in found.items()}
 
     def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
         """Return the copy runs of which it is not known by the reasons for that."""
         found: dict[tuple[str, ...], list[CopyProof]] = {}
-        for proof in self.of(Verdict.NOT_KNOWN):
+        for proof in self.of(PlacementVerdict.NOT_KNOWN):
             found.setdefault(proof.reasons, []).append(proof)
         return {reasons: tuple(proofs) for reasons, proofs in found.items()}
 
@@ -105,7 +105,7 @@ def prove_run(run: StoredRun) -> RunProof:
     homes = {pu.cpu: pu.node for pu in run.pus}
     planned = {number: planned_nodes(plan, homes) for number, plan in placed.items()}
     # Thousands of short runs that were not looked at (steady mode) have few different verdicts.
-    unseen: dict[_Alike, tuple[Verdict, tuple[str, ...]]] = {}
+    unseen: dict[_Alike, tuple[PlacementVerdict, tuple[str, ...]]] = {}
     proofs = []
     for copy in run.copies:
         if copy.copy not in placed:
@@ -114,7 +114,7 @@ def prove_run(run: StoredRun) -> RunProof:
         plan, gate = placed[copy.copy], copy.gate
         nodes = planned[copy.copy]
         if key in by_key:
-            seen = look_back(by_key[key])
+            seen = merged_samples(by_key[key])
             verdict, reasons = judge(
                 plan,
                 gate,
@@ -126,7 +126,7 @@ def prove_run(run: StoredRun) -> RunProof:
             )
         else:
             seen = _UNSEEN
-            alike = (copy.copy, gate, copy.last_cpu, copy.elapsed_s < LOOKED_AT_S)
+            alike = (copy.copy, gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
             if alike not in unseen:
                 unseen[alike] = judge(
                     plan, gate, seen, homes, copy.elapsed_s, last_cpu=copy.last_cpu
@@ -179,7 +179,7 @@ def _stated(run: StoredRun) -> RunProof:
                 planned=True,
                 cpu=copy.cpu,
                 node=copy.node,
-                verdict=Verdict(copy.placement),
+                verdict=PlacementVerdict(copy.placement),
                 reasons=() if copy.placement_note is None else (copy.placement_note,),
                 gate=None,
                 seen=_UNSEEN,

@@ -30,10 +30,10 @@ _PAGE_BYTES_UNKNOWN = 2 << 20
 # What was seen tells of the whole copy when it had taken half of its memory by then, or, where its
 # peak is not known, when half of its time was over.
 LEAST_SEEN = 0.5
-LOOKED_AT_S = 0.5  # copies that ran for this long are looked at (run/observe/observer.py)
+SAMPLED_FROM_S = 0.5  # copies that ran for this long are looked at (run/observe/observer.py)
 
 
-class Verdict(StrEnum):
+class PlacementVerdict(StrEnum):
     """Whether the plan of a copy was met, as far as it was seen."""
 
     MET = "met"  # also where nothing was planned
@@ -42,7 +42,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CopySamples:
     """The samples of one copy together; None, or empty: not known.
 
     Averages are over looks, shares of anonymous memory and huge pages.
@@ -79,12 +79,12 @@ class Seen:
         return sum(size for node, size in self.node_bytes if node in wanted) / total
 
 
-def look_back(samples: Iterable[Sampled]) -> Seen:
+def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
     """Return the samples of one copy as one."""
     own = sorted(samples, key=lambda sample: sample.age_ns)
     resident = [(s.rss_bytes, s.looks) for s in own if s.rss_bytes is not None]
     masks = (sample.allowed for sample in own if sample.allowed is not None)
-    return Seen(
+    return CopySamples(
         samples=sum(sample.looks for sample in own),
         last_age_s=own[-1].age_ns / 1e9 if own else None,
         cpus=tuple(sorted({cpu for sample in own for cpu in sample.cpus})),
@@ -116,13 +116,13 @@ def look_back(samples: Iterable[Sampled]) -> Seen:
 def judge(
     plan: PlacedCopy,
     gate: GateFacts | None,
-    seen: Seen,
+    seen: CopySamples,
     homes: Mapping[int, int | None],
     elapsed_s: float,
     *,
     held_bytes: int | None = None,
     last_cpu: int | None = None,
-) -> tuple[Verdict, tuple[str, ...]]:
+) -> tuple[PlacementVerdict, tuple[str, ...]]:
     """Return the verdict on one copy and, where it is not `MET`, the reasons.
 
     `homes`: the NUMA node of each CPU of the machine by OS number. `held_bytes`: the
@@ -134,7 +134,7 @@ def judge(
     complaints += _cpu_complaints(plan, gate, seen, last_cpu)
     complaints += _memory_complaints(plan, seen, nodes)
     if complaints:
-        return Verdict.NOT_MET, tuple(complaints)
+        return PlacementVerdict.NOT_MET, tuple(complaints)
     doubts = []
     if plan.cpus is not None and not seen.allowed and (gate is None or gate.cpus is None):
         doubts.append("which CPUs it might use was not seen")
@@ -146,13 +146,13 @@ def judge(
     if nodes is not None and seen.node_bytes is None and not nowhere_else:
         if seen.samples:
             doubts.append("on which lgroups its memory lay could not be read")
-        elif elapsed_s < LOOKED_AT_S:
-            doubts.append(f"ended within {LOOKED_AT_S:g} s, before its memory was looked at")
+        elif elapsed_s < SAMPLED_FROM_S:
+            doubts.append(f"ended within {SAMPLED_FROM_S:g} s, before its memory was looked at")
         else:
             doubts.append("its memory was not looked at")
     elif nodes is not None and not nowhere_else:
         doubts += _little_seen(seen, elapsed_s, held_bytes)
-    return (Verdict.NOT_KNOWN, tuple(doubts)) if doubts else (Verdict.MET, ())
+    return (PlacementVerdict.NOT_KNOWN, tuple(doubts)) if doubts else (PlacementVerdict.MET, ())
 
 
 def planned_nodes(plan: PlacedCopy, homes: Mapping[int, int | None]) -> tuple[int, ...] | None:
@@ -172,7 +172,7 @@ def planned_nodes(plan: PlacedCopy, homes: Mapping[int, int | None]) -> tuple[in
     return tuple(nodes) if nodes and None not in found else None
 
 
-def evenness(plan: PlacedCopy, seen: Seen) -> float | None:
+def evenness(plan: PlacedCopy, seen: CopySamples) -> float | None:
     """Return how even interleaved memory lies: 1 is even, 0 that a planned node got nothing."""
     if plan.memory_policy != "interleave" or len(plan.memory_nodes) < 2:
         return None
@@ -184,7 +184,7 @@ def evenness(plan: PlacedCopy, seen: Seen) -> float | None:
 
 
 def _cpu_complaints(
-    plan: PlacedCopy, gate: GateFacts | None, seen: Seen, last_cpu: int | None
+    plan: PlacedCopy, gate: GateFacts | None, seen: CopySamples, last_cpu: int | None
 ) -> list[str]:
     if plan.cpus is None:
         return []
@@ -211,7 +211,7 @@ def _away(by_node: Mapping[int, float], nodes: Sequence[int]) -> float:
     return 0.0 if few else remote
 
 
-def _little_seen(seen: Seen, elapsed_s: float, held_bytes: int | None) -> list[str]:
+def _little_seen(seen: CopySamples, elapsed_s: float, held_bytes: int | None) -> list[str]:
     """Doubt what was seen of a copy that took most of its memory later, or may have."""
     last_s, most = seen.last_age_s or 0.0, seen.rss_max_bytes or 0
     if held_bytes is not None and most < LEAST_SEEN * held_bytes:
@@ -223,7 +223,7 @@ def _little_seen(seen: Seen, elapsed_s: float, held_bytes: int | None) -> list[s
 
 
 def _memory_complaints(
-    plan: PlacedCopy, seen: Seen, nodes: tuple[int, ...] | None
+    plan: PlacedCopy, seen: CopySamples, nodes: tuple[int, ...] | None
 ) -> Iterable[str]:
     total = seen.private_bytes
     if not nodes or not total or seen.node_bytes is None:

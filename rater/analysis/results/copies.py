@@ -56,7 +56,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TimeStatistics:
     """Statistics of normalised times: 1.02 is 2 % more than the yardstick."""
 
     count: int
@@ -72,8 +72,8 @@ class CellTimes:
 
     cell: Cell
     yardstick_s: float | None  # None: the baseline does not have the benchmark
-    every: Shape | None  # of all copies; None: none ran well, or there is no yardstick
-    kept: Shape | None  # without the slowest; None: none were dropped, or none is left
+    every: TimeStatistics | None  # of all copies; None: none ran well, or there is no yardstick
+    kept: TimeStatistics | None  # without the slowest; None: none were dropped, or none is left
     dropped: tuple[CopyPoint, ...]  # the slowest, slowest first
 
     def normalised(self, point: CopyPoint) -> float | None:
@@ -243,11 +243,11 @@ def _points(rows: Sequence[StoredCopy]) -> tuple[CopyPoint, ...]:
     return tuple(found)
 
 
-def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> Shape | None:
+def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> TimeStatistics | None:
     if not points or not yardstick_s:
         return None
     values = [point.elapsed_s / yardstick_s for point in points]
-    return Shape(
+    return TimeStatistics(
         count=len(values),
         median=statistics.median(values),
         mean=statistics.fmean(values),

@@ -26,7 +26,7 @@ class Share(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class CpusUsed:
     """Where the copies of a run were placed; None: not known."""
 
     copies: int
@@ -71,7 +71,7 @@ class Places:
         return told
 
 
-def places_of(run: StoredRun) -> Places:
+def cpus_used(run: StoredRun) -> CpusUsed:
     """Return where the copies of a run were placed: by its plan, else by what its rows tell."""
     head = run.head
     if run.placements:
@@ -85,7 +85,7 @@ def places_of(run: StoredRun) -> Places:
     cpus = len(run.pus) or None
     of_core = Counter(pu.core for pu in run.pus if pu.core is not None)
     threads = {of_core[core] for core in on_core or () if core in of_core}
-    return Places(
+    return CpusUsed(
         copies=head.copies,
         share=_share(head.copies, on_cpu, on_core, cpus),
         cores=tuple(sorted(on_core)) if on_core else None,
@@ -131,7 +131,7 @@ def _share(
     return Share.THREADS if max(on_core.values()) > 1 else Share.CORES
 
 
-def fair_copies(places: Sequence[Places]) -> int:
+def fair_copies(places: Sequence[CpusUsed]) -> int:
     """Return up to how many copies one curve is of one kind: each has a core to itself.
 
     Where there are no two such points, each a CPU; where not that, the smallest number.

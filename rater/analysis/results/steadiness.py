@@ -47,7 +47,7 @@ _RUNS_PER_WINDOW = 10
 _LONGEST = 1e4  # windows: what is asked for beyond is no advice
 
 
-class Verdict(StrEnum):
+class DriftVerdict(StrEnum):
     """What the two halves say of a window."""
 
     STEADY = "steady"
@@ -68,7 +68,7 @@ class Timed(NamedTuple):
 class Steadiness:
     """The two halves of a window compared."""
 
-    verdict: Verdict
+    verdict: DriftVerdict
     difference: float | None  # -0.023: the second half was 2.3 % slower; None: too few runs
     margin: float | None  # half of the 95 % interval around it; None: nothing to tell it from
     fewest: int  # whole runs in a half, of the copy that has the fewest there
@@ -125,7 +125,7 @@ def compare_halves(
     if fewest < 2:
         needed_s = by_runs_s if len(copies) >= _MANY_COPIES else by_slices_s
         return Steadiness(
-            Verdict.UNKNOWN, None, None, fewest, fewest_copy, _longer(length_s, needed_s)
+            DriftVerdict.UNKNOWN, None, None, fewest, fewest_copy, _longer(length_s, needed_s)
         )
     # Of many copies a slow one must not make the slices of all longer.
     usual = statistics.median_low(whole.values()) if len(whole) >= _MANY_COPIES else fewest
@@ -134,22 +134,27 @@ def compare_halves(
     first = statistics.fmean(statistics.fmean(of[:slices]) for of in speeds)
     second = statistics.fmean(statistics.fmean(of[slices:]) for of in speeds)
     if not first:  # runs that took no time at all
-        return Steadiness(Verdict.UNKNOWN, None, None, fewest, fewest_copy, None)
+        return Steadiness(DriftVerdict.UNKNOWN, None, None, fewest, fewest_copy, None)
     difference = second / first - 1
     noises = _noises(speeds, slices, first, usual / slices)
     if not noises:
         return Steadiness(
-            Verdict.UNKNOWN, difference, None, fewest, fewest_copy, _longer(length_s, by_slices_s)
+            DriftVerdict.UNKNOWN,
+            difference,
+            None,
+            fewest,
+            fewest_copy,
+            _longer(length_s, by_slices_s),
         )
     margin = max(noise.margin(_SHOWN) for noise in noises)
     accusing = max(noise.margin(_ACCUSING) for noise in noises)
-    verdict = Verdict.UNKNOWN
+    verdict = DriftVerdict.UNKNOWN
     if abs(difference) > ALIKE and abs(difference) > accusing:
-        verdict = Verdict.DRIFTING
+        verdict = DriftVerdict.DRIFTING
     elif abs(difference) <= ALIKE and abs(difference) + margin <= SURE:
-        verdict = Verdict.STEADY
+        verdict = DriftVerdict.STEADY
     wanted_s = by_runs_s
-    if verdict is Verdict.UNKNOWN:
+    if verdict is DriftVerdict.UNKNOWN:
         wanted_s = max(wanted_s, length_s * _times_as_long(noises))
     return Steadiness(verdict, difference, margin, fewest, fewest_copy, _longer(length_s, wanted_s))
 

@@ -20,11 +20,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rater.analysis.results.cpus_used import Places, Share, fair_copies
+from rater.analysis.results.cpus_used import CpusUsed, Share, fair_copies
 from rater.analysis.results.points import Point
 from rater.analysis.scaling.excluded import RunDifferences, lacking, left_out, run_differences
 from rater.analysis.scaling.samples import Sample, by_conditions, curve_names, samples_of
-from rater.analysis.stats.knee import Shape, shape_of
+from rater.analysis.stats.knee import CurveShape, shape_of
 from rater.analysis.stats.noise import Noise, noise_in_rounds, noise_of
 from rater.analysis.stats.usl import Refused, Usl, fit_usl
 from rater.text.cpuset import format_list
@@ -64,7 +64,7 @@ class Series:
     over: tuple[str, ...]  # a suite's benchmarks: those with a result at every number of copies
     points: tuple[ScalePoint, ...]  # by copies
     noise: Noise
-    shape: Shape
+    shape: CurveShape
     law: Usl | Refused
 
     def at(self, copies: int) -> ScalePoint | None:
@@ -80,7 +80,7 @@ class Curve:
     conditions: tuple[tuple[str, str], ...]  # all of them, by name
     copies: tuple[int, ...]  # ascending
     runs: tuple[int, ...]
-    places: tuple[Places, ...]  # by copies
+    places: tuple[CpusUsed, ...]  # by copies
     series: tuple[Series, ...]  # suites first, then benchmarks
     differences: RunDifferences  # significant first
     lacking: tuple[str, ...]  # what has no result, or does not count, in words
@@ -100,7 +100,7 @@ class Curve:
         """Up to how many copies it is of one kind (`fair_copies`): what speedups are told at."""
         return fair_copies(self.places)
 
-    def place(self, copies: int) -> Places:
+    def place(self, copies: int) -> CpusUsed:
         """Return where so many copies were placed."""
         return self.places[self.copies.index(copies)]
 
@@ -208,7 +208,7 @@ class _Kind:
 
 
 def _series(kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool) -> Series | None:
-    found: list[tuple[Places, tuple[tuple[int, float], ...]]] = []
+    found: list[tuple[CpusUsed, tuple[tuple[int, float], ...]]] = []
     in_rounds: list[dict[int, float]] = []
     for of_it in by_copies.values():
         rates = [(one, one.rates.over(kind.over, by_ratio=by_ratio)) for one in of_it]
@@ -262,7 +262,7 @@ def _series(kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool) -> 
 
 
 def _single_lgroup(
-    found: Sequence[tuple[Places, object]], medians: Sequence[float]
+    found: Sequence[tuple[CpusUsed, object]], medians: Sequence[float]
 ) -> dict[int, float]:
     """Return the rates of the points on one lgroup, by copies."""
     return {
@@ -272,7 +272,7 @@ def _single_lgroup(
     }
 
 
-def _linear(places: Places, single: dict[int, float]) -> float | None:
+def _linear(places: CpusUsed, single: dict[int, float]) -> float | None:
     if places.lgroups is None or len(places.lgroups) < 2:
         return None
     rates = [single.get(copies) for copies in places.lgroups]
@@ -280,7 +280,7 @@ def _linear(places: Places, single: dict[int, float]) -> float | None:
 
 
 def _law(
-    places: Sequence[Places], medians: Sequence[float], runs: Sequence[int], noise: Noise
+    places: Sequence[CpusUsed], medians: Sequence[float], runs: Sequence[int], noise: Noise
 ) -> Usl | Refused:
     """Fit the law to the points that are alike in what a copy has for itself.
 

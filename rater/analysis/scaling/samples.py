@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.conditions.differences import COPY_OPTIONS, option_value
-from rater.analysis.results.cpus_used import Places, places_of
+from rater.analysis.results.cpus_used import CpusUsed, cpus_used
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import TuneRates, tune_rates
 from rater.analysis.results.request import request_of
@@ -28,7 +28,7 @@ class Sample:
     run: StoredRun
     block: int | None  # the round it was made in
     key: Conditions  # those but the copies, by name
-    places: Places
+    places: CpusUsed
     rates: TuneRates
 
 
@@ -46,7 +46,7 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
                 told = {**_conditions(run, rates.tune), **axes}
                 key = tuple((name, value) for name, value in told.items() if value)
                 found.setdefault(
-                    (run.head.run, rates.tune), Sample(run, one.block, key, places_of(run), rates)
+                    (run.head.run, rates.tune), Sample(run, one.block, key, cpus_used(run), rates)
                 )
     return tuple(found.values())
 
@@ -135,7 +135,7 @@ def _parted(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
             (usual[it.even], runs[it.copies, it.shape], len(it.cores or ()), -place)
             for place, it in enumerate(one.places for one in pool)
         ]
-        chosen: dict[int, Places] = {}
+        chosen: dict[int, CpusUsed] = {}
         for *_, place in sorted(ranked, reverse=True):
             chosen.setdefault(pool[-place].places.copies, pool[-place].places)
         part = [one for one in pool if one.places.shape == chosen[one.places.copies].shape]

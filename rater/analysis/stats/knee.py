@@ -31,7 +31,7 @@ _BETTER_ALPHA = 0.025  # a point on a plateau counts as better by chance
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CurveShape:
     """What was found of a curve; numbers of copies, None where there is no such place."""
 
     knee: int | None  # beyond it a copy adds less than half of what it did at the start
@@ -50,7 +50,7 @@ def shape_of(
     runs: Sequence[int],
     noise: Noise,
     fair: int | None = None,
-) -> Shape:
+) -> CurveShape:
     """Return the shape of a curve; `copies` ascend, `rates` are medians over so many `runs`.
 
     In the first `fair` points (None: all) each copy has a core. What second threads, or more copies
@@ -67,7 +67,7 @@ def shape_of(
     )
     if end + 1 < LEAST_POINTS:
         reason = f"{end + 1} numbers of copies; a knee needs {LEAST_POINTS}"
-        return Shape(None, None, copies[peak], falls_at, reason)
+        return CurveShape(None, None, copies[peak], falls_at, reason)
     level, better = noise.quantile(_ALPHA / end), noise.quantile(_BETTER_ALPHA)
     border = end if fair is None else max(fair - 1, 0)
     # The last point has nothing behind it that could be less.
@@ -84,7 +84,7 @@ def shape_of(
         for i in range(end)
         if copies[reach[i]] >= 2 * copies[i] and curve.stays_below(SHARE, i, reach[i], 0.0)
     ]
-    return Shape(
+    return CurveShape(
         knee=copies[bent[0]] if bent else None,
         plateau=copies[flat[0]] if flat else None,
         peak=copies[peak],

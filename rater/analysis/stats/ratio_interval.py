@@ -49,7 +49,7 @@ _UNIFORM = 12  # a step's square over this is the variance of what rounding take
 _LARGEST_LOG = 700.0  # e to this is a number yet
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What an interval says."""
 
     BETTER = "better"
@@ -68,7 +68,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VarianceTerm:
     """Independent values from which a mean was taken, as one source of its error."""
 
     variance: float  # of one value
@@ -82,7 +82,7 @@ class Estimate:
     """The logarithm of a ratio, with what is known of its error."""
 
     log_ratio: float
-    parts: tuple[Part, ...]  # (): nothing is known of the noise
+    parts: tuple[VarianceTerm, ...]  # (): nothing is known of the noise
     basis: Basis
     blur: float = 0.0  # how far the steps in which times are recorded may move it
     most_degrees: float = math.inf
@@ -110,7 +110,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RatioInterval:
     """A ratio with its interval, and what that says."""
 
     ratio: float  # 1.02: 2 % more than the baseline
@@ -119,7 +119,7 @@ class Told:
     degrees: float | None  # of freedom
     # How often equal things differ so much by chance; None: of one run each, not known either.
     p: float | None
-    verdict: Verdict
+    verdict: Decision
     within: bool  # whether the interval lies within the margin; may stand beside better or worse
     margin: float  # 0.01: what `same` means
     # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
@@ -133,15 +133,15 @@ class Told:
     @property
     def decided(self) -> bool:
         """Whether it is better, worse or the same."""
-        return self.verdict is not Verdict.UNKNOWN
+        return self.verdict is not Decision.UNKNOWN
 
     @property
     def words(self) -> str:
         """The verdict as it is shown."""
         margin = f"{self.margin * 100:g} %"
-        if self.verdict is Verdict.SAME:
+        if self.verdict is Decision.SAME:
             return f"same within {margin}"
-        if self.verdict is not Verdict.UNKNOWN:
+        if self.verdict is not Decision.UNKNOWN:
             return f"{self.verdict} (less than {margin})" if self.within else str(self.verdict)
         reason = self._why_unknown()
         return f"{self.verdict}: {reason}" if reason else str(self.verdict)
@@ -166,7 +166,7 @@ def paired(
     if len(differences) < 2:
         return Estimate(statistics.fmean(differences), (), Basis.NOTHING)
     variance = max(_variance(differences), 2 * step**2 / _UNIFORM)
-    part = Part(variance, len(differences), len(differences) - 1)
+    part = VarianceTerm(variance, len(differences), len(differences) - 1)
     return Estimate(statistics.fmean(differences), (part,), basis, step)
 
 
@@ -185,14 +185,16 @@ def unpaired(
     variances = [max(_variance(side), least) if len(side) > 1 else None for side in (here, there)]
     if min(sizes) > 1:
         parts = [
-            Part(variance or 0.0, size, size - 1)
+            VarianceTerm(variance or 0.0, size, size - 1)
             for variance, size in zip(variances, sizes, strict=True)
         ]
         return Estimate(difference, tuple(parts), basis, step, 2.0 * (min(sizes) - 1))
     # One variance for both: of the side that has one, so its degrees of freedom stand alone.
     variance = next(it for it in variances if it is not None)
     many = max(sizes)
-    return Estimate(difference, (Part(variance * (1 + 1 / many), 1, many - 1),), basis, step)
+    return Estimate(
+        difference, (VarianceTerm(variance * (1 + 1 / many), 1, many - 1),), basis, step
+    )
 
 
 def joined(estimates: Sequence[Estimate]) -> Estimate:
@@ -207,7 +209,7 @@ def joined(estimates: Sequence[Estimate]) -> Estimate:
     if not all(one.parts for one in estimates):
         return Estimate(mean, (), Basis.NOTHING)
     parts = tuple(
-        Part(part.variance, part.count, part.degrees, part.share * share)
+        VarianceTerm(part.variance, part.count, part.degrees, part.share * share)
         for one in estimates
         for part in one.parts
     )
@@ -218,14 +220,14 @@ def joined(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, parts, basis, blur, sum(one.most_degrees for one in estimates))
 
 
-def tell(
+def interval_of(
     estimate: Estimate,
     margin: float,
     confidence: float = CONFIDENCE,
     *,
     less_is_better: bool = False,
     next_confidence: float | None = None,
-) -> Told:
+) -> RatioInterval:
     """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
 
     Values without any noise at all, of which no step is known either: no difference is
@@ -233,13 +235,13 @@ def tell(
     interval and no verdict. `next_confidence`: of the interval that is looked at when there are
     more values; None: the same.
     """
-    told = Told(
+    told = RatioInterval(
         ratio=estimate.ratio,
         low=None,
         high=None,
         degrees=None,
         p=None,
-        verdict=Verdict.UNKNOWN,
+        verdict=Decision.UNKNOWN,
         within=False,
         margin=margin,
         more=0,
@@ -256,7 +258,7 @@ def tell(
         told = replace(told, low=told.ratio, high=told.ratio, p=1.0)
         if estimate.basis is Basis.ITERATIONS:
             return replace(told, p=None)
-        return replace(told, verdict=Verdict.SAME, within=True, more=None) if same else told
+        return replace(told, verdict=Decision.SAME, within=True, more=None) if same else told
     degrees = estimate.degrees()
     effect = abs(estimate.log_ratio)
     reach = quantile(confidence, degrees) * error + estimate.blur
@@ -267,14 +269,14 @@ def tell(
         return told
     edge = math.log1p(margin)
     within = effect + reach < edge
-    verdict = Verdict.UNKNOWN
+    verdict = Decision.UNKNOWN
     if effect > reach:
-        more_is = Verdict.WORSE if less_is_better else Verdict.BETTER
-        less_is = Verdict.BETTER if less_is_better else Verdict.WORSE
+        more_is = Decision.WORSE if less_is_better else Decision.BETTER
+        less_is = Decision.BETTER if less_is_better else Decision.WORSE
         verdict = more_is if estimate.log_ratio > 0 else less_is
     elif within:
-        verdict = Verdict.SAME
-    unknown = verdict is Verdict.UNKNOWN
+        verdict = Decision.SAME
+    unknown = verdict is Decision.UNKNOWN
     coarse = unknown and max(effect, edge - effect) <= estimate.blur
     return replace(
         told,
@@ -332,7 +334,7 @@ def _exp(log: float) -> float:
     return math.exp(min(max(log, -_LARGEST_LOG), _LARGEST_LOG))
 
 
-def _of_mean(part: Part, more: int) -> float:
+def _of_mean(part: VarianceTerm, more: int) -> float:
     return part.variance / (part.count + more)
 
 

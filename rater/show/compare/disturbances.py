@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rater.analysis.conditions.disturbances import Trouble
+from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.counters.cpu_use import Matter, Notable
 from rater.show.console.format import crop, percent
 from rater.show.console.printer import Printer
@@ -23,7 +23,7 @@ _WORDS = {
 }
 
 
-def print_troubles(troubles: Sequence[Trouble], printer: Printer) -> None:
+def print_troubles(troubles: Sequence[DisturbedRun], printer: Printer) -> None:
     """Print them, nothing where there are none."""
     lines = list(_lines(troubles))
     if not lines:
@@ -34,7 +34,7 @@ def print_troubles(troubles: Sequence[Trouble], printer: Printer) -> None:
     printer.line()
 
 
-def _lines(troubles: Sequence[Trouble]) -> Iterator[str]:
+def _lines(troubles: Sequence[DisturbedRun]) -> Iterator[str]:
     for matter, words in _WORDS.items():
         own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
         own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))

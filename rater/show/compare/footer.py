@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rater.analysis.compare.model import Cell, Comparison
-from rater.analysis.stats.ratio_interval import Basis, Told, Verdict
+from rater.analysis.compare.model import Comparison, Effect
+from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
 from rater.show.console.format import count
 from rater.show.console.printer import Printer
 
@@ -58,7 +58,7 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         if in_lines and any(cell.holds for _, _, cell in comparison.verdicts()):
             text += " * holds up with all of them considered (Holm)."
         printer.prose(text)
-    unknown = [one for one in told if one.verdict is Verdict.UNKNOWN and one.more != 0]
+    unknown = [one for one in told if one.verdict is Decision.UNKNOWN and one.more != 0]
     if unknown and not in_lines:
         most = [one.more for one in unknown]
         known = [more for more in most if more is not None]
@@ -71,7 +71,7 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
     for place, side in enumerate(comparison.sides[1:]):
         cells = [row.cells[place] for row in comparison.benchmarks]
         told = []
-        for verdict in Verdict:
+        for verdict in Decision:
             own = [cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict]
             held = sum(cell.holds for cell in own)
             if own:
@@ -81,7 +81,7 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
         yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(told)}"
 
 
-def _by_medians(cell: Cell) -> bool:
+def _by_medians(cell: Effect) -> bool:
     """Tell whether the speedup is visibly another than that of the values."""
     if cell.speedup is None or not cell.value or not cell.baseline:
         return False
@@ -92,7 +92,7 @@ def _rounds(many: int) -> str:
     return f"{many} more round{'s' * (many != 1)}"
 
 
-def _stands_on(told: Sequence[Told]) -> Iterator[str]:
+def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
     """Say what the intervals are from, the strongest first."""
     for basis in Basis:
         own = [one for one in told if one.basis is basis]
@@ -128,7 +128,7 @@ def _stands_on(told: Sequence[Told]) -> Iterator[str]:
             )
 
 
-def _freedom(told: Sequence[Told]) -> str:
+def _freedom(told: Sequence[RatioInterval]) -> str:
     degrees = [one.degrees for one in told if one.degrees is not None]
     if not degrees:
         return ""

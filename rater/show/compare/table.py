@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rater.analysis.compare.model import Cell, Comparison, Row
-from rater.analysis.stats.ratio_interval import Basis, Told, Verdict
+from rater.analysis.compare.model import Comparison, Effect, EffectRow
+from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
 from rater.show.compare.differences import print_differences, runs_text
 from rater.show.compare.disturbances import print_troubles
 from rater.show.compare.footer import level, print_foot, size
@@ -15,8 +15,8 @@ from rater.show.console.printer import Printer
 from rater.show.console.table import Column
 from rater.text.words import some
 
-_MARKS = {Verdict.BETTER: "+", Verdict.WORSE: "-", Verdict.SAME: "=", Verdict.UNKNOWN: "?"}
-_STYLES = {Verdict.BETTER: "green", Verdict.WORSE: "red"}
+_MARKS = {Decision.BETTER: "+", Decision.WORSE: "-", Decision.SAME: "=", Decision.UNKNOWN: "?"}
+_STYLES = {Decision.BETTER: "green", Decision.WORSE: "red"}
 _LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
@@ -98,7 +98,7 @@ def _print_pair(comparison: Comparison, printer: Printer) -> None:
     printer.table(columns, [_style(cell) for cell in cells])
 
 
-def _print_points(row: Row, comparison: Comparison, printer: Printer) -> None:
+def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> None:
     """Print many points of one benchmark: a line for each point."""
     values = [row.cells[0].baseline, *(cell.value for cell in row.cells)]
     places = decimals(values)
@@ -117,7 +117,7 @@ def _print_points(row: Row, comparison: Comparison, printer: Printer) -> None:
     printer.table(columns, [_style(cell) for cell in row.cells])
 
 
-def _told_columns(cells: Sequence[Cell], comparison: Comparison) -> list[Column]:
+def _told_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Column]:
     changes = [cell.slowest_over_median for cell in cells]
     columns = [
         Column(("speed-", "up"), [_factor(cell.speedup) for cell in cells]),
@@ -163,7 +163,7 @@ def _print_many(comparison: Comparison, printer: Printer) -> None:
             printer.line()
 
 
-def _compared_rows(comparison: Comparison) -> list[Row]:
+def _compared_rows(comparison: Comparison) -> list[EffectRow]:
     """Return the rows that have something to show; which have not stands above the table."""
     whole = comparison.suites[:1]
     parts = [row for row in comparison.suites[1:] if row.over != whole[0].over]
@@ -178,7 +178,7 @@ def _inside(comparison: Comparison) -> Iterator[str]:
         slowest, median, speedup = cell.slowest_over_median, cell.median_copy, cell.speedup
         if row.over or not (slowest and median and speedup) or not slowest.decided:
             continue
-        if slowest.verdict is Verdict.SAME or slowest.within:
+        if slowest.verdict is Decision.SAME or slowest.within:
             continue
         name = f"{row.name}, {side.label}" if several else row.name
         yield (
@@ -187,8 +187,8 @@ def _inside(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _copy_words(told: Told) -> str:
-    if told.verdict is Verdict.SAME:
+def _copy_words(told: RatioInterval) -> str:
+    if told.verdict is Decision.SAME:
         return told.words
     words = f"{size(told.ratio - 1)} {'faster' if told.ratio > 1 else 'slower'}"
     return words if told.decided else f"{words} (cannot tell)"
@@ -208,7 +208,7 @@ def _headings(comparison: Comparison, printer: Printer) -> list[str]:
     return [letters(place) for place in range(len(sides))]
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
+def _names(rows: Sequence[EffectRow]) -> list[str]:
     return [
         f"{_SUITE_NAMES[row.name]} ({len(row.over)})"
         if row.over
@@ -219,11 +219,11 @@ def _names(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _factor(told: Told | None) -> str:
+def _factor(told: RatioInterval | None) -> str:
     return "-" if told is None else _figures(told.ratio)
 
 
-def _interval(told: Told | None) -> str:
+def _interval(told: RatioInterval | None) -> str:
     """Return the interval, in brackets where no verdict can stand on it."""
     if told is None or told.low is None or told.high is None:
         return "-"
@@ -239,25 +239,25 @@ def _figures(ratio: float) -> str:
     return f"{ratio:.{places}f}"
 
 
-def _verdict(cell: Cell, comparison: Comparison) -> str:
+def _verdict(cell: Effect, comparison: Comparison) -> str:
     if cell.speedup is None:
         return cell.reason or "-"
     return cell.speedup.words + (" *" if cell.holds and comparison.compared > 1 else "")
 
 
-def _marked(cell: Cell) -> str:
+def _marked(cell: Effect) -> str:
     if cell.speedup is None:
         return "-"
     mark = _MARKS[cell.speedup.verdict]
     return f"{_factor(cell.speedup)}{mark * 2 if cell.holds else mark}"
 
 
-def _slowest(told: Told | None) -> str:
+def _slowest(told: RatioInterval | None) -> str:
     """Return the change of slowest over median copy, in brackets where it may be chance."""
     if told is None:
         return "-"
     change = _signed(told.ratio - 1)
-    return change if told.verdict in (Verdict.BETTER, Verdict.WORSE) else f"({change})"
+    return change if told.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"
 
 
 def _signed(share: float | None) -> str:
@@ -273,5 +273,5 @@ def _percent(share: float) -> str:
     return f"{_signed(share)} %"
 
 
-def _style(cell: Cell) -> str:
+def _style(cell: Effect) -> str:
     return _STYLES.get(cell.speedup.verdict, "") if cell.speedup else ""

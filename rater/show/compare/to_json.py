@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rater.analysis.compare.model import Cell, Comparison, Row
+from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.conditions.differences import PointDifference
-from rater.analysis.conditions.disturbances import Trouble
+from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.results.points import PointRun
-from rater.analysis.stats.ratio_interval import Told
+from rater.analysis.stats.ratio_interval import RatioInterval
 from rater.text.to_json import Members, objects, to_json
 
 
@@ -42,13 +42,13 @@ TABLE = {
         "what weighs=significant differs_within=inside",
         {"values": lambda one: objects("value runs", one.values)},
     ),
-    Trouble: Members("run matters=notable placement_not_met=not_met warnings share=shared"),
+    DisturbedRun: Members("run matters=notable placement_not_met=not_met warnings share=shared"),
     Notable: Members("matter share times cpu cpus benchmark"),
-    Cell: Members(
+    Effect: Members(
         "baseline value speedup p_holm holds improvement reduction"
         " median_copy_speedup=median_copy slowest_over_median reason"
     ),
-    Told: Members(
+    RatioInterval: Members(
         "ratio",
         {"interval": lambda told: None if told.low is None else [told.low, told.high]},
         "verdict words within_margin=within more_rounds=more p recorded_step=blur"
@@ -63,7 +63,7 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
     return document
 
 
-def _row(row: Row, comparison: Comparison) -> dict[str, object]:
+def _row(row: EffectRow, comparison: Comparison) -> dict[str, object]:
     cells = zip(comparison.sides[1:], row.cells, strict=True)
     return {
         "name" if row.over else "benchmark": row.name,
@@ -72,5 +72,5 @@ def _row(row: Row, comparison: Comparison) -> dict[str, object]:
         "unit": row.unit,
         **({"over": row.over} if row.over else {}),
         "baseline": row.cells[0].baseline,
-        "points": [{"label": side.label} | TABLE[Cell].of(cell) for side, cell in cells],
+        "points": [{"label": side.label} | TABLE[Effect].of(cell) for side, cell in cells],
     }

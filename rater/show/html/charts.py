@@ -10,14 +10,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rater.analysis.compare.model import Cell, Comparison, Row
+from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.scaling.curve import Curve, ScalePoint, Series
-from rater.analysis.stats.ratio_interval import Verdict
+from rater.analysis.stats.ratio_interval import Decision
 from rater.analysis.stats.usl import Usl
 from rater.show.console.format import count, number, plain
 
-_KINDS = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.SAME: "same"}
-_SIGNS = {Verdict.BETTER: "+", Verdict.WORSE: "\u2212", Verdict.SAME: "=", Verdict.UNKNOWN: "?"}
+_KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
+_SIGNS = {Decision.BETTER: "+", Decision.WORSE: "\u2212", Decision.SAME: "=", Decision.UNKNOWN: "?"}
 _SUITES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 _MOST_LINES = 120  # of the comparison; of more than these only suites are drawn
 _LOG_RANGE = 16  # from this range of copies on both axes are logarithmic
@@ -63,17 +63,19 @@ def comparison_data(comparison: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _name(row: Row) -> str:
+def _name(row: EffectRow) -> str:
     if row.over:
         return _SUITES.get(row.name, row.name)
     return f"{row.name} {row.tune}" if row.tune else row.name
 
 
-def _ratio(row: Row) -> float | None:
+def _ratio(row: EffectRow) -> float | None:
     return next((cell.speedup.ratio for cell in row.cells if cell.speedup), None)
 
 
-def _line(row: Row, cell: Cell, at: int, place: int, comparison: Comparison) -> dict[str, Any]:
+def _line(
+    row: EffectRow, cell: Effect, at: int, place: int, comparison: Comparison
+) -> dict[str, Any]:
     told = cell.speedup
     assert told is not None
     side = plain(comparison.sides[place + 1].label)

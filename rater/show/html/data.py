@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rater.analysis.counters.cpu_use import RunReadings
+from rater.analysis.counters.cpu_use import RunCounters
 from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.results.copies import Cell, CopyPoint
@@ -39,7 +39,7 @@ class Told:
     cells: tuple[Cell, ...]
     picture: Picture
     divots: Analysis | None  # None: there was no search
-    readings: RunReadings
+    readings: RunCounters
     beside: Summary | None = None  # what a steady run stands beside
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 
 from rater import __version__
-from rater.analysis.compare.barrier import can_stand_beside, stand_beside
+from rater.analysis.compare.barrier import can_compare, compare_with_barrier
 from rater.analysis.results.copies import normalise, yardsticks
 from rater.analysis.results.model import Summary
 from rater.show.console.format import duration, gigabytes, plain, what_ran
@@ -167,8 +167,8 @@ def _results(told: Told) -> Iterator[Html]:
         print_verdicts(summary, printer)
     else:
         print_benchmarks(summary, printer)
-    if told.beside is not None and can_stand_beside(summary.head, told.beside.head):
-        print_beside(stand_beside(summary, told.beside), printer)
+    if told.beside is not None and can_compare(summary.head, told.beside.head):
+        print_beside(compare_with_barrier(summary, told.beside), printer)
     if summary.metrics:
         print_metrics(summary.metrics, printer)
     print_failed(summary.failed, printer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rater.analysis.compare.barrier import Beside
+from rater.analysis.compare.barrier import BarrierComparison
 from rater.analysis.results.occupancy import ENOUGH
 from rater.show.console.format import count, decimals, number, percent
 from rater.show.console.printer import Printer
@@ -11,7 +11,7 @@ from rater.show.console.table import Column, seconds_columns
 _EQUAL = 0.0005  # less than what is shown
 
 
-def print_beside(beside: Beside, printer: Printer) -> None:
+def print_beside(beside: BarrierComparison, printer: Printer) -> None:
     """Print both runs side by side."""
     printer.line()
     runs = f"run {beside.steady}, steady, beside run {beside.other}, {beside.other_mode}:"
@@ -31,7 +31,7 @@ def print_beside(beside: Beside, printer: Printer) -> None:
     )
 
 
-def _names(beside: Beside) -> list[str]:
+def _names(beside: BarrierComparison) -> list[str]:
     several = len({side.tune for side in beside.sides}) > 1
     return [
         f"{side.benchmark} {side.tune or ''}" if several else side.benchmark
@@ -39,7 +39,7 @@ def _names(beside: Beside) -> list[str]:
     ]
 
 
-def _print_brackets(beside: Beside, printer: Printer) -> None:
+def _print_brackets(beside: BarrierComparison, printer: Printer) -> None:
     sides = beside.sides
     by_ratio = all(s.steady_ratio is not None for s in sides if s.difference is not None)
     here = [side.steady_ratio if by_ratio else side.steady_per_hour for side in sides]
@@ -91,7 +91,7 @@ def _print_brackets(beside: Beside, printer: Printer) -> None:
     printer.prose(" ".join(texts))
 
 
-def _print_mixes(beside: Beside, printer: Printer) -> None:
+def _print_mixes(beside: BarrierComparison, printer: Printer) -> None:
     sides = beside.sides
     steady_s, other_s = seconds_columns(
         [side.steady_run_s for side in sides], [side.other_run_s for side in sides]
@@ -124,7 +124,7 @@ def _print_mixes(beside: Beside, printer: Printer) -> None:
     printer.prose(text)
 
 
-def _not_run(beside: Beside) -> list[str]:
+def _not_run(beside: BarrierComparison) -> list[str]:
     """Return a sentence on what steady mode itself lost in its window, if that is worth one."""
     if beside.steady_occupied is None or beside.steady_occupied >= ENOUGH:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.results.copies import CellTimes, RatioPair, Shape, slowest_points
+from rater.analysis.results.copies import CellTimes, RatioPair, TimeStatistics, slowest_points
 from rater.record.stored import RunHead
 from rater.show.console.format import decimals, number, percent
 from rater.show.console.printer import Printer
@@ -156,7 +156,7 @@ def _shape_columns(view: CopiesView) -> list[Column]:
     return columns
 
 
-def _shape_parts(shapes: Sequence[Shape | None], label: str) -> list[Column]:
+def _shape_parts(shapes: Sequence[TimeStatistics | None], label: str) -> list[Column]:
     values = {
         "median": [shape.median if shape else None for shape in shapes],
         "mean": [shape.mean if shape else None for shape in shapes],

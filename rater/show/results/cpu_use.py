@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rater.analysis.counters.cpu_use import CpuUse, MachineUse, Matter, Notable, RunReadings
+from rater.analysis.counters.cpu_use import CpuUse, MachineUse, Matter, Notable, RunCounters
 from rater.show.console.format import count, number, percent
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column
@@ -32,7 +32,7 @@ def notable_document(notable: Sequence[Notable]) -> list[Json]:
     return document
 
 
-def print_cpus(readings: RunReadings, printer: Printer) -> None:
+def print_cpus(readings: RunCounters, printer: Printer) -> None:
     """Print CPUs by lgroup, the worst ones, and the machine's counters; counted phases only."""
     printer.line()
     cpus = [use for use in readings.cpus if use.counted]
@@ -55,7 +55,7 @@ def print_cpus(readings: RunReadings, printer: Printer) -> None:
         printer.prose(_machine_text(machine))
 
 
-def cpus_document(readings: RunReadings) -> dict[str, Json]:
+def cpus_document(readings: RunCounters) -> dict[str, Json]:
     """Return all readings as JSON values: by phase and CPU, and of the machine by phase."""
     waits = ("cpu", "memory", "io")
     pressure = {"pressure": lambda it: {what: it.pressure(what) for what in waits}}

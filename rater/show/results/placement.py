@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rater.analysis.placement.proof import BenchmarkProof, CopyProof, RunProof
-from rater.analysis.placement.verdict import Seen, Verdict
+from rater.analysis.placement.verdict import CopySamples, PlacementVerdict
 from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.table import Column
 from rater.text.cpuset import format_list
@@ -28,7 +28,7 @@ def verdict_lines(
         prose("placement was not looked at (--proof off, or a run of another tool)", "")
     if not any(one.planned for one in proof.copies):
         return
-    broken, unknown = proof.of(Verdict.NOT_MET), proof.not_known()
+    broken, unknown = proof.of(PlacementVerdict.NOT_MET), proof.not_known()
     doubtful = sum(len(group) for group in unknown.values())
     met = len(proof.copies) - len(broken) - doubtful
     if met == len(proof.copies):
@@ -108,7 +108,7 @@ def memory_lines(
 
 _TABLE = {
     BenchmarkProof: Members("* page_shares{}"),
-    Seen: Members("* node_bytes{} page_bytes{}"),
+    CopySamples: Members("* node_bytes{} page_bytes{}"),
 }
 
 
@@ -117,12 +117,12 @@ def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
 
     Copy runs are all of them with `every`, else those whose plan was not met.
     """
-    broken = proof.of(Verdict.NOT_MET)
+    broken = proof.of(PlacementVerdict.NOT_MET)
     unknown = proof.not_known()
     document: dict[str, Any] = to_json(
         {
             "looked_at": bool(proof.copies),
-            "met": len(proof.of(Verdict.MET)),
+            "met": len(proof.of(PlacementVerdict.MET)),
             "not_met": len(broken),
             "not_known": sum(len(group) for group in unknown.values()),
             "not_known_because": [

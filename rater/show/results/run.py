@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from rater.analysis.compare.barrier import can_stand_beside, stand_beside
+from rater.analysis.compare.barrier import can_compare, compare_with_barrier
 from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.placement.proof import RunProof
@@ -71,8 +71,8 @@ def print_summary(
     if summary.metrics:
         printer.line()
         print_metrics(summary.metrics, printer)
-    if beside is not None and can_stand_beside(head, beside.head):
-        print_beside(stand_beside(summary, beside), printer)
+    if beside is not None and can_compare(head, beside.head):
+        print_beside(compare_with_barrier(summary, beside), printer)
     elif summary.steady and head.status is RunStatus.COMPLETE:
         printer.line()
         printer.prose(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rater.analysis.results.model import Summary
 from rater.analysis.results.occupancy import ENOUGH
-from rater.analysis.results.steadiness import Steadiness, Verdict
+from rater.analysis.results.steadiness import DriftVerdict, Steadiness
 from rater.analysis.results.steady import CopyRate, SteadyMix, SteadyPhase
 from rater.show.console.format import count, decimals, duration, number, percent
 from rater.show.console.printer import Printer
@@ -105,10 +105,10 @@ def print_verdicts(summary: Summary, printer: Printer) -> None:
     windows = _windows(summary)
     if len(windows) == 1:
         _, halves, _ = windows[0]
-        style = "" if halves.verdict is Verdict.STEADY else "yellow"
+        style = "" if halves.verdict is DriftVerdict.STEADY else "yellow"
         printer.prose(f"the window: {_verdict(halves)}", style)
     elif windows:
-        steady = [halves for _, halves, _ in windows if halves.verdict is Verdict.STEADY]
+        steady = [halves for _, halves, _ in windows if halves.verdict is DriftVerdict.STEADY]
         worst = max((abs(halves.difference or 0.0) for halves in steady), default=0.0)
         alike = f": halves within {percent(worst)} %" if steady else ""
         all_of_them = len(steady) == len(windows)
@@ -152,12 +152,12 @@ def _doubts(windows: _Windows) -> list[str]:
     for name, halves, _ in windows:
         if halves.difference is None:
             few.append(name)
-        elif halves.verdict is not Verdict.STEADY:
+        elif halves.verdict is not DriftVerdict.STEADY:
             doubts.append(f"{name}: {_verdict(halves)}")
     if few:
         doubts.append(
-            f"{Verdict.UNKNOWN} whether {'; '.join(few)} ran steadily: some copy has fewer than 2 "
-            "whole runs in a half of the window"
+            f"{DriftVerdict.UNKNOWN} whether {'; '.join(few)} ran steadily: some copy has fewer "
+            "than 2 whole runs in a half of the window"
         )
     return doubts
 
@@ -172,7 +172,7 @@ def _verdict(halves: Steadiness) -> str:
     change += "slower" if halves.difference < 0 else "faster"
     if percent(abs(halves.difference)) == percent(0.0):
         change = "the halves do not differ"
-    if halves.verdict is Verdict.UNKNOWN:
+    if halves.verdict is DriftVerdict.UNKNOWN:
         words += " whether it was steady"
     if halves.interval is None:
         return f"{words}: {change}, and {count(halves.fewest, 'run')} in a half are too few to tell"
@@ -197,7 +197,9 @@ def _print_occupied(windows: _Windows, printer: Printer, *, of_suite: bool) -> N
     if share >= ENOUGH:
         printer.prose(text)
         return
-    drift = ", and its halves can differ by that too" if halves.verdict is Verdict.DRIFTING else ""
+    drift = (
+        ", and its halves can differ by that too" if halves.verdict is DriftVerdict.DRIFTING else ""
+    )
     printer.prose(
         f"{text}: the rate is lower by rater's own start of the next run and by set-ups{drift}: "
         f"take longer runs{' (a larger --size)' if of_suite else ''}",
@@ -224,7 +226,7 @@ def _print_hints(windows: _Windows, printer: Printer) -> None:
     if wanted:
         needed_s, name, verdict = max(wanted)
         which = f" ({name} needs it most)" if several else ""
-        unknown = verdict is Verdict.UNKNOWN
+        unknown = verdict is DriftVerdict.UNKNOWN
         why = "should be long enough to tell" if unknown else "holds ten runs of the slowest copy"
         printer.prose(f"--window {needed_s:g} {why}{which}", "yellow")
 

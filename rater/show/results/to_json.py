@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rater.analysis.compare.barrier import Beside
+from rater.analysis.compare.barrier import BarrierComparison
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.model import BenchmarkScore, IterationScore, SuiteScore, Summary
 from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
@@ -133,7 +133,7 @@ TABLE = {
 }
 
 
-def summary_document(summary: Summary, beside: Beside | None = None) -> dict[str, Any]:
+def summary_document(summary: Summary, beside: BarrierComparison | None = None) -> dict[str, Any]:
     """Return the summary as JSON values; seconds are floats, iterations count from 1."""
     head, mix = summary.head, summary.mix
     document = TABLE[RunHead].of(head) | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rater.analysis.results.cpus_used import Places, Share
+from rater.analysis.results.cpus_used import CpusUsed, Share
 from rater.analysis.scaling.curve import Curve, ScalePoint, Series
 from rater.analysis.stats.knee import SHARE
 from rater.analysis.stats.usl import Coefficient, Refused, Usl
@@ -16,7 +16,7 @@ _LINEAR = 0.95  # of linear; what reaches it does not limit
 _MOST = 6  # names in a list
 
 
-def share_text(places: Places) -> str:
+def share_text(places: CpusUsed) -> str:
     """Return what a copy had: `1 a core`, `1-2 a core`, `share 2 CPUs`."""
     if places.share is Share.UNKNOWN:
         return "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rater.analysis.results.cpus_used import Places
+from rater.analysis.results.cpus_used import CpusUsed
 from rater.analysis.scaling.curve import Alone, Curve, ScalePoint, Scaling, Series
 from rater.analysis.scaling.pairs import Change, Orders, SmtYield
 from rater.analysis.stats.usl import Coefficient, Refused, Usl
@@ -25,7 +25,7 @@ TABLE = {
         },
         "lacking",
     ),
-    Places: Members(
+    CpusUsed: Members(
         "copies each_has=share",
         {"cores": lambda one: None if one.cores is None else len(one.cores)},
         "copies_per_core=per_core threads_per_core=threads copies_per_lgroup=lgroups"

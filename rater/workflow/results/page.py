@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.results.copies import cells_of
 from rater.analysis.results.score import summarise
 from rater.record.stored import StoredRun
@@ -25,6 +25,6 @@ def loaded(store: Store, run: StoredRun) -> Told:
         cells=cells,
         picture=picture_of(run.head, cells, labels_from(divots.findings if divots else ())),
         divots=divots,
-        readings=read_back(run),
+        readings=run_counters(run),
         beside=summarise(beside) if beside else None,
     )

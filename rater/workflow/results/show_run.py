@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from rater.analysis.compare.barrier import can_stand_beside, comparable, stand_beside
-from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.compare.barrier import can_compare, comparable, compare_with_barrier
+from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.placement.proof import RunProof, judged, prove_run
 from rater.analysis.results.copies import cells_of, normalise, ratio_pairs, yardsticks
 from rater.analysis.results.score import summarise
@@ -58,11 +58,11 @@ def print_result(
     summary = summarise(run, proved)
     barrier = barrier or run_beside(store, run)
     other = summarise(barrier) if barrier else None
-    readings = read_back(run)
+    readings = run_counters(run)
     divots = analysis_beside_results(store, run)
 
     def document() -> object:
-        pair = stand_beside(summary, other) if other else None
+        pair = compare_with_barrier(summary, other) if other else None
         found: dict[str, object] = {**summary_document(summary, pair)}
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         found["placement"] = proof_document(summary.proof, every=every)
@@ -162,7 +162,7 @@ def _copies_view(
 def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:
     """Return the steady one of two runs first; raises `InputError` where they are no such pair."""
     for steady, barrier in ((run, other), (other, run)):
-        if can_stand_beside(steady.head, barrier.head):
+        if can_compare(steady.head, barrier.head):
             return steady, barrier
     modes = " and ".join(
         f"run {one.head.run} is {one.head.mode}"

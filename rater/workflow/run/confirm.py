@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.divots.confirm import (
     LEAST_PAIRS,
     Answer,
@@ -188,7 +188,9 @@ def _run(
                 run = store.load(number)
             times.append(times_of(run))
             others += [
-                use.foreign for use in read_back(run).cpus if use.copies and use.foreign is not None
+                use.foreign
+                for use in run_counters(run).cpus
+                if use.copies and use.foreign is not None
             ]
         slowdown = slowdown_of(times[0], times[1])
         if slowdown is None:  # an output was wrong in each of its benchmarks

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rater.analysis.compare.compare import compare, decided
-from rater.analysis.compare.model import Comparison, Row
+from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.points import Point, PointRun
-from rater.analysis.stats.ratio_interval import Basis, Verdict
+from rater.analysis.stats.ratio_interval import Basis, Decision
 from rater.errors import InputError
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
@@ -48,7 +48,7 @@ def brackets(first: int, seconds: Sequence[float], name: str = "a") -> list[Stor
     return [run(first + i, {name: [[time_s, time_s]]}) for i, time_s in enumerate(seconds)]
 
 
-def only(comparison: Comparison) -> Row:
+def only(comparison: Comparison) -> EffectRow:
     (row,) = comparison.benchmarks
     return row
 
@@ -193,7 +193,7 @@ def test_a_point_against_copies_of_itself_is_better_or_worse_in_few_of_many() ->
         comparison = compare(points)
         cells = [cell for _, _, cell in comparison.verdicts()]
         verdicts = [cell.speedup.verdict for cell in cells if cell.speedup]
-        apart += sum(it in (Verdict.BETTER, Verdict.WORSE) for it in verdicts)
+        apart += sum(it in (Decision.BETTER, Decision.WORSE) for it in verdicts)
         compared += len(verdicts)
     assert compared == 60
     assert apart <= 8  # 3 expected; 9 and more by chance in 0.4 % of seeds

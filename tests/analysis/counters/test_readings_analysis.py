@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.counters.cpu_use import CpuUse, Matter, Notable, read_back
+from rater.analysis.counters.cpu_use import CpuUse, Matter, Notable, run_counters
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredRun
 from tests.support.cpu_readings import computed, read_run
@@ -15,7 +15,7 @@ from tests.support.example_runs import S, reading, stored
 
 
 def uses(run: StoredRun) -> list[CpuUse]:
-    return list(read_back(run).cpus)
+    return list(run_counters(run).cpus)
 
 
 def foreign(run: StoredRun) -> list[float | None]:
@@ -23,7 +23,7 @@ def foreign(run: StoredRun) -> list[float | None]:
 
 
 def matters(run: StoredRun) -> dict[Matter, Notable]:
-    return {one.matter: one for one in read_back(run).notable}
+    return {one.matter: one for one in run_counters(run).notable}
 
 
 def test_shares_are_of_the_time_between_both_readings() -> None:
@@ -103,11 +103,11 @@ def test_a_torn_attempt_has_no_readings() -> None:
     run = read_run([computed(0, 4.0), computed(0, 4.0, phase=1)], reading(0, 9.0))
     torn = replace(run, brackets=(replace(run.brackets[0], torn=True), run.brackets[1]))
     assert [use.phase for use in uses(torn)] == [1]
-    assert [it.phase for it in read_back(torn).machine] == [1]
+    assert [it.phase for it in run_counters(torn).machine] == [1]
 
 
 def test_a_run_without_readings_says_nothing() -> None:
-    result = read_back(stored([computed(0, 4.0)]))
+    result = run_counters(stored([computed(0, 4.0)]))
     assert (result.cpus, result.machine, result.notable) == ((), (), ())
 
 
@@ -117,7 +117,7 @@ def test_a_run_without_readings_says_nothing() -> None:
 def test_a_quiet_machine_has_nothing_notable() -> None:
     rows = [reading(0, 10.15, steal_ns=S // 11), reading(1, 9.0)]  # 1.5 %, .9 %; CPU 1 has no copy
     run = read_run([computed(0, 10.0)], *rows, pswpin=0, pressure_memory_some_ns=S // 11)
-    assert read_back(run).notable == ()
+    assert run_counters(run).notable == ()
 
 
 def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
@@ -132,19 +132,19 @@ def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
 
 def test_what_rater_itself_used_is_not_held_against_others() -> None:
     run = read_run([computed(0, 5.0)], reading(0, 5.3), rater_cpu_ns=S // 5)
-    assert read_back(run).notable == ()
+    assert run_counters(run).notable == ()
 
 
 def test_a_few_ticks_of_a_short_phase_are_not_notable() -> None:
     run = read_run([computed(0, 0.5)], reading(0, 0.54, steal_ns=S // 25), elapsed_ns=S)
     assert foreign(run) == [0.04]
-    assert read_back(run).notable == ()
+    assert run_counters(run).notable == ()
 
 
 def test_iterations_that_do_not_count_are_not_notable() -> None:
     run = read_run([computed(0, 5.0, counted=False)], reading(0, 9.0))
     assert foreign(run) == [0.4]
-    assert read_back(run).notable == ()
+    assert run_counters(run).notable == ()
 
 
 def test_steal_heat_swap_and_waits_for_memory_are_told_where_they_were_worst() -> None:

@@ -11,7 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from rater.analysis.placement.proof import RunProof, prove_run
-from rater.analysis.placement.verdict import Verdict, evenness, judge, look_back, planned_nodes
+from rater.analysis.placement.verdict import (
+    PlacementVerdict,
+    evenness,
+    judge,
+    merged_samples,
+    planned_nodes,
+)
 from rater.record.events import GateFacts, Observed, Sampled
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
@@ -48,50 +54,52 @@ def verdict(
     gate: GateFacts | None = GATE,
     elapsed_s: float = 10.0,
     last_cpu: int | None = 2,
-) -> tuple[Verdict, tuple[str, ...]]:
-    return judge(placed, gate, look_back(samples), HOMES, elapsed_s, last_cpu=last_cpu)
+) -> tuple[PlacementVerdict, tuple[str, ...]]:
+    return judge(placed, gate, merged_samples(samples), HOMES, elapsed_s, last_cpu=last_cpu)
 
 
 def test_a_copy_that_took_most_of_its_memory_after_the_last_look_is_not_known() -> None:
-    early = look_back([sample({1: 3 * MB})])
+    early = merged_samples([sample({1: 3 * MB})])
     assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=900 * MB) == (
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
         ("most of its memory came after the last look at it",),
     )
-    assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=9 * MB) == (Verdict.MET, ())
+    assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=9 * MB) == (PlacementVerdict.MET, ())
     only_here = GateFacts(cpus=(2,), mems=(1,))
-    assert judge(plan(), only_here, early, HOMES, 10.0, held_bytes=900 * MB)[0] is Verdict.MET
+    assert (
+        judge(plan(), only_here, early, HOMES, 10.0, held_bytes=900 * MB)[0] is PlacementVerdict.MET
+    )
 
 
 def test_a_copy_seen_early_with_next_to_nothing_is_not_known() -> None:
     assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.9) == (
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
         ("had next to no memory at the last look, before half of its time was over",),
     )
-    assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.4) == (Verdict.MET, ())
+    assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.4) == (PlacementVerdict.MET, ())
 
 
 def test_a_copy_that_ended_on_another_cpu_was_not_placed_as_planned() -> None:
     here = GateFacts(cpus=(2,), mems=(1,))
     assert verdict(plan(), gate=here, elapsed_s=0.1, last_cpu=3) == (
-        Verdict.NOT_MET,
+        PlacementVerdict.NOT_MET,
         ("ran on CPU 3, planned 2",),
     )
     assert verdict(plan(), gate=here, elapsed_s=0.1, last_cpu=None) == (
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
         ("on which CPUs it ran was not seen",),
     )
 
 
 def test_a_copy_that_may_use_one_cpu_and_moved_has_left_it() -> None:
     assert verdict(plan(), sample({1: 400 * MB}, migrations=3)) == (
-        Verdict.NOT_MET,
+        PlacementVerdict.NOT_MET,
         ("moved between CPUs 3 times, planned 2 only",),
     )
     assert verdict(
         plan((2, 3)), sample({1: 400 * MB}, allowed=(2, 3), migrations=3), gate=None
     ) == (
-        Verdict.MET,
+        PlacementVerdict.MET,
         (),
     )
 
@@ -99,9 +107,9 @@ def test_a_copy_that_may_use_one_cpu_and_moved_has_left_it() -> None:
 def test_one_look_with_memory_away_is_enough() -> None:
     looks = [sample({1: 900 * MB}, age_ns=n * 10**9, looks=2) for n in range(9)]
     astray = sample({1: 900 * MB}, age_ns=9 * 10**9, looks=2, astray_bytes=((0, 48 * MB), (1, MB)))
-    assert verdict(plan(), *looks)[0] is Verdict.MET
+    assert verdict(plan(), *looks)[0] is PlacementVerdict.MET
     assert verdict(plan(), *looks, astray) == (
-        Verdict.NOT_MET,
+        PlacementVerdict.NOT_MET,
         (
             "98 % of its 49 MB lay on lgroup 0 9.0 s into its run, planned 1; the kernel names its "
             "policy local",
@@ -111,95 +119,95 @@ def test_one_look_with_memory_away_is_enough() -> None:
 
 def test_of_what_was_not_looked_at_nothing_is_known() -> None:
     assert verdict(plan(), sample({1: 900 * MB}, unread=3)) == (
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
         ("some of its processes, their threads or memory were not looked at",),
     )
 
 
 def test_weighted_memory_must_lie_on_every_node_it_was_dealt_to() -> None:
     spread = plan(memory_policy="weighted", memory_nodes=(0, 1))
-    assert verdict(spread, sample({0: 30 * MB, 1: 3 * MB}))[0] is Verdict.MET
+    assert verdict(spread, sample({0: 30 * MB, 1: 3 * MB}))[0] is PlacementVerdict.MET
     assert verdict(spread, sample({0: 30 * MB})) == (
-        Verdict.NOT_MET,
+        PlacementVerdict.NOT_MET,
         ("weighted over lgroups 0-1: 1 has none of it",),
     )
 
 
 def test_a_few_pages_are_not_judged_by_how_evenly_they_lie() -> None:
     spread = plan(memory_policy="interleave", memory_nodes=(0, 1))
-    assert verdict(spread, sample({0: MB, 1: PAGE}), elapsed_s=0.3) == (Verdict.MET, ())
-    assert verdict(spread, sample({0: 4 * MB, 1: PAGE}))[0] is Verdict.NOT_MET
+    assert verdict(spread, sample({0: MB, 1: PAGE}), elapsed_s=0.3) == (PlacementVerdict.MET, ())
+    assert verdict(spread, sample({0: 4 * MB, 1: PAGE}))[0] is PlacementVerdict.NOT_MET
 
 
 def test_a_copy_with_its_memory_at_home_met_its_plan() -> None:
-    assert verdict(plan(), sample({1: 900 * MB, 0: 20 * MB})) == (Verdict.MET, ())
+    assert verdict(plan(), sample({1: 900 * MB, 0: 20 * MB})) == (PlacementVerdict.MET, ())
 
 
 def test_memory_on_another_lgroup_is_not_the_plan() -> None:
     result, [why] = verdict(plan(), sample({1: 450 * MB, 0: 450 * MB}))
-    assert result is Verdict.NOT_MET
+    assert result is PlacementVerdict.NOT_MET
     assert why == (
         "50 % of its 900 MB lay on lgroup 0, planned 1; the kernel names its policy local"
     )
 
 
 def test_a_little_memory_elsewhere_is_start_up_data_however_large_its_share() -> None:
-    assert verdict(plan(), sample({1: MB, 0: MB}))[0] is Verdict.MET
-    assert verdict(plan(), sample({0: 2 * MB}))[0] is Verdict.NOT_MET
+    assert verdict(plan(), sample({1: MB, 0: MB}))[0] is PlacementVerdict.MET
+    assert verdict(plan(), sample({0: 2 * MB}))[0] is PlacementVerdict.NOT_MET
     just_within, just_beyond = {1: 95 * MB, 0: 5 * MB}, {1: 94 * MB, 0: 6 * MB}
-    assert verdict(plan(), sample(just_within))[0] is Verdict.MET
-    assert verdict(plan(), sample(just_beyond))[0] is Verdict.NOT_MET
+    assert verdict(plan(), sample(just_within))[0] is PlacementVerdict.MET
+    assert verdict(plan(), sample(just_beyond))[0] is PlacementVerdict.NOT_MET
 
 
 def test_remote_memory_on_purpose_is_judged_by_the_planned_nodes() -> None:
     remote = plan(memory_policy="bind", memory_nodes=(0,))
-    assert verdict(remote, sample({0: 900 * MB})) == (Verdict.MET, ())
-    assert verdict(remote, sample({1: 900 * MB}))[0] is Verdict.NOT_MET
+    assert verdict(remote, sample({0: 900 * MB})) == (PlacementVerdict.MET, ())
+    assert verdict(remote, sample({1: 900 * MB}))[0] is PlacementVerdict.NOT_MET
     far = plan(memory_policy="preferred", memory_nodes=(2, 3))
-    assert verdict(far, sample({2: 1 * MB, 3: 900 * MB}), gate=None)[0] is Verdict.MET
+    assert verdict(far, sample({2: 1 * MB, 3: 900 * MB}), gate=None)[0] is PlacementVerdict.MET
 
 
 def test_interleaved_memory_is_even_or_it_is_not_the_plan() -> None:
     spread = plan(memory_policy="interleave", memory_nodes=(0, 1, 2, 3))
     gate = GateFacts((2,), (0, 1, 2, 3))
     even = sample({node: 100 * MB for node in range(4)})
-    assert verdict(spread, even, gate=gate) == (Verdict.MET, ())
-    assert evenness(spread, look_back([even])) == 1.0
+    assert verdict(spread, even, gate=gate) == (PlacementVerdict.MET, ())
+    assert evenness(spread, merged_samples([even])) == 1.0
     full = sample({0: 130 * MB, 1: 130 * MB, 2: 10 * MB, 3: 130 * MB})
     result, [why] = verdict(spread, full, gate=gate)
-    assert result is Verdict.NOT_MET
+    assert result is PlacementVerdict.NOT_MET
     assert why == "interleaved unevenly: lgroup 2 has 10 MB of it, an equal part is 100 MB"
-    assert verdict(spread, sample({0: 400 * MB}), gate=gate)[0] is Verdict.NOT_MET
+    assert verdict(spread, sample({0: 400 * MB}), gate=gate)[0] is PlacementVerdict.NOT_MET
 
 
 def test_few_huge_pages_can_not_be_even() -> None:
     huge = 1 << 30
     spread = plan(memory_policy="interleave", memory_nodes=(0, 1))
     seen = sample({0: 3 * huge, 1: huge}, page_bytes=((huge, 4 * huge),))
-    assert verdict(spread, seen)[0] is Verdict.MET
+    assert verdict(spread, seen)[0] is PlacementVerdict.MET
     many = sample({0: 30 * huge, 1: 10 * huge}, page_bytes=((huge, 40 * huge),))
-    assert verdict(spread, many)[0] is Verdict.NOT_MET
+    assert verdict(spread, many)[0] is PlacementVerdict.NOT_MET
 
 
 def test_weights_are_not_unevenness() -> None:
     weighted = plan(memory_policy="weighted", memory_nodes=(0, 1))
-    assert verdict(weighted, sample({0: 300 * MB, 1: 100 * MB}))[0] is Verdict.MET
-    assert evenness(weighted, look_back([sample({0: MB})])) is None
+    assert verdict(weighted, sample({0: 300 * MB, 1: 100 * MB}))[0] is PlacementVerdict.MET
+    assert evenness(weighted, merged_samples([sample({0: MB})])) is None
 
 
 def test_a_mask_that_a_cpuset_narrowed_is_not_the_plan() -> None:
     wide = plan((2, 3))
     result, [why] = verdict(wide, sample({1: 100 * MB}), gate=GateFacts((2,), (0, 1)))
-    assert result is Verdict.NOT_MET
+    assert result is PlacementVerdict.NOT_MET
     assert why.startswith("may use CPUs 2 only of the planned 2-3")
     result, [why] = verdict(plan(), sample({1: MB}), gate=GateFacts((2,), (0,)))
-    assert result is Verdict.NOT_MET
+    assert result is PlacementVerdict.NOT_MET
     assert "may not take memory of lgroup 1" in why
 
 
 def test_a_copy_that_ran_elsewhere_or_changed_its_mask_did_not_meet_its_plan() -> None:
     result, whys = verdict(plan(), sample({1: MB}), sample({1: MB}, cpus=(3,), allowed=(2, 3)))
-    assert result is Verdict.NOT_MET
+    assert result is PlacementVerdict.NOT_MET
     assert whys == (
         "its CPU mask became 2-3 while it ran, planned 2",
         "ran on CPU 3, planned 2",
@@ -208,35 +216,36 @@ def test_a_copy_that_ran_elsewhere_or_changed_its_mask_did_not_meet_its_plan() -
 
 def test_a_copy_that_narrows_its_own_mask_stays_within_the_plan() -> None:
     assert (
-        verdict(plan((2, 3)), sample({1: 2 * MB}), gate=GateFacts((2, 3), (0, 1)))[0] is Verdict.MET
+        verdict(plan((2, 3)), sample({1: 2 * MB}), gate=GateFacts((2, 3), (0, 1)))[0]
+        is PlacementVerdict.MET
     )
 
 
 def test_without_evidence_nothing_is_known() -> None:
     result, whys = verdict(plan(), gate=None)
-    assert result is Verdict.NOT_KNOWN
+    assert result is PlacementVerdict.NOT_KNOWN
     assert whys == ("which CPUs it might use was not seen", "its memory was not looked at")
     assert verdict(plan(), elapsed_s=0.3) == (
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
         ("ended within 0.5 s, before its memory was looked at",),
     )
     assert verdict(plan(), sample(None)) == (
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
         ("on which lgroups its memory lay could not be read",),
     )
 
 
 def test_memory_that_can_lie_nowhere_else_needs_no_look() -> None:
-    assert verdict(plan(), gate=GateFacts((2,), (1,)), elapsed_s=0.1) == (Verdict.MET, ())
+    assert verdict(plan(), gate=GateFacts((2,), (1,)), elapsed_s=0.1) == (PlacementVerdict.MET, ())
 
 
 def test_a_broken_plan_counts_more_than_what_is_not_known() -> None:
-    assert verdict(plan(), gate=GateFacts((3,), (0, 1)))[0] is Verdict.NOT_MET
+    assert verdict(plan(), gate=GateFacts((3,), (0, 1)))[0] is PlacementVerdict.NOT_MET
 
 
 def test_where_nothing_was_planned_nothing_is_broken() -> None:
     free = plan(None, memory_policy="none")
-    assert verdict(free, sample({0: 900 * MB}), gate=None) == (Verdict.MET, ())
+    assert verdict(free, sample({0: 900 * MB}), gate=None) == (PlacementVerdict.MET, ())
     assert planned_nodes(free, HOMES) is None
 
 
@@ -249,7 +258,7 @@ def test_local_memory_is_that_of_every_cpu_the_copy_may_use() -> None:
 
 
 def test_samples_of_a_copy_become_averages_and_extremes() -> None:
-    seen = look_back(
+    seen = merged_samples(
         [
             sample({1: 300 * MB}, age_ns=1_200_000_000, migrations=3, cpus=(3,), swap_bytes=5),
             sample({1: 100 * MB, 0: 20 * MB}, migrations=1),
@@ -264,7 +273,7 @@ def test_samples_of_a_copy_become_averages_and_extremes() -> None:
     assert seen.rss_average_bytes == 211 * MB  # 301 and 121
     assert seen.rss_max_bytes == 302 * MB
     assert seen.share_on((1,)) == 200 / 210
-    assert look_back([]).share_on((1,)) is None
+    assert merged_samples([]).share_on((1,)) is None
 
 
 # -- a run ----------------------------------------------------------------------------------------
@@ -304,10 +313,10 @@ def four_copies() -> RunProof:
 def test_a_run_has_a_verdict_for_each_copy_and_sums_for_each_benchmark() -> None:
     proof = four_copies()
     assert [one.verdict for one in proof.copies] == [
-        Verdict.MET,
-        Verdict.NOT_MET,
-        Verdict.NOT_KNOWN,
-        Verdict.NOT_KNOWN,
+        PlacementVerdict.MET,
+        PlacementVerdict.NOT_MET,
+        PlacementVerdict.NOT_KNOWN,
+        PlacementVerdict.NOT_KNOWN,
     ]
     assert [one.local_share for one in proof.copies] == [1.0, 0.25, None, None]
     assert proof.copies[1].unseen_s == 2.8

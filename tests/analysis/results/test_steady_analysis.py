@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.compare.barrier import comparable, stand_beside
+from rater.analysis.compare.barrier import comparable, compare_with_barrier
 from rater.analysis.results.model import IterationScore, Summary
 from rater.analysis.results.score import summarise
-from rater.analysis.results.steadiness import Steadiness, Timed, Verdict, compare_halves, rounded_up
+from rater.analysis.results.steadiness import (
+    DriftVerdict,
+    Steadiness,
+    Timed,
+    compare_halves,
+    rounded_up,
+)
 from rater.analysis.results.steady import NO_WINDOW, SteadyPhase
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
@@ -283,7 +289,7 @@ def halves(run: StoredRun) -> Steadiness:
 
 def test_copies_that_keep_their_pace_are_steady_however_different_they_are() -> None:
     found = halves(windowed(in_turn(0, [1.0] * 30) + in_turn(1, [2.0] * 15), 2.5, 22.5))
-    assert (found.verdict, found.fewest) == (Verdict.STEADY, 4)
+    assert (found.verdict, found.fewest) == (DriftVerdict.STEADY, 4)
     assert found.difference == pytest.approx(0.0, abs=1e-9)
     assert found.margin == pytest.approx(0.0, abs=1e-9)
     assert found.needed_s is None
@@ -292,14 +298,14 @@ def test_copies_that_keep_their_pace_are_steady_however_different_they_are() -> 
 def test_a_slower_second_half_is_drift_and_said_by_how_much() -> None:
     rows = [row for c in range(2) for row in in_turn(c, [1.0] * 12 + [1.0 / 0.9] * 12)]
     found = halves(windowed(rows, 2.0, 22.0))
-    assert found.verdict is Verdict.DRIFTING
+    assert found.verdict is DriftVerdict.DRIFTING
     assert found.difference == pytest.approx(-0.1)
     assert found.needed_s is None  # a longer window would not mend it
 
 
 def test_fewer_than_two_whole_runs_in_a_half_cannot_tell() -> None:
     found = halves(windowed(two_copies(), 3.0, 9.0))
-    assert (found.verdict, found.difference, found.interval) == (Verdict.UNKNOWN, None, None)
+    assert (found.verdict, found.difference, found.interval) == (DriftVerdict.UNKNOWN, None, None)
     assert (found.fewest, found.fewest_copy) == (1, 0)
     # Four slices of two runs in each half, and two runs at the edges: 18 runs of 3 s.
     assert found.needed_s == 54.0
@@ -307,14 +313,14 @@ def test_fewer_than_two_whole_runs_in_a_half_cannot_tell() -> None:
 
 def test_few_runs_of_few_copies_have_a_difference_but_nothing_to_tell_it_from() -> None:
     found = halves(windowed(in_turn(0, [2.0] * 7), 2.0, 10.0))
-    assert (found.verdict, found.difference, found.margin) == (Verdict.UNKNOWN, 0.0, None)
+    assert (found.verdict, found.difference, found.margin) == (DriftVerdict.UNKNOWN, 0.0, None)
     assert found.needed_s == 36.0
 
 
 def test_a_window_of_fewer_than_ten_runs_is_steady_but_short() -> None:
     rows = [row for c in range(8) for row in in_turn(c, [2.0] * 12)]
     found = halves(windowed(rows, 2.0, 18.0))
-    assert (found.verdict, found.needed_s) == (Verdict.STEADY, 20.0)
+    assert (found.verdict, found.needed_s) == (DriftVerdict.STEADY, 20.0)
 
 
 def alternating(copies: int, runs: int, by: float) -> list[Timed]:
@@ -353,7 +359,7 @@ def test_the_interval_over_slices_is_students_and_wider_by_what_ties_them() -> N
     wider = (1 + 2 * tied * 3 / 4) / (1 - 2 * tied / 4)
     error = (2 * (0.02**2 * 4 / 3) / 4 * wider) ** 0.5
     assert found.margin == pytest.approx(2.446912 * error, rel=0.05)
-    assert found.verdict is Verdict.UNKNOWN
+    assert found.verdict is DriftVerdict.UNKNOWN
 
 
 def test_lengths_are_rounded_up_to_two_digits() -> None:
@@ -413,7 +419,7 @@ def test_stationary_noise_is_hardly_ever_called_drift(
     found = Counter(
         simulated(rng, copies, cv, length_s, common=common).verdict for _ in range(times)
     )
-    assert found[Verdict.DRIFTING] < 0.02 * times
+    assert found[DriftVerdict.DRIFTING] < 0.02 * times
 
 
 @pytest.mark.parametrize(
@@ -422,7 +428,7 @@ def test_stationary_noise_is_hardly_ever_called_drift(
 def test_a_drift_of_three_per_cent_is_found(copies: int, cv: float, length_s: float) -> None:
     rng = random.Random(7)
     found = [simulated(rng, copies, cv, length_s, drift=0.03) for _ in range(50)]
-    assert sum(one.verdict is Verdict.DRIFTING for one in found) >= 49
+    assert sum(one.verdict is DriftVerdict.DRIFTING for one in found) >= 49
     # A run across the middle keeps the pace with which it began: a little less is seen.
     mean = sum(one.difference or 0.0 for one in found) / 50
     assert mean == pytest.approx(-0.03, abs=0.002)
@@ -432,17 +438,17 @@ def test_calm_copies_are_called_steady() -> None:
     rng = random.Random(7)
     for copies, cv, length_s in [(2, 0.005, 20.0), (16, 0.01, 12.0)]:
         found = [simulated(rng, copies, cv, length_s).verdict for _ in range(50)]
-        assert found.count(Verdict.STEADY) >= 49
+        assert found.count(DriftVerdict.STEADY) >= 49
 
 
 def test_the_hint_is_a_length_that_can_tell() -> None:
     rng = random.Random(3)
     found = [simulated(rng, 2, 0.02, 20.0) for _ in range(60)]
-    hints = [one.needed_s for one in found if one.verdict is Verdict.UNKNOWN]
+    hints = [one.needed_s for one in found if one.verdict is DriftVerdict.UNKNOWN]
     assert hints and all(hint is not None and hint > 20.0 for hint in hints)
     longest = max(hint or 0.0 for hint in hints)
     again = [simulated(rng, 2, 0.02, longest).verdict for _ in range(20)]
-    assert again.count(Verdict.STEADY) >= 18
+    assert again.count(DriftVerdict.STEADY) >= 18
 
 
 def test_a_warm_up_shorter_than_a_run_is_told_with_what_it_takes() -> None:
@@ -483,7 +489,7 @@ def test_in_a_mix_a_copys_speed_does_not_depend_on_what_it_runs() -> None:
         rows.append(replace(row, step=row.step + 4))
     summary = summarise(windowed(rows, 0.0, 24.0, order="rotated", benchmarks=("a", "b")))
     assert summary.mix is not None and summary.mix.phases[0].halves is not None
-    assert summary.mix.phases[0].halves.verdict is Verdict.STEADY
+    assert summary.mix.phases[0].halves.verdict is DriftVerdict.STEADY
 
 
 def test_a_mix_without_reference_times_counts_copies_per_hour() -> None:
@@ -570,7 +576,7 @@ def both(steady: StoredRun, other: Sequence[StoredCopy], **head: Any) -> tuple[S
 def test_beside_homogeneous_are_the_difference_the_wait_and_the_pace() -> None:
     # Steady: copy 0 takes 2 s, copy 1 takes 3 s: 5 in 6 s. Homogeneous: 2 in 3 s.
     summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)])
-    found = stand_beside(summary, other)
+    found = compare_with_barrier(summary, other)
     (side,) = found.sides
     assert (found.steady, found.other, found.differences) == (7, 5, ())
     assert side.difference == found.difference == pytest.approx(5 / 6 / (2 / 3) - 1)
@@ -583,7 +589,7 @@ def test_runs_that_differ_in_more_than_the_mode_are_told_apart() -> None:
     summary, other = both(
         windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)], size="ref"
     )
-    assert stand_beside(summary, other).differences == ("size ref, not test",)
+    assert compare_with_barrier(summary, other).differences == ("size ref, not test",)
 
 
 def asked(**changes: Any) -> str:
@@ -610,7 +616,7 @@ def test_a_run_with_other_options_is_not_chosen_and_told_apart_when_named(
         [copy_row(0, 2.0), copy_row(1, 3.0)],
         request=asked(**changes),
     )
-    assert stand_beside(summary, beside).differences == (words,)
+    assert compare_with_barrier(summary, beside).differences == (words,)
 
 
 def test_a_run_whose_options_are_not_known_is_not_chosen() -> None:
@@ -628,7 +634,7 @@ def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() 
     )
     here = (("env.A", "1"), ("env.B", "1"), ("env.PATH", "/a"), ("governor", "x"))
     there = (("env.B", "2"), ("env.C", "3"), ("env.PATH", "/b"), ("governor", "y"))
-    found = stand_beside(replace(summary, settings=here), replace(other, settings=there))
+    found = compare_with_barrier(replace(summary, settings=here), replace(other, settings=there))
     # B was given with --env in both: what was inherited did not matter.
     assert found.differences == (
         "--cooldown 5, not none",
@@ -640,7 +646,7 @@ def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() 
 
 def test_what_steady_mode_lost_between_its_runs_is_known_beside_a_barrier() -> None:
     summary, other = both(windowed(with_gaps(), 3.0, 13.0), [copy_row(0, 1.0), copy_row(1, 1.0)])
-    found = stand_beside(summary, other)
+    found = compare_with_barrier(summary, other)
     assert found.steady_occupied == found.sides[0].steady_occupied == pytest.approx(0.5)
     assert document(summary, other)["comparison"]["steady_occupied"] == pytest.approx(0.5)
     entry = document(summary)["benchmarks"][0]["steady"]
@@ -651,21 +657,21 @@ def test_another_program_of_the_same_name_is_not_compared() -> None:
     summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)])
     used = (replace(other.used[0], binary_sha256="b"),)
     summary = replace(summary, used=(replace(summary.used[0], binary_sha256="a"),))
-    found = stand_beside(summary, replace(other, used=used))
+    found = compare_with_barrier(summary, replace(other, used=used))
     assert found.sides[0].reason == "the programs differ"
     assert (found.difference, found.sides[0].difference) == (None, None)
 
 
 def test_a_benchmark_that_only_one_run_has_is_not_compared() -> None:
     summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0, benchmark="b")])
-    assert stand_beside(summary, other).sides[0].reason == "run 5 did not run it"
+    assert compare_with_barrier(summary, other).sides[0].reason == "run 5 did not run it"
 
 
 def test_a_mix_stands_beside_a_rotated_run_by_the_work_they_do() -> None:
     # Rotated, one round: a 1 s then b 3 s; b 3 s then a 2 s: 40 reference seconds in 5 s.
     rows = [*in_turn(0, [1.0, 3.0], names="ab"), *in_turn(1, [3.0, 2.0], names="ba")]
     other = stored(rows, run=5, mode="rotated", order="rotated", benchmarks=("a", "b"))
-    found = stand_beside(summarise(mixed()), summarise(other))
+    found = compare_with_barrier(summarise(mixed()), summarise(other))
     assert (found.steady_ratio, found.other_ratio) == (10.0, 8.0)
     assert found.difference == pytest.approx(0.25)
     assert found.idle_share == pytest.approx(1 / 10)
@@ -676,7 +682,7 @@ def test_a_mix_stands_beside_a_rotated_run_by_the_work_they_do() -> None:
 
 
 def document(summary: Summary, other: Summary | None = None) -> Any:
-    beside = stand_beside(summary, other) if other else None
+    beside = compare_with_barrier(summary, other) if other else None
     return json.loads(json.dumps(summary_document(summary, beside), allow_nan=False))
 
 

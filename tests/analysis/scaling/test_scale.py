@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.results.cpus_used import Places, Share, fair_copies, places_of
+from rater.analysis.results.cpus_used import CpusUsed, Share, cpus_used, fair_copies
 from rater.analysis.results.points import Point, PointRun
 from rater.analysis.scaling.curve import Curve, Scaling, scale
 from rater.analysis.scaling.pairs import orders, smt_yields
@@ -43,27 +43,27 @@ def curve(*runs: StoredRun) -> Curve:
 
 
 def test_where_copies_were_placed() -> None:
-    alone = places_of(run(1, [0, 2], {"a": 1.0}))
+    alone = cpus_used(run(1, [0, 2], {"a": 1.0}))
     assert (alone.share, alone.per_core, alone.lgroups, alone.threads) == (
         Share.CORES,
         (1, 1),
         (1, 1),
         2,
     )
-    threads = places_of(run(1, [0, 4, 1], {"a": 1.0}))
+    threads = cpus_used(run(1, [0, 4, 1], {"a": 1.0}))
     assert (threads.share, threads.cores, threads.per_core) == (Share.THREADS, (0, 1), (1, 2))
     assert (threads.even, threads.lgroups) == (None, (3,))
-    assert places_of(run(1, [0, 0], {"a": 1.0})).share is Share.CPUS
-    assert places_of(run(1, [0] * 9, {"a": 1.0})).share is Share.CPUS
+    assert cpus_used(run(1, [0, 0], {"a": 1.0})).share is Share.CPUS
+    assert cpus_used(run(1, [0] * 9, {"a": 1.0})).share is Share.CPUS
     rows = [copy_row(n, 1.0, cpu=None, core=None, node=None) for n in range(3)]
-    assert places_of(stored(rows, copies=3)).share is Share.UNKNOWN
+    assert cpus_used(stored(rows, copies=3)).share is Share.UNKNOWN
     # Not bound, but more than there are CPUs: they share them wherever they run.
-    assert places_of(replace(stored(rows, copies=3), pus=PUS[:2])).share is Share.CPUS
+    assert cpus_used(replace(stored(rows, copies=3), pus=PUS[:2])).share is Share.CPUS
 
 
 def test_one_kind_of_copies_ends_where_cores_are_shared() -> None:
-    def places(copies: int, share: Share) -> Places:
-        return Places(copies, share, None, None, None, None, None, None, None)
+    def places(copies: int, share: Share) -> CpusUsed:
+        return CpusUsed(copies, share, None, None, None, None, None, None, None)
 
     kinds = [places(1, Share.CORES), places(2, Share.CORES), places(4, Share.THREADS)]
     assert fair_copies(kinds) == 2

@@ -14,13 +14,13 @@ from benchmarks import comparing
 from rater.analysis.stats import student_t as student
 from rater.analysis.stats.ratio_interval import (
     Basis,
+    Decision,
     Estimate,
-    Told,
-    Verdict,
+    RatioInterval,
+    interval_of,
     joined,
     paired,
     rounds_for_same,
-    tell,
     unpaired,
 )
 from rater.analysis.stats.sequential import confidence_of_each
@@ -116,14 +116,14 @@ def test_no_degrees_and_no_confidence_are_refused(confidence: float, degrees: fl
 
 def test_pairs_have_the_interval_of_their_differences() -> None:
     # Differences 0.01, 0.02, 0.03: mean 0.02, deviation 0.01, error 0.01 / sqrt(3).
-    told = tell(paired([0.01, 0.02, 0.03]), 0.01)
+    told = interval_of(paired([0.01, 0.02, 0.03]), 0.01)
     reach = 4.302653 * 0.01 / math.sqrt(3)
     assert told.ratio == pytest.approx(math.exp(0.02))
     assert (told.low, told.high) == pytest.approx((math.exp(0.02 - reach), math.exp(0.02 + reach)))
     assert (told.degrees, told.count, told.basis) == (2, 3, Basis.BLOCKS)
     # t = 0.02 / 0.0057735 = 3.4641; p = 1 - t / sqrt(2 + t^2).
     assert told.p == pytest.approx(1 - 3.4641016 / math.sqrt(14), rel=1e-6)
-    assert told.verdict is Verdict.UNKNOWN
+    assert told.verdict is Decision.UNKNOWN
 
 
 def test_welch_has_the_degrees_of_satterthwaite() -> None:
@@ -154,16 +154,17 @@ def test_equal_things_of_unequal_numbers_of_runs_are_seldom_told_apart() -> None
 
     for few, many in ((2, 20), (3, 10)):
         told = [
-            tell(unpaired(values(few), values(many), Basis.RUNS), 1e-6).verdict for _ in range(2000)
+            interval_of(unpaired(values(few), values(many), Basis.RUNS), 1e-6).verdict
+            for _ in range(2000)
         ]
-        wrong = sum(it in (Verdict.BETTER, Verdict.WORSE) for it in told)
+        wrong = sum(it in (Decision.BETTER, Decision.WORSE) for it in told)
         assert wrong <= 2000 * 0.06  # 5 % and two standard deviations
 
 
 def test_what_more_would_tell_minds_that_it_is_a_second_look() -> None:
     estimate = paired([0.02, 0.0, 0.01, -0.005])
-    once = tell(estimate, 0.01).more
-    again = tell(estimate, 0.01, next_confidence=0.98).more
+    once = interval_of(estimate, 0.01).more
+    again = interval_of(estimate, 0.01, next_confidence=0.98).more
     assert once is not None
     assert again is not None
     assert once < again
@@ -173,16 +174,16 @@ def test_one_value_has_the_noise_of_the_several_on_the_other_side() -> None:
     estimate = unpaired([0.05], [-0.01, 0.0, 0.01], Basis.RUNS)
     assert estimate.error() == pytest.approx(0.01 * math.sqrt(1 + 1 / 3))
     assert estimate.degrees() == pytest.approx(2)
-    told = tell(estimate, 0.01)
+    told = interval_of(estimate, 0.01)
     # The same whichever side is the single one.
-    other = tell(unpaired([-0.01, 0.0, 0.01], [0.05], Basis.RUNS), 0.01)
+    other = interval_of(unpaired([-0.01, 0.0, 0.01], [0.05], Basis.RUNS), 0.01)
     assert told.p == pytest.approx(other.p)
-    assert (told.verdict, other.verdict) == (Verdict.BETTER, Verdict.WORSE)
+    assert (told.verdict, other.verdict) == (Decision.BETTER, Decision.WORSE)
 
 
 def test_one_value_each_tells_nothing() -> None:
     for estimate in (paired([0.5]), unpaired([0.5], [0.0], Basis.RUNS)):
-        told = tell(estimate, 0.01)
+        told = interval_of(estimate, 0.01)
         assert told.words == "cannot tell: one run each"
         assert (told.low, told.p, told.basis) == (None, None, Basis.NOTHING)
         assert told.ratio == pytest.approx(math.exp(0.5))
@@ -190,36 +191,36 @@ def test_one_value_each_tells_nothing() -> None:
 
 def test_values_without_noise_are_the_same_or_not_told() -> None:
     # A clock of whole seconds: no difference is what it says, one step of it may be chance.
-    same = tell(paired([0.0, 0.0, 0.0]), 0.01)
+    same = interval_of(paired([0.0, 0.0, 0.0]), 0.01)
     assert (same.words, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
-    step = tell(paired([0.01, 0.01, 0.01]), 0.01)
+    step = interval_of(paired([0.01, 0.01, 0.01]), 0.01)
     assert (step.words, step.p) == ("cannot tell", 1.0)
     # Equal but for roundings is equal.
-    assert tell(paired([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words == "cannot tell"
+    assert interval_of(paired([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words == "cannot tell"
 
 
 def test_of_one_run_each_there_is_an_interval_and_no_verdict() -> None:
-    told = tell(unpaired([0.5, 0.501, 0.499], [0.0, 0.001, -0.001], Basis.ITERATIONS), 0.01)
+    told = interval_of(unpaired([0.5, 0.501, 0.499], [0.0, 0.001, -0.001], Basis.ITERATIONS), 0.01)
     assert told.low is not None
     assert told.low > 1.6
     assert (told.words, told.p, told.within) == ("cannot tell: one run each", None, False)
-    equal = tell(unpaired([0.0, 0.0], [0.0, 0.0], Basis.ITERATIONS), 0.01)
+    equal = interval_of(unpaired([0.0, 0.0], [0.0, 0.0], Basis.ITERATIONS), 0.01)
     assert (equal.words, equal.p) == ("cannot tell: one run each", None)
 
 
 def test_times_in_coarse_steps_widen_the_interval_by_a_step_and_their_rounding() -> None:
     # Two runs each without any noise, known to 10 %: deviation 0.1 / sqrt(12) each.
-    far = tell(unpaired([0.0, 0.0], [0.7, 0.7], Basis.RUNS, step=0.1), 0.01)
+    far = interval_of(unpaired([0.0, 0.0], [0.7, 0.7], Basis.RUNS, step=0.1), 0.01)
     error = 0.1 / math.sqrt(12)
     reach = 4.302653 * error + 0.1
     assert (far.low, far.high) == pytest.approx((math.exp(-0.7 - reach), math.exp(-0.7 + reach)))
     assert far.p == pytest.approx(exceeded(0.6 / error, 2))
     assert far.words == "worse"
-    near = tell(paired([0.02, 0.02, 0.02], step=0.1), 0.01)
+    near = interval_of(paired([0.02, 0.02, 0.02], step=0.1), 0.01)
     assert (near.words, near.more) == ("cannot tell: times too coarse", None)
     # Steps of a nanosecond change nothing.
-    fine = tell(paired([0.01, 0.02, 0.03], step=1e-10), 0.01)
-    assert fine.p == pytest.approx(tell(paired([0.01, 0.02, 0.03]), 0.01).p)
+    fine = interval_of(paired([0.01, 0.02, 0.03], step=1e-10), 0.01)
+    assert fine.p == pytest.approx(interval_of(paired([0.01, 0.02, 0.03]), 0.01).p)
     assert joined([paired([0, 0], step=0.1), paired([0, 0], step=0.3)]).blur == pytest.approx(0.2)
 
 
@@ -249,17 +250,17 @@ def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_verdicts_are_these_words(differences: list[float], words: str) -> None:
-    assert tell(paired(differences), 0.01).words == words
+    assert interval_of(paired(differences), 0.01).words == words
 
 
 def test_where_less_is_better_the_signs_turn() -> None:
-    assert tell(paired([0.021, 0.02, 0.019]), 0.01, less_is_better=True).words == "worse"
-    assert tell(paired([-0.021, -0.02, -0.019]), 0.01, less_is_better=True).words == "better"
+    assert interval_of(paired([0.021, 0.02, 0.019]), 0.01, less_is_better=True).words == "worse"
+    assert interval_of(paired([-0.021, -0.02, -0.019]), 0.01, less_is_better=True).words == "better"
 
 
 def test_how_many_more_rounds_would_tell() -> None:
     noisy = paired([0.03, -0.01, 0.03, -0.01])  # mean 0.01, deviation 0.0231
-    told = tell(noisy, 0.01)
+    told = interval_of(noisy, 0.01)
     assert told.more is not None
     assert told.words == f"cannot tell: {told.more} more rounds would"
     # With so many the half width is below the effect, with one fewer it is not.
@@ -268,14 +269,15 @@ def test_how_many_more_rounds_would_tell() -> None:
         assert (reach < 0.01) is enough
     # Near no effect, it is `same` that is near: the margin counts.
     assert (
-        tell(paired([0.02, -0.02, 0.02, -0.02]), 0.01).words == "cannot tell: 20 more rounds would"
+        interval_of(paired([0.02, -0.02, 0.02, -0.02]), 0.01).words
+        == "cannot tell: 20 more rounds would"
     )
-    far = tell(paired([0.5, -0.5, 0.5, -0.5]), 0.001)
+    far = interval_of(paired([0.5, -0.5, 0.5, -0.5]), 0.001)
     assert far.words == "cannot tell: more than 1000 rounds would"
 
 
 def test_one_more_round_is_one_round() -> None:
-    told = Told(1, 0.9, 1.1, 3, 0.5, Verdict.UNKNOWN, False, 0.01, 1, Basis.BLOCKS, 4)
+    told = RatioInterval(1, 0.9, 1.1, 3, 0.5, Decision.UNKNOWN, False, 0.01, 1, Basis.BLOCKS, 4)
     assert told.words == "cannot tell: 1 more round would"
 
 
@@ -291,7 +293,7 @@ def test_strata_count_alike_and_their_noise_adds() -> None:
 
 
 def test_an_interval_is_always_a_pair_of_numbers() -> None:
-    told = tell(Estimate(600.0, paired([0.0, 900.0]).parts, Basis.BLOCKS), 0.01)
+    told = interval_of(Estimate(600.0, paired([0.0, 900.0]).parts, Basis.BLOCKS), 0.01)
     assert told.low is not None
     assert told.high is not None
     assert 0 < told.low < told.ratio < told.high < math.inf

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.stats.knee import Shape, shape_of
+from rater.analysis.stats.knee import CurveShape, shape_of
 from rater.analysis.stats.noise import ASSUMED_SD, Noise, noise_in_rounds, noise_of
 
 QUIET = Noise(0.01, None)
@@ -15,7 +15,7 @@ QUIET = Noise(0.01, None)
 
 def shape(
     copies: Sequence[int], rates: Sequence[float], fair: int | None = None, noise: Noise = QUIET
-) -> Shape:
+) -> CurveShape:
     return shape_of(copies, rates, [1] * len(copies), noise, fair)
 
 
@@ -36,7 +36,7 @@ def test_a_curve_that_recovers_has_no_knee() -> None:
 
 
 def test_a_linear_curve_has_no_knee() -> None:
-    assert shape([1, 2, 4, 8], [3.0, 6.0, 12.0, 24.0]) == Shape(None, None, 8, None, None)
+    assert shape([1, 2, 4, 8], [3.0, 6.0, 12.0, 24.0]) == CurveShape(None, None, 8, None, None)
 
 
 def test_copies_that_gain_nothing_at_all_have_their_knee_at_the_first() -> None:
@@ -144,7 +144,7 @@ GRIDS = {
 
 def simulated(
     grid: str, truth: Callable[[int], float], sd: float, runs: int, trials: int
-) -> list[Shape]:
+) -> list[CurveShape]:
     rng = np.random.default_rng(11)
     copies, found = GRIDS[grid], []
     for _ in range(trials):

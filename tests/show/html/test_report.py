@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.counters.cpu_use import read_back
+from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.divots.data.finding import Analysis, Kind
 from rater.analysis.results.copies import cells_of
 from rater.analysis.results.points import Point, PointRun
@@ -53,7 +53,7 @@ needs_vega = pytest.mark.skipif(not VEGA, reason="vl-convert-python (rater[repor
 def told(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> Told:
     cells = cells_of(run)
     picture = picture_of(run.head, cells, labels)
-    return Told(run, summarise(run), cells, picture, divots, read_back(run))
+    return Told(run, summarise(run), cells, picture, divots, run_counters(run))
 
 
 def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
