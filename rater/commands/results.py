@@ -88,17 +88,18 @@ def register(subparsers: Subparsers) -> None:
     importing = subparsers.add_parser(
         "import",
         help="store runs from an observations document or SPEC CPU's result files",
-        usage="rater import FILE\n       rater import spec FILE... [--topology MACHINE]",
-        description="Store a run from an observations document, or with the word `spec` a run "
+        usage="rater import FILE...\n       rater import spec FILE... [--topology MACHINE]",
+        description="Store a run from each observations document, or with the word `spec` a run "
         "from each raw result file (.rsf) or log of SPEC CPU: every copy's time, where it was "
         "bound, and what the file reports beside what its times come to. What is stored already "
-        "is not added again.",
+        "is not added again. A file that cannot be read is named and does not keep the others "
+        "out; the exit status is then 2.",
     )
     importing.add_argument(
         "words",
         metavar="FILE",
         nargs=argparse.REMAINDER,  # options may stand between the files: parsed by `_import`
-        help="the document, - for standard input; behind `spec` raw files and logs",
+        help="a document, - for standard input; behind `spec` raw files and logs",
     )
     _topology(importing)
     importing.set_defaults(run=_import)
@@ -129,10 +130,8 @@ def _import(args: argparse.Namespace) -> int:
     words: list[str] = args.words
     spec = words[:1] == ["spec"] and (len(words) > 1 or not Path("spec").exists())
     parser = argparse.ArgumentParser(prog="rater import spec" if spec else "rater import")
-    if spec:
-        parser.add_argument("file", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log")
-    else:
-        parser.add_argument("file", metavar="FILE", help="the document; - for standard input")
+    what = "a raw file (.rsf) or a log" if spec else "a document; - for standard input"
+    parser.add_argument("file", metavar="FILE", nargs="+", help=what)
     _topology(parser)
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)
@@ -142,4 +141,4 @@ def _import(args: argparse.Namespace) -> int:
         raise InputError(
             "--topology belongs to `rater import spec FILE...`: a document has its own"
         )
-    return later("results.stored", "import_document")(args)
+    return later("results.import_documents", "import_documents")(args)

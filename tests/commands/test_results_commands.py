@@ -138,6 +138,29 @@ def test_importing_twice_adds_nothing_and_says_so(document: Path, rater: Rater) 
     assert parsed(out) == {"run": 1, "uuid": "made-by-hand", "added": False, "observations": 4}
 
 
+def test_several_documents_are_imported_and_the_bad_ones_named(
+    tmp_path: Path, document: Path, rater: Rater
+) -> None:
+    bad, other = tmp_path / "bad.json", tmp_path / "other.json"
+    bad.write_text("{")
+    other.write_text(json.dumps(observed({})))
+    status, out, err = rater("import", document, bad, other, tmp_path / "none.json")
+    assert (status, out.splitlines()) == (
+        2,
+        [
+            "run 1: 4 observations of made-by-hand imported",
+            "run 2: 1 observations of u imported",
+        ],
+    )
+    assert [line.split(": ")[1] for line in err.splitlines()] == [
+        f"{bad}:1:2",
+        str(tmp_path / "none.json"),
+    ]
+    status, out, _ = rater("import", "--json", other, document)
+    assert (status, parsed(out)["errors"]) == (0, [])
+    assert [(it["run"], it["added"]) for it in parsed(out)["runs"]] == [(2, False), (1, False)]
+
+
 def test_a_document_can_come_from_standard_input(
     rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +216,7 @@ def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) 
 def test_a_document_beyond_the_limit_is_refused(
     document: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.workflow.results.stored._MOST_BYTES", 100)
+    monkeypatch.setattr("rater.workflow.results.import_documents._MOST_BYTES", 100)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b" " * 101)))
     for file in (document, "-"):
         status, out, err = rater("import", file)

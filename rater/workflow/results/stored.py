@@ -1,4 +1,4 @@
-"""What is stored: `rater list`, `export`, `import` of a document, `rm`."""
+"""What is stored: `rater list`, `export`, `rm`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import argparse
 import re
 import shutil
 import sys
-from pathlib import Path
-from typing import BinaryIO
 
 from rater.errors import InputError
 from rater.record.stored import RunHead
@@ -21,16 +19,11 @@ from rater.store.exchange.export import (
     write_csv,
     write_document,
 )
-from rater.store.exchange.read_observations import read_observations
 from rater.store.store import open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.workflow.common import existing_store, print_json, say, show
 from rater.workflow.speccpu.import_results import write_rsf
 
-_STDIN = ("-", "/dev/stdin")
-_PASSED = "/dev/fd/"  # what a shell makes of <(command): a pipe that is open already
-_MOST_BYTES = 10**9  # a document of five million copy runs
-_PIECE_BYTES = 1 << 20
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -71,22 +64,6 @@ def export_run(args: argparse.Namespace) -> int:
     return 0
 
 
-def import_document(args: argparse.Namespace) -> int:
-    """Store the run of an observations document, where it is not there already."""
-    file = args.file
-    stored = read_observations(_bytes_of(file), "standard input" if file in _STDIN else file)
-    with open_store(default_path(args.db)) as store:
-        number, added = store.add(stored)
-    uuid, observations = stored.head.uuid, len(stored.copies)
-    if args.json:
-        print_json({"run": number, "uuid": uuid, "added": added, "observations": observations})
-    elif added:
-        print(f"run {number}: {observations} observations of {uuid} imported")
-    else:
-        print(f"run {number}: {uuid} is stored already, nothing was added")
-    return 0
-
-
 def remove(args: argparse.Namespace) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
     with existing_store(args) as store:
@@ -109,37 +86,3 @@ def remove(args: argparse.Namespace) -> int:
         for number in sweeps:
             print(f"sweep {number} removed")
     return 0
-
-
-def _bytes_of(file: str) -> bytes:
-    """Return what is in a file or comes from standard input, at most `_MOST_BYTES`."""
-    path = Path(file)
-    try:
-        if file in _STDIN:
-            if sys.stdin is None:  # closed: `rater import - <&-`
-                raise InputError(f"{file}: standard input is closed; expected a document there")
-            return _limited(sys.stdin.buffer, file)
-        if path.exists() and not (path.is_file() or path.is_dir() or file.startswith(_PASSED)):
-            # Opening a FIFO waits for a writer, and a device may never end.
-            raise InputError(
-                f"{file}: not a regular file; expected a file, or - for standard input"
-            )
-        with path.open("rb") as opened:
-            return _limited(opened, file)
-    except OSError as error:
-        raise InputError(
-            f"{file}: cannot be read ({error.strerror}); expected a file, or - for stdin"
-        ) from error
-
-
-def _limited(stream: BinaryIO, file: str) -> bytes:
-    """Read a stream to its end, in pieces: a read of the limit at once would ask for its memory."""
-    data = bytearray()
-    while piece := stream.read(_PIECE_BYTES):
-        data += piece
-        if len(data) > _MOST_BYTES:
-            raise InputError(
-                f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
-                "about 200 bytes for each copy run"
-            )
-    return bytes(data)

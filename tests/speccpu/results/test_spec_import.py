@@ -294,15 +294,11 @@ def test_a_file_with_nothing_in_it_is_refused(
 def test_the_forms_of_import_are_told_apart(
     rater: Rater, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words, said in (
-        (["spec"], "required: FILE"),
-        ([], "required: FILE"),
-        (["a.json", "b.json"], "unrecognized arguments: b.json"),
-    ):
+    for words in (["spec"], []):
         with pytest.raises(SystemExit) as ended:
             main(["import", *words])
         assert ended.value.code == 2
-        assert said in capsys.readouterr().err
+        assert "required: FILE" in capsys.readouterr().err
     status, _, err = rater("import", "a.json", "--topology", "nodes=1x1")
     assert (status, "--topology belongs to `rater import spec" in err) == (2, True)
     path = write(tmp_path, HEAD + bracket())
