@@ -87,7 +87,6 @@ LARGER = {  # path: why it is larger
     "speccpu/config/shell.py": "to be made smaller",
     "speccpu/kit/kit.py": "to be made smaller",
     "speccpu/results/log.py": "to be made smaller",
-    "speccpu/results/own_keys.py": "to be made smaller",
     "speccpu/results/rsf.py": "to be made smaller",
     "store/sweeps.py": "to be made smaller",
     "workflow/speccpu/kit.py": "to be made smaller",

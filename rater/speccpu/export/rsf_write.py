@@ -19,9 +19,7 @@ from rater.record.run import BenchmarkUsed
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from rater.speccpu import keys
-from rater.speccpu.export.own_write import Where, result_keys, run_keys, usual_places
 from rater.speccpu.export.rsf_bind import configuration
-from rater.speccpu.results.own_keys import PREFIX
 from rater.speccpu.results.packed import pack
 from rater.speccpu.results.rsf import ESTIMATE_KEY, ESTIMATE_TEXT, ROTATED_MODE
 
@@ -47,8 +45,8 @@ def rsf_lines(
 ) -> Iterator[str]:
     """Yield the lines of a raw file; `means` are the suite ratios by tune.
 
-    Keys of rater's own (`rater_...`) tell what SPEC's cannot, so that `rater import spec`
-    makes the same run of them. Raises `InputError` for a run in steady mode.
+    What SPEC's keys cannot say, and what does not count, is left out: the observations document
+    has it. Raises `InputError` for a run in steady mode.
     """
     stored = stored.without_torn()
     head = stored.head
@@ -65,10 +63,9 @@ def rsf_lines(
     scores = {key: _times(scored, factor) for key, scored in scores.items()}
     tunes = _tunes(stored)
     names = _spelt(dict.fromkeys(copy.benchmark for copy in stored.copies), stored)
-    usual = usual_places(stored.copies)
     yield f"# {ESTIMATE_TEXT}"
     yield f"# written by rater {__version__} from its run {head.run}, {head.uuid}"
-    for key, value in (*_facts(stored, rotated), *run_keys(stored, usual)):
+    for key, value in _facts(stored, rotated):
         yield f"spec.{suite}.{key}: {value}"
     for tune, written in tunes.items():
         mean = means.get(tune)
@@ -76,11 +73,11 @@ def rsf_lines(
     config = configuration(stored, tunes, ESTIMATE_TEXT)
     for number, piece in enumerate(pack(config) if config else ()):
         yield f"spec.{suite}.rawconfig{number:03}: {piece}"
-    results = _rotated(stored, usual) if rotated else _results(stored, scores, usual)
+    results = _rotated(stored) if rotated else _results(stored, scores)
     for benchmark, tune, number, values in results:
         at = f"spec.{suite}.results.{names[benchmark]}.{tunes[tune]}.{number:03}"
         for key, value in sorted(values.items()):
-            yield f"{at}.{key}: {value if key.startswith(PREFIX) else _line(value)}"
+            yield f"{at}.{key}: {_line(value)}"
 
 
 def _times(scored: Scored, factor: float) -> Scored:
@@ -154,16 +151,16 @@ def _unlike(name: str, others: Iterable[str]) -> str:
 type _Result = tuple[str, str | None, int, dict[str, str]]
 
 
-def _results(stored: StoredRun, scores: Scores, usual: Mapping[int, Where]) -> Iterator[_Result]:
+def _results(stored: StoredRun, scores: Scores) -> Iterator[_Result]:
     by_phase = {phase: tuple(them) for phase, them in groupby(stored.copies, lambda c: c.phase)}
     used = {it.name: it for it in stored.benchmarks}
     started_s = None
     if stored.head.started_at:
         started_s = datetime.fromisoformat(stored.head.started_at).timestamp()
     numbers: dict[tuple[str | None, str], int] = {}
-    for phase, bracket in enumerate(stored.brackets):
-        if bracket.benchmark is None or bracket.iteration is None:
-            continue
+    for bracket in stored.brackets:
+        if bracket.benchmark is None or bracket.iteration is None or not bracket.counted:
+            continue  # readers would count a warm-up
         of_it = (bracket.tune, bracket.benchmark)
         number = numbers[of_it] = numbers.get(of_it, -1) + 1
         copies = by_phase.get(bracket.phase, ())
@@ -181,33 +178,23 @@ def _results(stored: StoredRun, scores: Scores, usual: Mapping[int, Where]) -> I
         for copy in copies:
             values[f"copytime{copy.copy:03}"] = f"{copy.elapsed_s:.9f}"
         values |= _errors(_told(bracket, copies))
-        values |= result_keys(
-            copies,
-            usual,
-            benchmark=bracket.benchmark,
-            tune=bracket.tune,
-            iteration=bracket.iteration,
-            counted=bracket.counted,
-            phase=phase,
-        )
         yield bracket.benchmark, bracket.tune, number, values
 
 
 def _told(bracket: StoredBracket, copies: Sequence[StoredCopy]) -> Iterable[str]:
     """Return what is wrong with a bracket, each once: of its copies, then as its file said."""
-    not_counted = [] if bracket.counted else ["this iteration is not counted"]
     said = bracket.reported.errors if bracket.reported is not None else None
-    return dict.fromkeys([*not_counted, *_failures(copies), *(said or "").splitlines()])
+    return dict.fromkeys([*_failures(copies), *(said or "").splitlines()])
 
 
-def _rotated(stored: StoredRun, usual: Mapping[int, Where]) -> Iterator[_Result]:
+def _rotated(stored: StoredRun) -> Iterator[_Result]:
     """Yield a record for every copy run: its number is iteration x copies + copy."""
     used = {it.name: it for it in stored.benchmarks}
     planned = stored.head.copies
-    iterations = {n: i for i, n in enumerate(sorted({c.iteration for c in stored.copies}))}
-    phases = {bracket.phase: i for i, bracket in enumerate(stored.brackets)}
+    copies = [copy for copy in stored.copies if copy.counted]
+    iterations = {n: i for i, n in enumerate(sorted({c.iteration for c in copies}))}
     seen: set[tuple[str, str | None, int]] = set()
-    for copy in stored.copies:
+    for copy in copies:
         number = iterations[copy.iteration] * planned + copy.copy
         while (copy.benchmark, copy.tune, number) in seen:
             # An increment that meets a benchmark twice in a round: still the copy's, but later.
@@ -222,18 +209,7 @@ def _rotated(stored: StoredRun, usual: Mapping[int, Where]) -> Iterator[_Result]
             "valid": "S" if good else "RE",
             "copytime000": f"{copy.elapsed_s:.9f}",
         }
-        told = [] if copy.counted else ["this round is not counted"]
-        values |= _reported(copy.elapsed_s) | _errors([*told, *_failures((copy,))])
-        values |= result_keys(
-            (copy,),
-            usual,
-            benchmark=copy.benchmark,
-            tune=copy.tune,
-            iteration=copy.iteration,
-            counted=copy.counted,
-            phase=phases[copy.phase],
-            queued=copy,
-        )
+        values |= _reported(copy.elapsed_s) | _errors(_failures((copy,)))
         yield copy.benchmark, copy.tune, number, values
 
 

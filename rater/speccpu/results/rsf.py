@@ -14,7 +14,7 @@ from rater.plan.placement.counts import MOST_COPIES
 from rater.record.status import CopyStatus
 from rater.speccpu import keys
 from rater.speccpu.config.config import SpecConfig, read_config
-from rater.speccpu.results import own_keys, packed
+from rater.speccpu.results import packed
 from rater.speccpu.results.lines import LONGEST_LINE, Lines, Readable, as_text
 from rater.speccpu.results.result import (
     LONGEST_S,
@@ -83,7 +83,7 @@ def read_rsf(stream: Readable, name: str) -> SpecFile:
 class _Reader:
     def __init__(self, stream: Readable, name: str) -> None:
         self.lines = Lines(stream)
-        self.file = own_keys.OwnFile(name=name, format="rsf", sha256="")
+        self.file = SpecFile(name=name, format="rsf", sha256="")
         self.problems = self.file.problems
         self.found: dict[tuple[str, str, int], SpecIteration] = {}
         self.config: dict[int, str] = {}
@@ -151,8 +151,6 @@ class _Reader:
                 self.problems.add(number, f"{key} again, and another: the first is kept")
         elif key == ESTIMATE_KEY:
             file.estimate = True
-        elif key.startswith(own_keys.PREFIX):
-            own_keys.keep(file, number, key, value)
         elif indexed and indexed[1] in _IN_LINES:
             self.one_of_several(indexed[1], value)
         elif key in _FACTS and value and file.facts.setdefault(key, value) != value:
@@ -209,14 +207,11 @@ class _Reader:
             at = (benchmark, tune, min(int(text), MOST_NUMBER))
             self.last_key = (benchmark, tune, text)
             if at not in self.found:
-                self.found[at] = own_keys.OwnIteration(keys.dotted(benchmark), tune, at[2], number)
+                self.found[at] = SpecIteration(keys.dotted(benchmark), tune, at[2], number)
             self.last = self.found[at]
         one = self.last
         if name.startswith("copytime"):
             self.copy_time(number, one, name[8:], value)
-            return
-        if name.startswith(own_keys.PREFIX):
-            own_keys.keep(one, number, name, value)
             return
         before = self.seen.get((one.line, name))
         if before is None and len(self.seen) < _MOST_SEEN:
@@ -393,7 +388,6 @@ class _Reader:
         if any(self.by_lscpu.get(cpu, node) != node for cpu, node in file.node_of.items()):
             file.notes.append("lscpu and numactl of its sysinfo differ in the CPUs of the nodes")
         file.iterations = list(self.found.values())
-        own_keys.take_own(file)
         if self.config:
             try:
                 file.config = read_config(packed.unpack(self.config))

@@ -21,7 +21,6 @@ from rater.record.stored import (
     StoredRun,
 )
 from rater.speccpu import keys
-from rater.speccpu.results.own_keys import in_own_order, own_bracket, own_of, restored
 from rater.speccpu.results.places import Places
 from rater.speccpu.results.recompute import Recomputed, recompute, recompute_rotated
 from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
@@ -84,7 +83,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
     rotated = all(is_rotated(one) for one in scored)
     recomputed = recompute_rotated(file) if rotated else recompute(file)
     places = Places(file, topology)
-    brackets = rotated_brackets(scored) if rotated else _brackets(in_own_order(scored))
+    brackets = rotated_brackets(scored) if rotated else _brackets(scored)
     for one in scored:  # before anything is said about places
         for copy in one.times_s:
             places.of(one, rotated_place(one)[1] if rotated else copy)
@@ -128,7 +127,6 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         ),
     )
     runs = sum(1 if rotated else len(one.times_s) for one in scored)
-    stored = restored(stored, scored, with_machine=topology is None)
     return SpecImport(file, recomputed, stored, places, remarks, tuple(brackets), runs)
 
 
@@ -300,9 +298,7 @@ def _brackets(
     known = [start for start in starts if start is not None]
     first_s = min(known, default=None) if len(known) == len(starts) else None
     ordered = sorted(scored, key=lambda one: (one.tune, one.iteration, one.line))
-    if all(own_of(one) for one in scored):  # rater's own export tells the order
-        ordered = list(scored)
-    elif first_s is not None:
+    if first_s is not None:
         ordered.sort(key=lambda one: math.inf if one.start_s is None else one.start_s)
     found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
     for phase, one in enumerate(ordered):
@@ -338,4 +334,4 @@ def _brackets(
                 (one,),
             )
         )
-    return [(own_bracket(bracket, them[0]), them) for bracket, them in found]
+    return found

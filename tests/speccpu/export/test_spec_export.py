@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from rater.speccpu.export.rsf_bind import configuration
 from rater.speccpu.export.rsf_write import rsf_lines
-from rater.speccpu.results.own_keys import own_of
-from rater.speccpu.results.read import read_spec
 from tests.support.spec_runs import observed, planned
 
 
@@ -31,18 +28,3 @@ def test_a_copy_of_several_threads_is_not_narrowed_to_one_cpu() -> None:
         "bind0 = numactl --cpunodebind=1"
     ]
     assert "spec.cpu2017.results.a.base.000.threads: 4" in rsf_lines(run, {}, {})
-
-
-def test_what_the_keys_of_spec_cannot_say_is_in_keys_of_our_own(tmp_path: Path) -> None:
-    rows = [{"iteration": n, "copy": 0, "counted": n > 1, "start_s": n} for n in (1, 2)]
-    run = observed(rows, mode="staggered", stagger_ms=5)
-    path = tmp_path / "own.rsf"
-    path.write_text("\n".join(rsf_lines(run, {}, {})) + "\n")
-    first, second = map(own_of, read_spec(path).iterations)
-    assert first is not None and second is not None
-    assert (first.counted, second.counted) == (False, True)
-    assert (first.tune, first.iteration, first.of(0).start_ns) == (None, 1, 10**9)
-    assert first.run.phases[0]["finish_ns"] == 2 * 10**9
-    assert first.run.head is not None
-    assert (first.run.head["mode"], first.run.head["stagger_ms"]) == ("staggered", 5.0)
-    assert (first.run.head["iterations"], first.run.head["discard"]) == (2, 1)
