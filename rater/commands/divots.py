@@ -13,7 +13,7 @@ from rater.commands.common import (
     later,
 )
 from rater.errors import InputError
-from rater.text.words import per_cent
+from rater.text.words import parse_percent
 from rater.workflow.run_arguments import options_given
 
 _ANY = "any"
@@ -81,7 +81,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _per_cent(text: str) -> float:
-    value = per_cent(text, 1000)
+    value = parse_percent(text, 1000)
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r}: expected per cent above 0, such as 1.5")
     return value

@@ -64,6 +64,12 @@ def format_list(numbers: Iterable[int]) -> str:
     return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)
 
 
+def cpus_text(cpus: Iterable[int]) -> str:
+    """Return `CPU 3`, `CPUs 0-3,8`."""
+    numbers = set(cpus)
+    return f"{'CPU' if len(numbers) == 1 else 'CPUs'} {format_list(numbers)}"
+
+
 def parse_bitmap(text: str) -> int:
     """Return the mask, bit n for number n, of an hwloc bitmap.
 

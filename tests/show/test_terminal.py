@@ -298,9 +298,9 @@ def test_an_empty_list_says_how_to_make_a_run() -> None:
 
 def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
     columns = [
-        Column(("name", ""), ["n" * 40], right=False, flexible=True),
-        Column(("x", "s"), ["1" * 10], optional=1),
-        Column(("y", "s"), ["2" * 10]),
+        Column("name", ["n" * 40], right=False, flexible=True),
+        Column("x|s", ["1" * 10], optional=1),
+        Column("y|s", ["2" * 10]),
     ]
     whole = table_lines(columns, 64, ascii_only=True)
     assert whole[2] == f"{'n' * 40}  {'1' * 10}  {'2' * 10}"

@@ -19,7 +19,7 @@ from rater.analysis.results.steady import SteadyMix, SteadyRate
 from rater.analysis.stats.descriptive import geometric_mean, lower_median_index
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead, StoredRun
-from rater.text.words import count, some
+from rater.text.words import copies_text, some
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
@@ -289,7 +289,7 @@ def _of_tune(head: RunHead, tune: str | None, every: Sequence[BenchmarkRate]) ->
 
 
 def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
-    of = f"{found} of {count(head.copies, 'copy', 'copies')}"
+    of = f"{found} of {copies_text(head.copies)}"
     return f"{some(names)}: no result, times of {of} only"
 
 

@@ -16,7 +16,7 @@ from rater.analysis.stats.descriptive import grouped
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
 from rater.text.cpuset import format_list
-from rater.text.words import count
+from rater.text.words import copies_text
 
 _PLACE = "place of copy "  # a difference that other numbers of copies bring with them
 
@@ -51,7 +51,7 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
 
 def _places(sample: Sample) -> Facts:
     """Return where as many copies were, as alike as the places are."""
-    places, whose = sample.places, f"of {count(sample.places.copies, 'copy', 'copies')}"
+    places, whose = sample.places, f"of {copies_text(sample.places.copies)}"
     cpus = None if places.on is None else format_list(places.on)
     return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
 
@@ -71,7 +71,7 @@ def lacking(members: Sequence[Sample]) -> list[str]:
 
 
 def _named(head: RunHead) -> str:
-    return f"run {head.run} ({count(head.copies, 'copy', 'copies')})"
+    return f"run {head.run} ({copies_text(head.copies)})"
 
 
 def left_out(

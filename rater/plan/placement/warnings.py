@@ -15,7 +15,7 @@ from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.orders import Slot
 from rater.plan.topology.model import Topology
 from rater.text import cpuset
-from rater.text.words import count
+from rater.text.words import copies_text, count
 
 type Mask = tuple[int, ...]  # OS numbers, ascending
 
@@ -130,7 +130,7 @@ def _crowd(loads: Collection[int], usable: int) -> tuple[str, ...]:
     shares = sorted(Counter(loads).items(), reverse=True)
     crowd = ", ".join(f"{each} on {count(on, 'PU')}" for each, on in shares)
     if len(shares) == 1:
-        crowd = f"{count(shares[0][0], 'copy', 'copies')} on each"
+        crowd = f"{copies_text(shares[0][0])} on each"
     return (f"{sum(loads)} copies share {pus}: {crowd}",)
 
 
@@ -153,7 +153,7 @@ def _crowd_of_threads(copies: int, pus: int, threads: int) -> tuple[str, ...]:
     if copies * threads <= pus:
         return ()
     return (
-        f"{count(copies, 'copy', 'copies')} of {threads} threads on "
+        f"{copies_text(copies)} of {threads} threads on "
         f"{count(pus, 'usable PU')}: there are PUs with more than one thread to run",
     )
 
@@ -281,7 +281,7 @@ def _kinds(topology: Topology, masks: Sequence[Mask]) -> list[str]:
     mixed = [kinds_of[id(mask)] for mask in masks if len(kinds_of[id(mask)]) > 1]
     if mixed:
         found.append(
-            f"{count(len(mixed), 'copy', 'copies')} may run on CPUs of {max(map(len, mixed))} "
+            f"{copies_text(len(mixed))} may run on CPUs of {max(map(len, mixed))} "
             f"{what} each{unknown}: how long they take depends on where the kernel puts them"
         )
     one = Counter(min(kinds_of[id(mask)]) for mask in masks if len(kinds_of[id(mask)]) == 1)
@@ -319,6 +319,6 @@ def _wider_than_memory(
     if not wide:
         return []
     return [
-        f"{count(wide, 'copy', 'copies')} may run on CPUs of several lgroups, and --mem {policy} "
+        f"{copies_text(wide)} may run on CPUs of several lgroups, and --mem {policy} "
         "takes memory of the first CPU's only: it is remote from the others"
     ]

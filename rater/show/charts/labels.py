@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Finding, Kind, Single
 from rater.show.charts.picture import Dot, Label, Panel
-from rater.show.console.format import count
 from rater.text.cpuset import format_list
+from rater.text.words import copies_text
 
 _LEAST_EXPLAINED = 0.01  # of a time; less than the layout does is hardly to be seen
 # Findings whose place is no name: it is all copies.
@@ -127,5 +127,5 @@ def failed_text(panel: Panel) -> str | None:
     if not copies:
         return None
     if len(format_list(copies)) > 20:
-        return f"{count(len(copies), 'copy', 'copies')} failed"
+        return f"{copies_text(len(copies))} failed"
     return f"{words.copies(copies)} failed"

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from rater.analysis.results.copies import Cell, CopyPoint
 from rater.analysis.results.copy_outcome import FailedCopy
 from rater.record.stored import RunHead
-from rater.show.console.format import count, plain
+from rater.show.console.format import plain
+from rater.text.words import copies_text
 
 if TYPE_CHECKING:
     from rater.text.to_json import Json
@@ -374,4 +375,4 @@ def _groups(nodes: Sequence[int | None]) -> tuple[Group, ...]:
 def _title(head: RunHead) -> str:
     host = f" on {head.hostname}" if head.hostname else ""
     mode = "" if head.mode == "homogeneous" else f", {head.mode}"
-    return f"time of each copy, run {head.run}{host}{mode}, {count(head.copies, 'copy', 'copies')}"
+    return f"time of each copy, run {head.run}{host}{mode}, {copies_text(head.copies)}"

@@ -8,9 +8,10 @@ from typing import TextIO
 from rater.analysis.conditions.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseOf, PhaseState, Remainder
 from rater.record.stored import RunHead
-from rater.show.console.format import aligned, count, plain
+from rater.show.console.format import aligned, plain
 from rater.show.live.line_view import phase_name
 from rater.text.to_json import Members
+from rater.text.words import count
 
 
 def changes_text(found: Sequence[ConditionDifference]) -> str:

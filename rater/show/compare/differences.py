@@ -8,7 +8,7 @@ from rater.analysis.compare.model import Comparison
 from rater.analysis.conditions.differences import PointDifference
 from rater.show.console.format import crop
 from rater.show.console.printer import Printer
-from rater.text.words import some
+from rater.text.words import runs_text, some
 
 _LONGEST_VALUE = 80
 _MOST_DIFFERENCES = 20
@@ -26,11 +26,7 @@ def print_differences(comparison: Comparison, printer: Printer) -> None:
         axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
         beside = f" beside {some(list(axes))}" if axes else ""
         printer.prose(f"The runs differ{beside} in:", "bold yellow")
-        for text in weighs[:_MOST_DIFFERENCES]:
-            printer.prose(f"  {text}", "yellow")
-        if len(weighs) > _MOST_DIFFERENCES:
-            left = len(weighs) - _MOST_DIFFERENCES
-            printer.prose(f"  and {left} more (--json has them all)", "yellow")
+        printer.some(weighs, "yellow", most=_MOST_DIFFERENCES, indent="  ")
     if lesser:
         printer.prose(f"Worth a note: {'; '.join(lesser)}")
     if unknown:
@@ -73,8 +69,3 @@ def _who(numbers: Sequence[int], comparison: Comparison) -> str:
     if left:
         names.append(runs_text(sorted(left)))
     return some(names, 3)
-
-
-def runs_text(numbers: Sequence[int]) -> str:
-    """Return `run 7`, or `runs 7, 8 and 9 more`."""
-    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], 6)}"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.counters.cpu_use import Matter, Notable
-from rater.show.console.format import crop, percent
+from rater.show.console.format import crop
 from rater.show.console.printer import Printer
 from rater.text.cpuset import format_list
-from rater.text.words import some
+from rater.text.words import percent, runs_text, some
 
 _MOST_RUNS = 5  # of one kind of disturbance
 _MOST_SHARES = 3
@@ -29,8 +29,7 @@ def print_troubles(troubles: Sequence[DisturbedRun], printer: Printer) -> None:
     if not lines:
         return
     printer.prose("Disturbed runs (`rater show RUN` has the rest):", "bold yellow")
-    for text in lines:
-        printer.prose(f"  {text}", "yellow")
+    printer.some(lines, "yellow", most=len(lines), indent="  ")
     printer.line()
 
 
@@ -44,20 +43,16 @@ def _lines(troubles: Sequence[DisturbedRun]) -> Iterator[str]:
     if moved:
         copies = [f"run {one.run} (copies {format_list(one.not_met)})" for one in moved]
         yield f"copies not where they were planned: {some(copies, _MOST_RUNS)}"
-    shared = [str(one.run) for one in troubles if one.shared]
+    shared = [one.run for one in troubles if one.shared]
     if shared:
-        yield f"made with --share, beside other runs: {_runs(shared)}"
+        yield f"made with --share, beside other runs: {runs_text(shared, _MOST_RUNS)}"
     warned: dict[str, dict[int, None]] = {}
     for one in troubles:
         for text in one.warnings:
             warned.setdefault(text.partition(": ")[0], {})[one.run] = None
     for text, runs in warned.items():
-        told = _runs([str(run) for run in sorted(runs)])
-        yield f"{crop(text, _LONGEST_WARNING, ascii_only=True)}: {told}"
-
-
-def _runs(numbers: Sequence[str]) -> str:
-    return f"run{'s' * (len(numbers) > 1)} {some(numbers, _MOST_RUNS)}"
+        who = runs_text(sorted(runs), _MOST_RUNS)
+        yield f"{crop(text, _LONGEST_WARNING, ascii_only=True)}: {who}"
 
 
 def _text(run: int, one: Notable) -> str:

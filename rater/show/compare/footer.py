@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rater.analysis.compare.model import Comparison, Effect
 from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
-from rater.show.console.format import count
 from rater.show.console.printer import Printer
+from rater.text.words import count, percent
 
 _MANY_BENCHMARKS = 4
 _BLUR_TOLD = 0.001  # steps of times, as a share of them
@@ -18,7 +18,7 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
     """Print marks, bases, chance; `in_lines`: verdicts stand in the table in words."""
     cells = [cell for row in comparison.benchmarks for cell in row.cells]
     told = [cell.speedup for cell in cells if cell.speedup]
-    percent = level(comparison)
+    sure = level(comparison)
     if not in_lines:
         printer.prose(
             f"+ better, - worse, = same within {comparison.margin * 100:g} %, ? cannot tell"
@@ -47,7 +47,7 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         printer.prose(
             f"Results were looked at up to {count(comparison.looks, 'time')} before there were "
             "enough runs (--until, rounds that were added): "
-            f"intervals of {percent} % keep all looks together right in 95 %."
+            f"intervals of {sure} % keep all looks together right in 95 %."
         )
     if comparison.compared > 1:
         text = (
@@ -143,4 +143,4 @@ def level(comparison: Comparison) -> str:
 
 def size(share: float) -> str:
     """Return a share in per cent, without its sign."""
-    return f"{abs(share) * 100:.1f} %"
+    return f"{percent(abs(share))} %"

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from rater.analysis.results.rates import RATIO, Overall
 from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
-from rater.show.console.format import count, decimals, duration, number, percent
+from rater.show.console.format import decimals, duration, number
 from rater.show.console.letters import letters
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column
+from rater.show.console.table import Column, Columns
 from rater.text.to_json import Members, to_json
+from rater.text.words import count, percent
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
@@ -93,20 +94,16 @@ def print_sweeps(views: Sequence[SweepView], printer: Printer) -> None:
     if not views:
         printer.prose("no sweeps stored yet; `rater sweep` makes one")
         return
+    of = Columns(views)
     printer.table(
         [
-            Column(("sweep", ""), [str(view.number) for view in views]),
-            Column(("started (UTC)", ""), [_when(view) for view in views], right=False),
-            Column(("what", ""), [view.what for view in views], right=False, flexible=True),
-            Column(
-                ("axes", ""),
-                [" ".join(axis.name for axis in view.axes) for view in views],
-                right=False,
-                flexible=True,
-            ),
-            Column(("points", ""), [str(len(view.running)) for view in views], optional=1),
-            Column(("runs", ""), [f"{view.done}/{len(view.slots)}" for view in views]),
-            Column(("status", ""), [view.status or "-" for view in views], right=False),
+            of.right("sweep", lambda view: view.number),
+            of.left("started (UTC)", _when),
+            of.left("what", lambda view: view.what, flexible=True),
+            of.left("axes", lambda view: " ".join(axis.name for axis in view.axes), flexible=True),
+            of.right("points", lambda view: len(view.running), optional=1),
+            of.right("runs", lambda view: f"{view.done}/{len(view.slots)}"),
+            of.left("status", lambda view: view.status or None),
         ]
     )
 
@@ -122,22 +119,22 @@ def print_sweep(view: SweepView, printer: Printer) -> None:
     unit = next(iter(units)) if len(units) == 1 else RATIO
     medians = [statistics.median(values) if values else None for values in results]
     first = next((median for median in medians if median is not None), None)
+    of, of_results = Columns(view.points), Columns(results)
     columns = [
         *_point_columns([p.values for p in view.points], printer),
-        Column(("runs", ""), [_runs_of(view, point) for point in view.points]),
+        of.right("runs", lambda point: _runs_of(view, point)),
     ]
     if any(point.failed for point in view.points):
-        columns.append(Column(("failed", "runs"), [str(p.failed or "-") for p in view.points]))
-    name = "ratio" if unit == RATIO else "copies"
-    below = "median" if unit == RATIO else "/hour"
+        columns.append(of.right("failed|runs", lambda point: point.failed or None))
     columns += [
-        Column((name, below), [number(median, places) for median in medians]),
-        Column(("lowest", ""), [number(min(v, default=None), places) for v in results], optional=1),
         Column(
-            ("highest", ""), [number(max(v, default=None), places) for v in results], optional=1
+            "ratio|median" if unit == RATIO else "copies|/hour",
+            [number(median, places) for median in medians],
         ),
+        of_results.numbers("lowest", lambda v: min(v, default=None), places, optional=1),
+        of_results.numbers("highest", lambda v: max(v, default=None), places, optional=1),
         Column(
-            ("vs first" if medians[:1] == [first] else "vs base", "%"),
+            "vs first|%" if medians[:1] == [first] else "vs base|%",
             [_change(median, first) for median in medians],
         ),
     ]
@@ -153,17 +150,13 @@ def print_dry(view: SweepView, printer: Printer) -> None:
     """Print what would be swept, in which order, how long it takes and what is in the way."""
     _print_head(view, printer)
     printer.line()
+    of = Columns(view.points)
     columns = [
-        Column(("no.", ""), [str(p.point + 1) for p in view.points]),
+        of.right("no.", lambda point: point.point + 1),
         *_point_columns([p.values for p in view.points], printer),
-        Column(
-            ("in all", "copies"), ["-" if p.copies is None else str(p.copies) for p in view.points]
-        ),
-        Column(
-            ("one run", ""),
-            ["-" if p.expected_s is None else duration(p.expected_s) for p in view.points],
-        ),
-        Column(("", ""), _marks(view), right=False),
+        of.right("in all|copies", lambda point: point.copies),
+        of.right("one run", lambda it: None if it.expected_s is None else duration(it.expected_s)),
+        Column("", _marks(view), right=False),
     ]
     printer.table(columns)
     printer.line()
@@ -190,18 +183,17 @@ def print_missing(view: SweepView, printer: Printer) -> None:
     values = {point.point: point.values for point in view.points}
     missing = [it for it in view.slots if not it.done]
     printer.line()
+    if not missing:
+        printer.line("nothing is missing", "bold")
+        printer.line()
+        return
+    of = Columns(missing)
     printer.table(
         [
-            Column(("block", ""), [str(it.slot.block) for it in missing]),
+            of.right("block", lambda it: it.slot.block),
             *_point_columns([values[it.slot.point] for it in missing], printer),
-            Column(
-                ("", ""),
-                [f"run {it.run} is kept, made again" if it.run else "" for it in missing],
-                right=False,
-            ),
+            of.left("", lambda it: f"run {it.run} is kept, made again" if it.run else ""),
         ]
-        if missing
-        else [Column(("nothing is missing", ""), [""], right=False)]
     )
 
 
@@ -270,7 +262,7 @@ def _point_columns(points: Sequence[Values], printer: Printer) -> list[Column]:
     for values, letter in kinds.items():
         printer.prose(f"{letter}  {label_of(values)}")
     printer.line()
-    return [Column(("point", ""), [kinds[values] for values in points], right=False)]
+    return [Column("point", [kinds[values] for values in points], right=False)]
 
 
 def _heading(axis: str) -> tuple[str, str]:

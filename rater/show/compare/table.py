@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
-from rater.show.compare.differences import print_differences, runs_text
+from rater.show.compare.differences import print_differences
 from rater.show.compare.disturbances import print_troubles
 from rater.show.compare.footer import level, print_foot, size
-from rater.show.console.format import count, decimals, number
+from rater.show.console.format import decimals, number
 from rater.show.console.letters import letters
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column
-from rater.text.words import some
+from rater.show.console.table import Column, Columns
+from rater.text.words import count, runs_text, signed_percent, some
 
 _MARKS = {Decision.BETTER: "+", Decision.WORSE: "-", Decision.SAME: "=", Decision.UNKNOWN: "?"}
 _STYLES = {Decision.BETTER: "green", Decision.WORSE: "red"}
@@ -41,10 +41,10 @@ def print_comparison(comparison: Comparison, printer: Printer) -> None:
         _print_points(_compared_rows(comparison)[0], comparison, printer)
     else:
         _print_many(comparison, printer)
-    told = list(_inside(comparison))
-    if told:
+    inside = list(_inside(comparison))
+    if inside:
         printer.line()
-        printer.some(told)
+        printer.some(inside)
     printer.line()
     print_foot(comparison, printer, in_lines=_by_points(comparison))
 
@@ -89,61 +89,62 @@ def _print_pair(comparison: Comparison, printer: Printer) -> None:
     units = {row.unit for row in rows if row.cells[0].baseline is not None}
     unit = units.pop() if len(units) == 1 else ""
     labels = _headings(comparison, printer)
+    of = Columns(cells)
     columns = [
-        Column(("benchmark", ""), _names(rows), right=False, flexible=True),
-        Column((labels[0], unit), [number(c.baseline, places) for c in cells], optional=3),
-        Column((labels[1], unit), [number(c.value, places) for c in cells], optional=3),
-        *_told_columns(cells, comparison),
+        Column("benchmark", _names(rows), right=False, flexible=True),
+        of.numbers((labels[0], unit), lambda cell: cell.baseline, places, optional=3),
+        of.numbers((labels[1], unit), lambda cell: cell.value, places, optional=3),
+        *_speedup_columns(cells, comparison),
     ]
     printer.table(columns, [_style(cell) for cell in cells])
 
 
 def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> None:
     """Print many points of one benchmark: a line for each point."""
-    values = [row.cells[0].baseline, *(cell.value for cell in row.cells)]
-    places = decimals(values)
+    baseline = row.cells[0].baseline
+    places = decimals([baseline, *(cell.value for cell in row.cells)])
     first = comparison.sides[0]
-    told = _told_columns(row.cells, comparison)
-    beside = sum(column.width + 1 for column in told if not column.optional)
+    speedups = _speedup_columns(row.cells, comparison)
+    beside = sum(column.width + 1 for column in speedups if not column.optional)
     labels = [side.label for side in comparison.sides]
     if max(map(len, labels)) > printer.width - beside:  # cut, they would look alike
         labels = _headings(comparison, printer)
-    printer.line(f"{_names([row])[0]}: {first.label} is {number(values[0], places)} {row.unit}")
+    printer.line(f"{_names([row])[0]}: {first.label} is {number(baseline, places)} {row.unit}")
     columns = [
-        Column(("", ""), labels[1:], right=False, flexible=True),
-        Column((row.unit, ""), [number(value, places) for value in values[1:]], optional=3),
-        *told,
+        Column("", labels[1:], right=False, flexible=True),
+        Columns(row.cells).numbers(row.unit, lambda cell: cell.value, places, optional=3),
+        *speedups,
     ]
     printer.table(columns, [_style(cell) for cell in row.cells])
 
 
-def _told_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Column]:
-    changes = [cell.slowest_over_median for cell in cells]
+def _speedup_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Column]:
+    of = Columns(cells)
     columns = [
-        Column(("speed-", "up"), [_factor(cell.speedup) for cell in cells]),
-        Column((f"{level(comparison)} %", "interval"), [_interval(c.speedup) for c in cells]),
-        Column(("verdict", ""), [_verdict(c, comparison) for c in cells], right=False),
-        Column(("improve-", "ment %"), [_signed(c.improvement) for c in cells], optional=2),
-        Column(("reduc-", "tion %"), [_signed(c.reduction) for c in cells], optional=4),
+        of.right("speed-|up", lambda cell: _factor(cell.speedup)),
+        of.right(f"{level(comparison)} %|interval", lambda cell: _interval(cell.speedup)),
+        of.left("verdict", lambda cell: _verdict(cell, comparison)),
+        of.right("improve-|ment %", lambda cell: _signed(cell.improvement), optional=2),
+        of.right("reduc-|tion %", lambda cell: _signed(cell.reduction), optional=4),
     ]
-    if any(changes):
-        slowest = [_slowest(told) for told in changes]
-        columns.append(Column(("slowest", "copy %"), slowest, optional=1))
+    if any(cell.slowest_over_median for cell in cells):
+        slowest = of.right(
+            "slowest|copy %", lambda it: _slowest(it.slowest_over_median), optional=1
+        )
+        columns.append(slowest)
     return columns
 
 
 def _print_many(comparison: Comparison, printer: Printer) -> None:
     rows = _compared_rows(comparison)
     labels = _headings(comparison, printer)
-    names = _names(rows)
-    values = [row.cells[0].baseline for row in rows]
-    places = decimals(values)
     units = {row.unit for row in rows}
     unit = units.pop() if len(units) == 1 else ""
+    of = Columns(rows)
     fixed = [
-        Column(("benchmark", ""), names, right=False, flexible=True),
-        Column((labels[0], unit), [number(value, places) for value in values], optional=1),
-        Column((labels[0], "speedup"), ["1.000" for _ in rows], right=False),
+        Column("benchmark", _names(rows), right=False, flexible=True),
+        of.numbers((labels[0], unit), lambda row: row.cells[0].baseline, optional=1),
+        of.left((labels[0], "speedup"), lambda _: "1.000"),
     ]
     others = [
         Column((label, "speedup"), [_marked(row.cells[place]) for row in rows], right=False)
@@ -183,7 +184,7 @@ def _inside(comparison: Comparison) -> Iterator[str]:
         name = f"{row.name}, {side.label}" if several else row.name
         yield (
             f"{name}: {speedup.words}: median copy {_copy_words(median)}, "
-            f"slowest copy {_percent(slowest.ratio - 1)} against the median copy"
+            f"slowest copy {_signed(slowest.ratio - 1)} % against the median copy"
         )
 
 
@@ -265,12 +266,7 @@ def _signed(share: float | None) -> str:
         return "-"
     if abs(share) > _MOST_SHARE:
         return f"{'>+' if share > 0 else '<-'}{_MOST_SHARE * 100}"
-    places = 1 if abs(share) < _MUCH else 0
-    return f"{round(share * 100, places) + 0.0:+.{places}f}"
-
-
-def _percent(share: float) -> str:
-    return f"{_signed(share)} %"
+    return signed_percent(share, 1 if abs(share) < _MUCH else 0)
 
 
 def _style(cell: Effect) -> str:

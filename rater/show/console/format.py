@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 
+from rater.text.words import count
+
 
 def clock(seconds: float) -> str:
     """Return a duration as `0:07`, `12:05` or `1:02:03` (whole seconds, rounded down)."""
@@ -58,9 +60,15 @@ def figures(values: Sequence[float | None]) -> list[str]:
     return ["0" if value == 0 else f"{value:.3e}" if value is not None else "-" for value in values]
 
 
-def percent(share: float | None, places: int = 1) -> str:
-    """Return a share (0.123) as the number of per cent (`12.3`), without the sign."""
-    return "-" if share is None else f"{share * 100:.{places}f}"
+def or_dash(value: object) -> str:
+    """Return `value` as text, `-` for None."""
+    return "-" if value is None else str(value)
+
+
+def place(cpu: int | None, node: int | None) -> list[str]:
+    """Return `CPU 3` and `lgroup 1`, as far as they are known."""
+    known = [] if cpu is None else [f"CPU {cpu}"]
+    return known if node is None else [*known, f"lgroup {node}"]
 
 
 def duration(seconds: float) -> str:
@@ -81,9 +89,11 @@ def gigabytes(byte_count: float) -> str:
     return f"{byte_count / 1e9:.{places}f} GB"
 
 
-def count(how_many: int, singular: str, plural: str | None = None) -> str:
-    """Return `1 copy`, `2 copies`."""
-    return f"{how_many} {singular if how_many == 1 else plural or singular + 's'}"
+def gigabytes_column(sizes: Sequence[int | None], significant: int = 3) -> list[str]:
+    """Return bytes as GB (10^9) with the decimals they need together, two at most."""
+    known = [size / 1e9 for size in sizes if size is not None]
+    places = min(2, decimals(known, significant=significant))
+    return ["-" if size is None else number(size / 1e9, places) for size in sizes]
 
 
 def plain(text: str, *, ascii_only: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -35,14 +36,8 @@ class Printer:
     def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
         """Print a table; `styles` are those of its rows."""
         clean = [
-            Column(
-                column.heading,
-                [plain(cell, ascii_only=self.ascii_only) for cell in column.cells],
-                column.right,
-                column.flexible,
-                column.optional,
-            )
-            for column in columns
+            replace(one, cells=[plain(cell, ascii_only=self.ascii_only) for cell in one.cells])
+            for one in columns
         ]
         lines = table_lines(clean, self.width, ascii_only=self.ascii_only)
         heading = len(lines) - max(len(column.cells) for column in columns)
@@ -51,10 +46,12 @@ class Printer:
             style = "bold" if row < 0 else styles[row] if row < len(styles) else ""
             self.line(line, style)
 
-    def some(self, texts: Iterable[str], style: str = "") -> None:
+    def some(
+        self, texts: Iterable[str], style: str = "", *, most: int = _MOST_REMARKS, indent: str = ""
+    ) -> None:
         """Print sentences, and of many only how many more there are."""
         shown = list(texts)
-        for text in shown[:_MOST_REMARKS]:
-            self.prose(text, style)
-        if len(shown) > _MOST_REMARKS:
-            self.prose(f"and {len(shown) - _MOST_REMARKS} more (--json has them all)", style)
+        for text in shown[:most]:
+            self.prose(indent + text, style)
+        if len(shown) > most:
+            self.prose(f"{indent}and {len(shown) - most} more (--json has them all)", style)

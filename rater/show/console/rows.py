@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from rater.analysis.results.model import BenchmarkScore, IterationScore
 from rater.show.console.table import Column
@@ -11,14 +12,27 @@ type Rows = Sequence[tuple[BenchmarkScore, IterationScore]]
 type NotMet = Mapping[tuple[str, int], tuple[int, ...]]  # copies by benchmark and iteration
 
 
+class _OfBenchmark(Protocol):
+    @property
+    def benchmark(self) -> str: ...
+    @property
+    def tune(self) -> str | None: ...
+
+
+def with_tunes(rows: Iterable[_OfBenchmark]) -> list[str]:
+    """Return the names of benchmarks, with the tune where there are several."""
+    shown = list(rows)
+    several = len({one.tune for one in shown}) > 1
+    return [f"{one.benchmark} {one.tune or ''}" if several else one.benchmark for one in shown]
+
+
 def names(rows: Rows) -> list[str]:
     """Return the names, each in its first row only, with the tune where there are several."""
-    several = len({benchmark.tune for benchmark, _ in rows}) > 1
-    found = []
-    for benchmark, it in rows:
-        name = f"{benchmark.benchmark} {benchmark.tune or ''}" if several else benchmark.benchmark
-        found.append(name if it is benchmark.iterations[0] else "")
-    return found
+    found = with_tunes([benchmark for benchmark, _ in rows])
+    return [
+        name if it is benchmark.iterations[0] else ""
+        for name, (benchmark, it) in zip(found, rows, strict=True)
+    ]
 
 
 def iteration_marks(rows: Rows) -> list[str]:
@@ -40,4 +54,4 @@ def not_met_column(numbers: Sequence[int]) -> list[Column]:
     """Return the same for how many copies there were in each row."""
     if not any(numbers):
         return []
-    return [Column(("not as", "planned"), [str(number) if number else "" for number in numbers])]
+    return [Column("not as|planned", [str(number) if number else "" for number in numbers])]

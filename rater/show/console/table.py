@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rich.cells import cell_len
 
-from rater.analysis.results.copy_outcome import CopyTime
-from rater.show.console.format import aligned, crop, decimals, number
+from rater.show.console.format import aligned, crop, decimals, number, or_dash
+from rater.text.words import percent, signed_percent
 
 _LEAST_TEXT = 8  # cells that a flexible column keeps
 _GOOD_TEXT = 16  # below this, optional columns go first
@@ -16,18 +17,90 @@ _GOOD_TEXT = 16  # below this, optional columns go first
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: two lines of heading (the second for the unit), then a cell for each row."""
+    """One column: a heading of one or two lines (`median|copy s`), then a cell for each row."""
 
-    heading: tuple[str, str]
+    heading: str | tuple[str, str]
     cells: Sequence[str]
     right: bool = True
     flexible: bool = False  # its cells are cut where there is too little room
     optional: int = 0  # left out where there is too little room, the highest number first
 
     @property
+    def lines(self) -> tuple[str, str]:
+        """The two lines of the heading."""
+        if isinstance(self.heading, tuple):
+            return self.heading
+        first, _, second = self.heading.partition("|")
+        return first, second
+
+    @property
     def width(self) -> int:
         """Cells of its widest line."""
-        return max(cell_len(text) for text in (*self.heading, *self.cells))
+        return max(cell_len(text) for text in (*self.lines, *self.cells))
+
+
+class Columns[T]:
+    """Makes the columns of a table from what its rows are of; None, as a row too, is `-`."""
+
+    def __init__(self, rows: Sequence[T | None]) -> None:
+        self._rows = rows
+
+    def _values[V](self, value: Callable[[T], V]) -> list[V | None]:
+        return [None if row is None else value(row) for row in self._rows]
+
+    def right(
+        self,
+        heading: str | tuple[str, str],
+        value: Callable[[T], object],
+        *,
+        flexible: bool = False,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of values as they are."""
+        cells = [or_dash(one) for one in self._values(value)]
+        return Column(heading, cells, True, flexible, optional)
+
+    def left(
+        self,
+        heading: str | tuple[str, str],
+        value: Callable[[T], object],
+        *,
+        flexible: bool = False,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of text, aligned to the left."""
+        cells = [or_dash(one) for one in self._values(value)]
+        return Column(heading, cells, False, flexible, optional)
+
+    def numbers(
+        self,
+        heading: str | tuple[str, str],
+        value: Callable[[T], float | None],
+        places: int | None = None,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of numbers, with the decimals they need together without `places`."""
+        values = self._values(value)
+        shown = decimals(values) if places is None else places
+        return Column(heading, [number(one, shown) for one in values], optional=optional)
+
+    def percent(
+        self,
+        heading: str | tuple[str, str],
+        share: Callable[[T], float | None],
+        places: int = 1,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of shares in per cent."""
+        cells = [percent(one, places) for one in self._values(share)]
+        return Column(heading, cells, optional=optional)
+
+    def change(
+        self, heading: str | tuple[str, str], share: Callable[[T], float | None], optional: int = 0
+    ) -> Column:
+        """Return a column of changes in per cent, with their sign."""
+        cells = [signed_percent(one) for one in self._values(share)]
+        return Column(heading, cells, optional=optional)
 
 
 def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> list[str]:
@@ -37,10 +110,9 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
     optional columns are left out, flexible columns are cut further.
     """
     kept, gap, shares = _arranged(columns, width)
-    rows = [[column.heading[0] for column in kept]]
-    if any(column.heading[1] for column in kept):
-        rows.append([column.heading[1] for column in kept])
-    rows += [list(cells) for cells in zip(*(column.cells for column in kept), strict=True)]
+    first, second = zip(*(column.lines for column in kept), strict=True)
+    rows = [first, second] if any(second) else [first]
+    rows += zip(*(column.cells for column in kept), strict=True)
     cut = [
         [
             crop(cell, shares[i], ascii_only=ascii_only) if i in shares else cell
@@ -59,8 +131,9 @@ def _arranged(columns: Sequence[Column], width: int) -> tuple[list[Column], int,
         while True:
             gap = 2 if _needed(kept, 2) <= width else 1
             shares = _shares(kept, width, gap, least)
+            given_up = sum(kept[i].width - share for i, share in shares.items())
             out = max((column.optional for column in kept), default=0)
-            if _needed(kept, gap) - sum(_given_up(kept, shares)) <= width:
+            if _needed(kept, gap) - given_up <= width:
                 return kept, gap, shares
             if not out:
                 break
@@ -70,10 +143,6 @@ def _arranged(columns: Sequence[Column], width: int) -> tuple[list[Column], int,
 
 def _needed(columns: Sequence[Column], gap: int) -> int:
     return sum(column.width for column in columns) + gap * (len(columns) - 1)
-
-
-def _given_up(columns: Sequence[Column], shares: dict[int, int]) -> list[int]:
-    return [columns[i].width - share for i, share in shares.items()]
 
 
 def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict[int, int]:
@@ -87,12 +156,18 @@ def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict
     return shares
 
 
-def place_text(time: CopyTime | None) -> str:
+class _OfCopy(Protocol):
+    @property
+    def copy(self) -> int: ...
+    @property
+    def cpu(self) -> int | None: ...
+    @property
+    def node(self) -> int | None: ...
+
+
+def place_text(one: _OfCopy | None) -> str:
     """Return `17/3/0`: copy, CPU and lgroup, `-` for what is not known."""
-    if time is None:
-        return "-"
-    parts = (time.copy, time.cpu, time.node)
-    return "/".join("-" if part is None else str(part) for part in parts)
+    return "/".join(map(or_dash, (one.copy, one.cpu, one.node))) if one else "-"
 
 
 def seconds_columns(*columns: Sequence[float | None]) -> list[list[str]]:

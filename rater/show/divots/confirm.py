@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rater.analysis.counters.cpu_use import FOREIGN_SHARE
 from rater.analysis.divots.confirm import Answer, Told, Trial
 from rater.analysis.divots.data import words
-from rater.show.console.format import count
 from rater.show.console.printer import Printer
 from rater.text.cpuset import format_list
 from rater.text.to_json import objects, to_json
+from rater.text.words import copies_text, count, percent, signed_percent
 
 _MEANS = {
     Answer.CONFIRMED: "the same place is slow again",
@@ -44,7 +44,7 @@ def print_trial(view: TrialView, printer: Printer) -> None:
         printer.prose(f"cannot be confirmed here: {view.refused}")
         return
     trial = view.trial
-    copies = count(trial.copies, "copy", "copies")
+    copies = copies_text(trial.copies)
     printer.prose(
         f"{count(view.pairs, 'pair')} of runs in turn, {copies} each, without the other copies:"
     )
@@ -67,7 +67,7 @@ def print_told(view: TrialView, printer: Printer) -> None:
         f"found was {_percent(trial.slowdown)}"
     )
     if view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE:
-        a, b = (f"{share * 100:.0f} %" for share in view.foreign)
+        a, b = (f"{percent(share, 0)} %" for share in view.foreign)
         printer.prose(
             f"meanwhile other processes took {a} of {words.cpus(trial.here)} and {b} of "
             f"{words.cpus(trial.there)}: is that the divot, or is the machine busy?",
@@ -113,4 +113,4 @@ def cpus_text(cpus: Sequence[int]) -> str:
 
 
 def _percent(slowdown: float) -> str:
-    return f"{(slowdown - 1) * 100:+.1f} %"
+    return f"{signed_percent(slowdown - 1)} %"

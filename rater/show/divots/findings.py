@@ -10,9 +10,10 @@ from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.data.finding import PLACED, Analysis, Finding, nothing_to_compare
 from rater.analysis.divots.recurring import Between
 from rater.record.stored import RunHead
-from rater.show.console.format import count, what_ran
+from rater.show.console.format import what_ran
 from rater.show.console.printer import Printer
 from rater.show.divots.to_json import evidence_line
+from rater.text.words import copies_text, count, percent
 
 _MOST_LINES = 10
 _MOST_EXPLAINED = 4
@@ -29,8 +30,7 @@ def print_divots(head: RunHead, analysis: Analysis, console: Console) -> None:
     if len(ran) > 40:
         ran = count(len(head.benchmarks), "benchmark")
     printer.line(
-        f"Run {head.run}: {ran}, {count(head.copies, 'copy', 'copies')}, "
-        f"{count(head.iterations, 'iteration')}",
+        f"Run {head.run}: {ran}, {copies_text(head.copies)}, {count(head.iterations, 'iteration')}",
         "bold",
     )
     print_findings(head, analysis, printer)
@@ -49,10 +49,7 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
         printer.prose(f"{none} {visible_line(analysis.visible)}", "green")
     if explained:
         printer.line("Explained by the layout, no divots:")
-        for one in explained[:_MOST_EXPLAINED]:
-            printer.prose(f"  {evidence_line(one)}")
-        if len(explained) > _MOST_EXPLAINED:
-            printer.line(f"  and {len(explained) - _MOST_EXPLAINED} more (--json has them all)")
+        printer.some(map(evidence_line, explained), most=_MOST_EXPLAINED, indent="  ")
     if divots and analysis.visible:
         printer.prose(visible_line(analysis.visible), "dim")
     if analysis.failed and (divots or analysis.visible):
@@ -98,23 +95,19 @@ def visible_line(visible: dict[str, float]) -> str:
     if not visible:
         return "So few copies would show only large ones."
     if "group" in visible:
-        parts.append(f"an lgroup slower by {_share(visible['group'])} or more in all benchmarks")
+        parts.append(f"an lgroup slower by {percent(visible['group'])} % or more in all benchmarks")
     if "group-benchmark" in visible:
         parts.append(
-            f"{'an lgroup ' if not parts else ''}by {_share(visible['group-benchmark'])} in one"
+            f"{'an lgroup ' if not parts else ''}by {percent(visible['group-benchmark'])} % in one"
             if parts
-            else f"an lgroup slower by {_share(visible['group-benchmark'])} or more"
+            else f"an lgroup slower by {percent(visible['group-benchmark'])} % or more"
         )
     if "cpu" in visible:
-        parts.append(f"a CPU slower by {_share(visible['cpu'])} or more all the time")
+        parts.append(f"a CPU slower by {percent(visible['cpu'])} % or more all the time")
     if "copy" in visible:
-        parts.append(f"a single copy slower by {_share(visible['copy'])}")
+        parts.append(f"a single copy slower by {percent(visible['copy'])} %")
     line = f"This run can see {', '.join(parts)}."
     return line if {"copy", "cpu"} & visible.keys() else f"{line} {_NO_COPY}"
-
-
-def _share(value: float) -> str:
-    return f"{value * 100:.1f} %"
 
 
 def print_between(between: Sequence[Between], runs: int, console: Console) -> None:
@@ -124,7 +117,4 @@ def print_between(between: Sequence[Between], runs: int, console: Console) -> No
     printer.line(f"Over {runs} runs:", "bold")
     if not between:
         printer.line("  nothing comes back: no place has divots in two of them")
-    for one in between[:_MOST_LINES]:
-        printer.prose(f"  {one.kind}: {one.summary}")
-    if len(between) > _MOST_LINES:
-        printer.line(f"  and {len(between) - _MOST_LINES} more (--json has them all)")
+    printer.some((f"{one.kind}: {one.summary}" for one in between), most=_MOST_LINES, indent="  ")

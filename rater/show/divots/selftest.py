@@ -10,12 +10,12 @@ from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.selftest.judge import Judgement, Spread, Tally, Verdict
 from rater.plan.selftest import NotPlanted, Planting
-from rater.show.console.format import count
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column
+from rater.show.console.table import Columns
 from rater.show.divots.to_json import evidence_line
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, to_json
+from rater.text.words import copies_text, count
 
 _MOST_WRONG = 4
 
@@ -43,7 +43,7 @@ def print_selftest(test: SelfTest, console: Console) -> None:
     """Print what was planted and what was found, side by side."""
     printer = Printer(console)
     printer.prose(
-        f"Self-test: {count(test.copies, 'copy', 'copies')} on CPUs {format_list(test.cpus)} "
+        f"Self-test: {copies_text(test.copies)} on CPUs {format_list(test.cpus)} "
         f"({count(test.lgroups, 'lgroup')}), {' '.join(test.benchmarks)}, "
         f"{count(test.iterations, 'iteration')} of each, seed {test.seed}",
         "bold",
@@ -58,14 +58,14 @@ def print_selftest(test: SelfTest, console: Console) -> None:
         )
     )
     printer.line()
-    rows = [_row(one) for one in test.judged]
+    of = Columns(test.judged)
     printer.table(
         [
-            Column(("planted", ""), [row[0] for row in rows], right=False),
-            Column(("where", ""), [row[1] for row in rows], right=False, flexible=True),
-            Column(("slowed", "by"), [row[2] for row in rows]),
-            Column(("found", ""), [row[3] for row in rows], right=False, flexible=True),
-            Column(("", ""), [str(one.verdict) for one in test.judged], right=False),
+            of.left("planted", lambda one: one.plant.kind),
+            of.left("where", _where, flexible=True),
+            of.right("slowed|by", lambda one: "" if one.made is None else _by(one.made)),
+            of.left("found", _what_was_found, flexible=True),
+            of.left("", lambda one: one.verdict),
         ],
         ["" if one.verdict is Verdict.RIGHT else "red" for one in test.judged],
     )
@@ -117,17 +117,22 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
             printer.line(f"  {label}: {len(findings) - _MOST_WRONG} more (--json has them all)")
 
 
-def _row(one: Judgement) -> tuple[str, str, str, str]:
-    kind = one.plant.kind
-    by = "" if one.made is None else f"{(one.made - 1) * 100:+.0f} %"
+def _where(one: Judgement) -> str:
+    plant = one.plant
+    if plant.kind is Planting.OUTLIER_COPY:
+        return f"copy {plant.copies[0]}, {plant.benchmark} iteration {plant.iteration}"
+    return "" if plant.kind is Planting.NOTHING else plant.place
+
+
+def _what_was_found(one: Judgement) -> str:
     found = [_found(it) for it in (one.named or one.secondary)[:1]]
     found += [f"{len(one.false)} false"] if one.false else []
     found += [f"{len(one.own)} of the machine's own"] if one.own else []
-    words = ", ".join(found) or "nothing"
-    where = one.plant.place
-    if kind is Planting.OUTLIER_COPY:
-        where = f"copy {one.plant.copies[0]}, {one.plant.benchmark} iteration {one.plant.iteration}"
-    return kind, "" if kind is Planting.NOTHING else where, by, words
+    return ", ".join(found) or "nothing"
+
+
+def _by(slowdown: float) -> str:
+    return f"{(slowdown - 1) * 100:+.0f} %"
 
 
 def _found(one: Finding) -> str:
@@ -143,7 +148,7 @@ def _found(one: Finding) -> str:
         place += f", {one.benchmark}"
         if one.kind is Kind.OUTLIER_COPY and one.iteration is not None:
             place += f" iteration {one.iteration}"
-    return f"{place} {(one.slowdown - 1) * 100:+.0f} %"
+    return f"{place} {_by(one.slowdown)}"
 
 
 def summary(tally: Tally) -> str:

@@ -14,7 +14,8 @@ from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.scaling.curve import Curve, ScalePoint, Series
 from rater.analysis.stats.ratio_interval import Decision
 from rater.analysis.stats.usl import Usl
-from rater.show.console.format import count, number, plain
+from rater.show.console.format import number, plain
+from rater.text.words import copies_text
 
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
 _SIGNS = {Decision.BETTER: "+", Decision.WORSE: "\u2212", Decision.SAME: "=", Decision.UNKNOWN: "?"}
@@ -107,7 +108,7 @@ def scaling_data(curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 
 def _copies(many: int) -> str:
-    return count(many, "copy", "copies")
+    return copies_text(many)
 
 
 def _axes(copies: Sequence[int]) -> Callable[[float], float]:

@@ -21,9 +21,10 @@ from rater.record.status import CopyStatus
 from rater.record.stored import StoredRun
 from rater.show.charts.labels import label_text, outside_text, percent_text, time_text
 from rater.show.charts.picture import Dot, Label, Panel, Picture
-from rater.show.console.format import count, plain
+from rater.show.console.format import plain
 from rater.show.html.timeline import RunKey, machine, seconds, timeline
 from rater.text.cpuset import format_list
+from rater.text.words import copies_text
 
 _TICK_APART = 0.14  # of a panel's height: nearer numbers would touch
 _MOST_LETTERS = 20  # of a list of copies in a panel
@@ -197,7 +198,7 @@ def _failed_text(panel: Panel, more: _More) -> str | None:
             }
         )
         long = len(format_list(copies)) > _MOST_LETTERS
-        which = count(len(copies), "copy", "copies") if long else words.copies(copies)
+        which = copies_text(len(copies)) if long else words.copies(copies)
         told += [f"{which} {how}"] if copies else []
     return "; ".join(told) or None
 

@@ -103,7 +103,7 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
 
     Sorted by another column, each row would else lose its name.
     """
-    shown = [column for column in columns if any(column.heading) or any(column.cells)]
+    shown = [column for column in columns if any(column.lines) or any(column.cells)]
     heads = [element("th", _heading(column), scope="col", class_=_side(column)) for column in shown]
     rows = []
     above = [""] * len(shown)
@@ -125,7 +125,7 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
 
 def _heading(column: Column) -> str:
     """Return both lines of a heading as one; a word that a terminal breaks is whole again."""
-    first, second = column.heading
+    first, second = column.lines
     return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
 
 

@@ -29,8 +29,8 @@ from rater.show.results.barrier import print_beside
 from rater.show.results.copies import CopiesView, print_copies
 from rater.show.results.cpu_use import notable_text, print_cpus
 from rater.show.results.metrics import print_metrics
-from rater.show.results.placement import memory_lines, verdict_lines
-from rater.show.results.rotated import rotated_lines
+from rater.show.results.placement import print_memory, print_placement
+from rater.show.results.rotated import print_rotated
 from rater.show.results.run import print_benchmarks, print_failed
 from rater.show.results.steady import print_mix, print_verdicts
 from rater.text.cpuset import format_list
@@ -159,9 +159,7 @@ def _details(told: Told, *, several: bool) -> Html:
 def _results(told: Told) -> Iterator[Html]:
     summary, printer = told.summary, PagePrinter()
     if summary.rotated is not None:
-        rotated_lines(
-            summary.rotated, summary.head, summary.proof.not_met(), printer.table, printer.prose
-        )
+        print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
     elif summary.mix is not None:
         print_mix(summary.mix, summary, printer)
         print_verdicts(summary, printer)
@@ -194,11 +192,11 @@ def _results(told: Told) -> Iterator[Html]:
 
 def _how_measured(told: Told) -> Iterator[Html]:
     summary, head, printer = told.summary, told.run.head, PagePrinter()
-    verdict_lines(summary.proof, printer.prose)
+    print_placement(summary.proof, printer)
     notable = notable_text(told.readings.notable, head.run)
     if notable is not None:
         printer.prose(notable, "yellow")
-    memory_lines(summary.proof, printer.table, printer.prose)
+    print_memory(summary.proof, printer)
     if told.readings.cpus:
         print_cpus(told.readings, printer)
     yield printer.take()
@@ -278,12 +276,12 @@ def _run_facts(told: Told) -> list[tuple[str, str]]:
 def _used_columns(summary: Summary) -> list[Column]:
     used = summary.used
     return [
-        Column(("benchmark", ""), [one.name for one in used], right=False),
+        Column("benchmark", [one.name for one in used], right=False),
         Column(
-            ("reference", "s"),
+            "reference|s",
             ["-" if u.reference_s is None else f"{u.reference_s:g}" for u in used],
         ),
-        Column(("command", ""), [one.command for one in used], right=False),
-        Column(("compiler", ""), [one.compiler or "-" for one in used], right=False),
-        Column(("flags", ""), [one.flags or "-" for one in used], right=False),
+        Column("command", [one.command for one in used], right=False),
+        Column("compiler", [one.compiler or "-" for one in used], right=False),
+        Column("flags", [one.flags or "-" for one in used], right=False),
     ]

@@ -10,14 +10,14 @@ from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.data.finding import Analysis, Finding, nothing_to_compare
 from rater.analysis.results.model import Summary
 from rater.record.status import CopyStatus
-from rater.show.console.format import clock, count, duration, gigabytes, number, percent, what_ran
+from rater.show.console.format import clock, duration, gigabytes, number, what_ran
 from rater.show.divots.findings import print_findings, visible_line
 from rater.show.divots.to_json import evidence_line
 from rater.show.html.data import Told
 from rater.show.html.html import Html, PagePrinter, element
 from rater.show.html.links import links_of
 from rater.show.results.run import print_head
-from rater.text.words import some
+from rater.text.words import copies_text, count, percent, some
 
 _OPEN = 5  # divots whose words are there at once; the others unfold
 # What firmware and SPEC's tools write where nobody has told them better.
@@ -70,7 +70,7 @@ def words_of(told: Told) -> list[str]:
     words = [f"{what} ({details})" if details else what, *([more] if more else [])]
     rotated = head.mode == "steady" and head.order == "rotated"
     words += [f"{head.mode} in rotated order" if rotated else head.mode]
-    words += [count(head.copies, "copy", "copies")]
+    words += [copies_text(head.copies)]
     return [*words, *([count(head.iterations, "iteration")] if head.iterations > 1 else [])]
 
 

@@ -7,8 +7,9 @@ from typing import IO
 from rater.analysis.results.steady import NO_WINDOW
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
 from rater.record.run import Run
-from rater.show.console.format import count, duration, number, plain, what_ran
+from rater.show.console.format import duration, number, plain, what_ran
 from rater.show.live.progress import DONE, PhaseResult, Progress
+from rater.text.words import copies_text, count
 
 NEVER_S = 3600.0  # nothing to draw unless an event comes
 
@@ -21,7 +22,7 @@ def title(run: Run, ascii_only: bool) -> str:
     order = " in rotated order" if run.window_s is not None and run.order == "rotated" else ""
     what += f" ({details})" if details else ""
     text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}{order}, "
-    return plain(text + count(run.copies, "copy", "copies") + stagger, ascii_only=ascii_only)
+    return plain(text + copies_text(run.copies) + stagger, ascii_only=ascii_only)
 
 
 def phase_name(

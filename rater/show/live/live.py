@@ -18,11 +18,12 @@ from rich.style import Style
 
 from rater.record.events import Event
 from rater.record.run import Run
-from rater.show.console.format import aligned, clock, count, number, plain
+from rater.show.console.format import aligned, clock, number, plain
 from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import NEVER_S, LineView, phase_name, result_text, title
 from rater.show.live.progress import PhaseAhead, Progress, Standout
 from rater.show.live.window import WindowState
+from rater.text.words import count
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
 _UNCHANGED_NS = 1_000_000_000  # otherwise at most one

@@ -9,8 +9,8 @@ from typing import Any
 from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import LgroupShare, nodes_of_memory
 from rater.plan.topology.model import Topology
-from rater.show.console.format import decimals, number
-from rater.show.console.table import Column, table_lines
+from rater.show.console.format import gigabytes_column
+from rater.show.console.table import Column, Columns, table_lines
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, to_json
 
@@ -132,42 +132,33 @@ def _step(one: Placement, other: Placement) -> tuple[int, int] | None:
 def _run_lines(runs: Sequence[Sequence[Placement]], topology: Topology, width: int) -> list[str]:
     """Return a line for each run of copies, by the number of its first."""
     shown = sorted(runs, key=lambda run: run[0].copy)
-    cpus = [sorted({cpu for p in run for cpu in p.cpus or ()}) for run in shown]
+    of = Columns(shown)
     columns = [
-        Column(("copies", ""), [brief([p.copy for p in run]) for run in shown]),
-        Column(("CPUs", ""), [brief(numbers) for numbers in cpus], right=False, flexible=True),
-        Column(
-            ("for each", ""),
-            ["all of them" if len(run[0].cpus or ()) > 1 else "-" for run in shown],
-            right=False,
-        ),
-        Column(("lgroup", ""), [_or_dash(run[0].node) for run in shown]),
-        Column(("package", ""), [_or_dash(run[0].package) for run in shown], optional=1),
-        Column(("memory", ""), [_memory(run[0], topology) for run in shown], right=False),
+        of.right("copies", lambda run: brief([p.copy for p in run])),
+        of.left("CPUs", lambda run: brief(sorted(_cpus_of(run))), flexible=True),
+        of.left("for each", lambda run: "all of them" if len(run[0].cpus or ()) > 1 else None),
+        of.right("lgroup", lambda run: run[0].node),
+        of.right("package", lambda run: run[0].package, optional=1),
+        of.left("memory", lambda run: _memory(run[0], topology)),
     ]
     return table_lines(_known(columns), width, ascii_only=True)
 
 
+def _cpus_of(run: Sequence[Placement]) -> set[int]:
+    return {cpu for placement in run for cpu in placement.cpus or ()}
+
+
 def _copy_lines(topology: Topology, placements: Sequence[Placement], width: int) -> list[str]:
     """Return a line for each copy, below a heading."""
+    of = Columns(placements)
     columns = [
-        Column(("copy", ""), [str(p.copy) for p in placements]),
-        Column(
-            ("CPUs", ""),
-            [format_list(p.cpus or ()) for p in placements],
-            right=False,
-            flexible=True,
-        ),
-        Column(("core", ""), [_or_dash(p.core) for p in placements]),
-        Column(("LLC", ""), [_or_dash(p.llc) for p in placements]),
-        Column(("lgroup", ""), [_or_dash(p.node) for p in placements]),
-        Column(("package", ""), [_or_dash(p.package) for p in placements]),
-        Column(
-            ("memory", ""),
-            [_memory(p, topology) for p in placements],
-            right=False,
-            flexible=True,
-        ),
+        of.right("copy", lambda p: p.copy),
+        of.left("CPUs", lambda p: format_list(p.cpus or ()), flexible=True),
+        of.right("core", lambda p: p.core),
+        of.right("LLC", lambda p: p.llc),
+        of.right("lgroup", lambda p: p.node),
+        of.right("package", lambda p: p.package),
+        of.left("memory", lambda p: _memory(p, topology), flexible=True),
     ]
     return table_lines(_known(columns), width, ascii_only=True)
 
@@ -179,25 +170,22 @@ def lgroup_lines(
 ) -> list[str]:
     """Return a line for each lgroup; with the machine and all placements also which copies."""
     shown = shares[:_MOST_LGROUPS]
+    of = Columns(shown)
+    installed = [s.memory_bytes if s.allowed else None for s in shown]
     columns = [
-        Column(("lgroup", ""), ["none" if s.node is None else str(s.node) for s in shown]),
-        Column(("package", ""), [format_list(s.packages) or "-" for s in shown], optional=3),
-        Column(("copies", ""), [str(len(s.copies)) for s in shown]),
-        Column(("cores", "used"), [_of(s.cores_used, s.cores) for s in shown]),
-        Column(("PUs", "used"), [_of(len(s.cpus), s.pus) for s in shown]),
-        Column(
-            ("memory", "GB"),
-            _gigabytes([s.memory_bytes if s.allowed else None for s in shown]),
-            optional=2,
-        ),
-        Column(("copies", "need GB"), _gigabytes([s.need_bytes for s in shown]), optional=1),
+        of.right("lgroup", lambda s: "none" if s.node is None else s.node),
+        of.right("package", lambda s: format_list(s.packages) or None, optional=3),
+        of.right("copies", lambda s: len(s.copies)),
+        of.right("cores|used", lambda s: _of(s.cores_used, s.cores)),
+        of.right("PUs|used", lambda s: _of(len(s.cpus), s.pus)),
+        Column("memory|GB", gigabytes_column(installed, 2), optional=2),
+        Column("copies|need GB", gigabytes_column([s.need_bytes for s in shown], 2), optional=1),
     ]
     if whole is not None:
-        policies = [_policies(s, *whole) for s in shown]
         columns += [
-            Column(("memory", "from"), policies, right=False, flexible=True),
-            Column(("copy", ""), [brief(s.copies) for s in shown], right=False, flexible=True),
-            Column(("CPUs", ""), [brief(s.cpus) for s in shown], right=False, flexible=True),
+            of.left("memory|from", lambda s: _policies(s, *whole), flexible=True),
+            of.left("copy", lambda s: brief(s.copies), flexible=True),
+            of.left("CPUs", lambda s: brief(s.cpus), flexible=True),
         ]
     lines = table_lines(_known(columns), width, ascii_only=True)
     if len(shares) > _MOST_LGROUPS:
@@ -246,13 +234,3 @@ def _known(columns: Iterable[Column]) -> list[Column]:
 
 def _of(used: int, there: int) -> str:
     return f"{used}/{there}" if there else "-"
-
-
-def _gigabytes(sizes: Sequence[int | None]) -> list[str]:
-    values = [None if size is None else size / 1e9 for size in sizes]
-    places = min(2, decimals(values, significant=2))
-    return [number(value, places) if value is not None else "-" for value in values]
-
-
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)

@@ -11,10 +11,11 @@ from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import LgroupShare
 from rater.plan.schedule.phases import Order, Plan
 from rater.plan.topology.model import Topology
-from rater.show.console.format import count, duration, gigabytes, plain
+from rater.show.console.format import duration, gigabytes, plain
 from rater.show.plans.placements import copies_document, lgroups_document, place_lines
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, objects, to_json
+from rater.text.words import copies_text, count
 
 _LABEL = 9  # characters before the text of a line
 _ORDERS_SHOWN = 8
@@ -114,7 +115,7 @@ def _lines(view: PlanView, width: int) -> Iterator[str]:
         rounds += f" (the first {plan.discard} not counted)"
     rotated = plan.window is not None and plan.order is Order.ROTATED
     mode = f"{plan.mode} in rotated order" if rotated else plan.mode
-    yield f"how      {mode}, {count(plan.copies, 'copy', 'copies')}{rounds}"
+    yield f"how      {mode}, {copies_text(plan.copies)}{rounds}"
     yield from _timing(view)
     yield f"where    layout {view.layout} on {view.topology.source}"
     if view.reserved:

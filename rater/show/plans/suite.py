@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.plan.suite.model import Benchmark, Command, Expected, InputFile, Metric, Size, Suite
-from rater.show.console.format import aligned, count, crop, decimals, number, plain, wrapped
+from rater.show.console.format import aligned, crop, decimals, number, plain, wrapped
 from rater.text.to_json import Members, to_json
+from rater.text.words import count
 
 _LEAST = 20  # characters that a sentence gets, however narrow the terminal
 _LEAST_NAME = 8  # characters of a name that stay, however narrow the terminal

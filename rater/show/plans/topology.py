@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from rater.plan.topology.model import PU, Node
-from rater.show.console.format import aligned, count, decimals, number, plain, wrapped
-from rater.show.console.table import Column, table_lines
+from rater.show.console.format import aligned, gigabytes_column, plain, wrapped
+from rater.show.console.table import Column, Columns, table_lines
 from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
-from rater.text.cpuset import format_list
+from rater.text.cpuset import cpus_text, format_list
+from rater.text.words import count
 
 _MOST_ROWS = 128  # lgroups shown; --json has all
 _MOST_IN_MATRIX = 16  # lgroups; more are summarised by distance
@@ -77,17 +78,14 @@ def _lgroup_table(view: TopoView, width: int) -> list[str]:
     if None in view.pus_of:
         rows.append(("none", view.pus_of[None], "(no memory of their own)"))
         memory.append(None)
+    of = Columns(rows)
     columns = [
-        Column(("lgroup", ""), [name for name, _, _ in rows]),
-        Column(
-            ("package", ""),
-            [format_list(packages_of(pus)) or "-" for _, pus, _ in rows],
-            optional=2,
-        ),
-        Column(("cores", ""), [_cores(view, pus) for _, pus, _ in rows]),
-        Column(("PUs", ""), [_some_of(view, pus) for _, pus, _ in rows]),
-        Column(("LLC", ""), [_llc(view, pus) for _, pus, _ in rows], right=False, optional=1),
-        Column(("memory", "GB"), _gigabytes(memory), optional=3),
+        of.right("lgroup", lambda row: row[0]),
+        of.right("package", lambda row: format_list(packages_of(row[1])) or None, optional=2),
+        of.right("cores", lambda row: _cores(view, row[1])),
+        of.right("PUs", lambda row: _some_of(view, row[1])),
+        of.left("LLC", lambda row: _llc(view, row[1]), optional=1),
+        Column("memory|GB", gigabytes_column(memory), optional=3),
     ]
     columns = [column for column in columns if any(cell not in ("-", "") for cell in column.cells)]
     lines = table_lines(columns, width - _LEAST_CPUS - 2, ascii_only=False)
@@ -124,14 +122,13 @@ def _note(view: TopoView, node: Node) -> str:
 
 def _memory_table(view: TopoView, width: int, *, ascii_only: bool) -> list[str]:
     now = list(view.now.values())[:_MOST_ROWS]
-    blocks = [memory.free_huge_order_bytes for memory in now]
     columns = [
-        Column(("lgroup", ""), [str(memory.node) for memory in now]),
-        Column(("installed", "GB"), _gigabytes([m.total_bytes for m in now])),
-        Column(("free", "GB"), _gigabytes([m.free_bytes for m in now])),
-        Column(("in huge", "blocks GB"), _gigabytes(blocks)),
-        Column(("page", "cache GB"), _gigabytes([m.page_cache_bytes for m in now])),
-        Column(("dirty", "GB"), _gigabytes([m.dirty_bytes for m in now]), optional=1),
+        Column("lgroup", [str(memory.node) for memory in now]),
+        Column("installed|GB", gigabytes_column([m.total_bytes for m in now])),
+        Column("free|GB", gigabytes_column([m.free_bytes for m in now])),
+        Column("in huge|blocks GB", gigabytes_column([m.free_huge_order_bytes for m in now])),
+        Column("page|cache GB", gigabytes_column([m.page_cache_bytes for m in now])),
+        Column("dirty|GB", gigabytes_column([m.dirty_bytes for m in now]), optional=1),
     ]
     sizes = sorted({pool.size_bytes for memory in now for pool in memory.huge_pages})
     unused = []
@@ -205,7 +202,7 @@ def _kinds(view: TopoView) -> Iterator[str]:
         cores = {pu.core for pu in view.topology.machine_pus if pu.os in members}
         rank = str(kind_rank(view, kind)) if ranked else "-"
         told = [count(len(cores), "core"), *_speed(dict(kind.infos))]
-        yield f"{rank}  {_named(kind.cpus)}: {', '.join(told)}"
+        yield f"{rank}  {cpus_text(kind.cpus)}: {', '.join(told)}"
 
 
 def _speed(infos: dict[str, str]) -> Iterator[str]:
@@ -283,17 +280,12 @@ def _homeless(view: TopoView) -> Iterator[str]:
     nowhere = view.pus_of.get(None, ())
     lost = [pu for pu in view.topology.machine_pus if pu.node is None and pu not in nowhere]
     if lost:
-        yield f"{_named(pu.os for pu in lost)}: the memory of their lgroup is not allowed"
+        yield f"{cpus_text(pu.os for pu in lost)}: the memory of their lgroup is not allowed"
 
 
 def _kept_out(view: TopoView) -> Iterator[str]:
     for cpus, why in view.kept_out():
-        yield f"{_named(cpus)}: {why}"
-
-
-def _named(cpus: Iterable[int]) -> str:
-    numbers = set(cpus)
-    return f"{'CPU' if len(numbers) == 1 else 'CPUs'} {format_list(numbers)}"
+        yield f"{cpus_text(cpus)}: {why}"
 
 
 def _labelled(label: str, texts: Iterable[str], width: int) -> Iterator[str]:
@@ -353,11 +345,6 @@ def _llc(view: TopoView, pus: Sequence[PU]) -> str:
     if len(sizes) > 1 and min(sizes):
         size = f"{_binary(min(sizes))} to {size}"
     return f"{len(llcs)} x {size}" if size else str(len(llcs))
-
-
-def _gigabytes(values: Sequence[int | None]) -> list[str]:
-    places = min(2, decimals([value / 1e9 for value in values if value]))
-    return ["-" if value is None else number(value / 1e9, places) for value in values]
 
 
 def _binary(size_bytes: int) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rater.analysis.compare.barrier import BarrierComparison
 from rater.analysis.results.occupancy import ENOUGH
-from rater.show.console.format import count, decimals, number, percent
+from rater.show.console.format import decimals, number
 from rater.show.console.printer import Printer
+from rater.show.console.rows import with_tunes
 from rater.show.console.table import Column, seconds_columns
+from rater.text.words import count, percent, signed_percent
 
 _EQUAL = 0.0005  # less than what is shown
 
@@ -31,14 +33,6 @@ def print_beside(beside: BarrierComparison, printer: Printer) -> None:
     )
 
 
-def _names(beside: BarrierComparison) -> list[str]:
-    several = len({side.tune for side in beside.sides}) > 1
-    return [
-        f"{side.benchmark} {side.tune or ''}" if several else side.benchmark
-        for side in beside.sides
-    ]
-
-
 def _print_brackets(beside: BarrierComparison, printer: Printer) -> None:
     sides = beside.sides
     by_ratio = all(s.steady_ratio is not None for s in sides if s.difference is not None)
@@ -49,7 +43,7 @@ def _print_brackets(beside: BarrierComparison, printer: Printer) -> None:
         [side.steady_run_s for side in sides], [side.other_run_s for side in sides]
     )
     changes = [side.difference for side in sides]
-    rows = _names(beside)
+    rows = with_tunes(sides)
     if by_ratio and len(sides) > 1 and beside.steady_ratio is not None:
         rows.append("all")
         here.append(beside.steady_ratio)
@@ -62,12 +56,12 @@ def _print_brackets(beside: BarrierComparison, printer: Printer) -> None:
     places = decimals([*here, *there])
     printer.table(
         [
-            Column(("benchmark", ""), rows, right=False, flexible=True),
+            Column("benchmark", rows, right=False, flexible=True),
             Column(("steady", unit), [number(value, places) for value in here]),
             Column((beside.other_mode, unit), [number(value, places) for value in there]),
-            Column(("steady", "is %"), [_signed(change) for change in changes]),
-            Column(("score", "lost %"), [percent(share) for share in lost]),
-            Column(("steady", "run s"), steady_s, optional=1),
+            Column("steady|is %", [signed_percent(change) for change in changes]),
+            Column("score|lost %", [percent(share) for share in lost]),
+            Column("steady|run s", steady_s, optional=1),
             Column((beside.other_mode, "copy s"), other_s, optional=1),
         ]
     )
@@ -98,10 +92,10 @@ def _print_mixes(beside: BarrierComparison, printer: Printer) -> None:
     )
     printer.table(
         [
-            Column(("benchmark", ""), _names(beside), right=False, flexible=True),
-            Column(("steady", "run s"), steady_s),
-            Column(("rotated", "run s"), other_s),
-            Column(("steady", "takes %"), [_signed(side.longer) for side in sides]),
+            Column("benchmark", with_tunes(sides), right=False, flexible=True),
+            Column("steady|run s", steady_s),
+            Column("rotated|run s", other_s),
+            Column("steady|takes %", [signed_percent(side.longer) for side in sides]),
         ]
     )
     if beside.difference is None:
@@ -142,17 +136,15 @@ def _not_run(beside: BarrierComparison) -> list[str]:
     ]
 
 
-def _signed(change: float | None) -> str:
-    return "-" if change is None else f"{round(change * 100, 1) + 0.0:+.1f}"
-
-
 def _more(change: float) -> str:
     if abs(change) < _EQUAL:
         return "no more and no less"
-    return f"{percent(abs(change))} % {'more' if change > 0 else 'less'}"
+    return _by(change)
 
 
 def _longer(change: float) -> str:
-    if abs(change) < _EQUAL:
-        return "the same time"
-    return f"{percent(abs(change))} % {'more' if change > 0 else 'less'} time"
+    return "the same time" if abs(change) < _EQUAL else f"{_by(change)} time"
+
+
+def _by(change: float) -> str:
+    return f"{percent(abs(change))} % {'more' if change > 0 else 'less'}"

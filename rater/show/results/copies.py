@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from rater.analysis.results.copies import CellTimes, RatioPair, TimeStatistics, slowest_points
 from rater.record.stored import RunHead
-from rater.show.console.format import decimals, number, percent
+from rater.show.console.format import decimals
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column, seconds_columns
+from rater.show.console.rows import with_tunes
+from rater.show.console.table import Column, Columns, seconds_columns
 from rater.text.to_json import Json, Members, to_json
 
 _LEAST_WORST = 10  # slowest copies that are listed whatever is dropped
@@ -107,14 +108,14 @@ def _print_pairs(view: CopiesView, printer: Printer) -> None:
     places = decimals(values, significant=4)
     alike = len({pair.unit for pair in pairs}) == 1
     unit = {"ratio": "ratio", "copies/hour": "copies/h"}[pairs[0].unit] if alike else ""
-    units = [] if alike else [Column(("unit", ""), [pair.unit for pair in pairs], right=False)]
+    of = Columns(pairs)
     printer.table(
         [
-            Column(("benchmark", ""), names, right=False, flexible=True),
-            *units,
-            Column((f"run {view.baseline.run}", unit), [number(p.baseline, places) for p in pairs]),
-            Column((f"run {view.head.run}", unit), [number(p.value, places) for p in pairs]),
-            Column(("change", "%"), [_signed(p.change) for p in pairs]),
+            Column("benchmark", names, right=False, flexible=True),
+            *([] if alike else [of.left("unit", lambda pair: pair.unit)]),
+            of.numbers((f"run {view.baseline.run}", unit), lambda pair: pair.baseline, places),
+            of.numbers((f"run {view.head.run}", unit), lambda pair: pair.value, places),
+            of.change("change|%", lambda pair: pair.change),
         ],
         ["bold" if pair.name.startswith("suite") else "" for pair in pairs],
     )
@@ -128,27 +129,19 @@ def _print_pairs(view: CopiesView, printer: Printer) -> None:
 
 def _shape_columns(view: CopiesView) -> list[Column]:
     times = view.times
-    several = len({one.cell.tune for one in times}) > 1
-    labels = [
-        f"{one.cell.benchmark} {one.cell.tune or ''}" if several else one.cell.benchmark
-        for one in times
-    ]
-    first = [i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))]
+    labels = with_tunes([one.cell for one in times])
+    first = [i == 0 or label != labels[i - 1] for i, label in enumerate(labels)]
     (medians_s,) = seconds_columns([one.yardstick_s for one in times])
+
+    def once(cells: Sequence[str]) -> list[str]:
+        return [text if new else "" for text, new in zip(cells, first, strict=True)]
+
+    of = Columns(times)
     columns = [
-        Column(
-            ("benchmark", ""),
-            [label if new else "" for label, new in zip(labels, first, strict=True)],
-            right=False,
-            flexible=True,
-        ),
-        Column(("iter", ""), [_iteration(one) for one in times]),
-        Column(("copies", ""), [str(len(one.cell.points)) for one in times], optional=2),
-        Column(
-            ("1 =", "s"),
-            [text if new else "" for text, new in zip(medians_s, first, strict=True)],
-            optional=1,
-        ),
+        Column("benchmark", once(labels), right=False, flexible=True),
+        of.right("iter", _iteration),
+        of.right("copies", lambda one: len(one.cell.points), optional=2),
+        Column("1 =|s", once(medians_s), optional=1),
         *_shape_parts([one.every for one in times], "all"),
     ]
     if view.drop:
@@ -157,15 +150,12 @@ def _shape_columns(view: CopiesView) -> list[Column]:
 
 
 def _shape_parts(shapes: Sequence[TimeStatistics | None], label: str) -> list[Column]:
-    values = {
-        "median": [shape.median if shape else None for shape in shapes],
-        "mean": [shape.mean if shape else None for shape in shapes],
-        "s.d.": [shape.sd if shape else None for shape in shapes],
-        "max": [shape.maximum if shape else None for shape in shapes],
-    }
+    of = Columns(shapes)
     return [
-        Column((label, name), [number(value, _PLACES) for value in column])
-        for name, column in values.items()
+        of.numbers(f"{label}|median", lambda shape: shape.median, _PLACES),
+        of.numbers(f"{label}|mean", lambda shape: shape.mean, _PLACES),
+        of.numbers(f"{label}|s.d.", lambda shape: shape.sd, _PLACES),
+        of.numbers(f"{label}|max", lambda shape: shape.maximum, _PLACES),
     ]
 
 
@@ -180,32 +170,17 @@ def _print_worst(view: CopiesView, printer: Printer) -> None:
     printer.line()
     printer.prose(f"the slowest of {sum(len(t.cell.points) for t in view.times)}:", "bold")
     (seconds,) = seconds_columns([point.elapsed_s for _, point, _ in worst])
-    several = len({one.cell.tune for one in view.times}) > 1
-
-    def place(values: Sequence[int | None]) -> list[str]:
-        return ["-" if value is None else str(value) for value in values]
-
+    named = dict(zip(view.times, with_tunes([one.cell for one in view.times]), strict=True))
+    of, points = Columns(worst), Columns([point for _, point, _ in worst])
     printer.table(
         [
-            Column(
-                ("benchmark", ""),
-                [
-                    f"{one.cell.benchmark} {one.cell.tune or ''}" if several else one.cell.benchmark
-                    for one, _, _ in worst
-                ],
-                right=False,
-                flexible=True,
-            ),
-            Column(("iter", ""), [_iteration(one) for one, _, _ in worst]),
-            Column(("copy", ""), [str(point.copy) for _, point, _ in worst]),
-            Column(("CPU", ""), place([point.cpu for _, point, _ in worst])),
-            Column(("core", ""), place([point.core for _, point, _ in worst])),
-            Column(("lgroup", ""), place([point.node for _, point, _ in worst])),
-            Column(("time", "s"), seconds),
-            Column(("over the", "median"), [number(value, _PLACES) for _, _, value in worst]),
+            of.left("benchmark", lambda row: named[row[0]], flexible=True),
+            of.right("iter", lambda row: _iteration(row[0])),
+            points.right("copy", lambda point: point.copy),
+            points.right("CPU", lambda point: point.cpu),
+            points.right("core", lambda point: point.core),
+            points.right("lgroup", lambda point: point.node),
+            Column("time|s", seconds),
+            of.numbers("over the|median", lambda row: row[2], _PLACES),
         ]
     )
-
-
-def _signed(change: float | None) -> str:
-    return "-" if change is None else f"{'+' if change >= 0 else ''}{percent(change)}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from rater.record.events import WorkloadTime
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.console.format import number
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column, seconds_columns
+from rater.show.console.table import Column, Columns, seconds_columns
 from rater.text.to_json import Json, Members, to_json
 
 _CHECKED = {
@@ -23,21 +22,21 @@ def print_copy_runs(run: StoredRun, printer: Printer) -> None:
     copies = run.without_torn().copies
     if not copies:
         return
-    starts = [_seconds(it.start_ns) for it in copies]
     [times] = seconds_columns([it.elapsed_s for it in copies])
+    of = Columns(copies)
     printer.line()
     printer.table(
         [
-            Column(("benchmark", ""), [it.benchmark for it in copies], False, True),
-            Column(("iter", ""), [str(it.iteration) for it in copies]),
-            Column(("copy", ""), [str(it.copy) for it in copies]),
-            Column(("CPU", ""), [_or_dash(it.cpu) for it in copies]),
-            Column(("lgroup", ""), [_or_dash(it.node) for it in copies], optional=90),
-            Column(("start", "s"), [number(it, 3) for it in starts], optional=99),
-            Column(("time", "s"), times),
+            of.left("benchmark", lambda it: it.benchmark, flexible=True),
+            of.right("iter", lambda it: it.iteration),
+            of.right("copy", lambda it: it.copy),
+            of.right("CPU", lambda it: it.cpu),
+            of.right("lgroup", lambda it: it.node, optional=90),
+            of.numbers("start|s", lambda it: _seconds(it.start_ns), 3, optional=99),
+            Column("time|s", times),
             *_workload_columns(copies),
-            Column(("ended", ""), [_ended(it) for it in copies], False),
-            Column(("output", ""), [_output(it) for it in copies], False, optional=98),
+            of.left("ended", _ended),
+            of.left("output", _output, optional=98),
         ],
         ["" if it.status is CopyStatus.OK else "red" for it in copies],
     )
@@ -100,7 +99,3 @@ def _ended(copy: StoredCopy) -> str:
 def _output(copy: StoredCopy) -> str:
     bad = copy.status not in (CopyStatus.OK, CopyStatus.WRONG_OUTPUT)
     return "-" if bad and copy.validity is Validity.UNCHECKED else _CHECKED[copy.validity]
-
-
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)

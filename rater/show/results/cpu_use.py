@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.counters.cpu_use import CpuUse, MachineUse, Matter, Notable, RunCounters
-from rater.show.console.format import count, number, percent
+from rater.show.console.format import number
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column
+from rater.show.console.table import Column, Columns
 from rater.text.cpuset import format_list
 from rater.text.to_json import Json, Members, to_json
+from rater.text.words import count, percent
 
 _WORST_SHOWN = 10
 _WORST_SHARE = 0.001  # of foreign load, steal and interrupts: less is not among the worst
@@ -115,27 +116,23 @@ def _print_lgroups(cpus: Sequence[CpuUse], printer: Printer) -> None:
         found[use.cpu not in used, -1 if use.node is None else use.node].append(use)
     groups = [_Group(uses[0].node, not unused, uses) for (unused, _), uses in sorted(found.items())]
     mhz = [[u.mean_mhz for u in group.uses if u.mean_mhz is not None] for group in groups]
+    of = Columns(groups)
     columns = [
-        Column(("lgroup", ""), ["-" if it.node is None else str(it.node) for it in groups]),
-        Column(("copies", ""), ["yes" if it.used else "none" for it in groups], False),
-        Column(
-            ("CPUs", ""),
-            [format_list({use.cpu for use in it.uses}) for it in groups],
-            False,
-            flexible=True,
-        ),
-        Column(("busy", "%"), [percent(it.mean("busy")) for it in groups]),
-        Column(("foreign", "%"), [percent(it.mean("foreign")) for it in groups]),
-        Column(("most", "%"), [percent(it.most("foreign")) for it in groups]),
-        Column(("steal", "%"), [percent(it.mean("steal")) for it in groups]),
-        Column(("most", "%"), [percent(it.most("steal")) for it in groups], optional=2),
-        Column(("irq", "%"), [percent(it.mean("irq")) for it in groups]),
+        of.right("lgroup", lambda it: it.node),
+        of.left("copies", lambda it: "yes" if it.used else "none"),
+        of.left("CPUs", lambda it: format_list({use.cpu for use in it.uses}), flexible=True),
+        of.percent("busy|%", lambda it: it.mean("busy")),
+        of.percent("foreign|%", lambda it: it.mean("foreign")),
+        of.percent("most|%", lambda it: it.most("foreign")),
+        of.percent("steal|%", lambda it: it.mean("steal")),
+        of.percent("most|%", lambda it: it.most("steal"), optional=2),
+        of.percent("irq|%", lambda it: it.mean("irq")),
     ]
     if any(mhz):
         columns += [
-            Column(("MHz", "min"), [number(min(it, default=None), 0) for it in mhz]),
-            Column(("", "mean"), [number(statistics.fmean(it), 0) if it else "-" for it in mhz]),
-            Column(("", "max"), [number(max(it, default=None), 0) for it in mhz]),
+            Column("MHz|min", [number(min(it, default=None), 0) for it in mhz]),
+            Column("|mean", [number(statistics.fmean(it), 0) if it else "-" for it in mhz]),
+            Column("|max", [number(max(it, default=None), 0) for it in mhz]),
         ]
     printer.table(columns)
     text = (
@@ -157,29 +154,24 @@ def _print_lgroups(cpus: Sequence[CpuUse], printer: Printer) -> None:
 
 
 def _print_worst(worst: Sequence[CpuUse], printer: Printer) -> None:
+    of = Columns(worst)
     columns = [
-        Column(("CPU", ""), [str(use.cpu) for use in worst]),
-        Column(("lgroup", ""), ["-" if use.node is None else str(use.node) for use in worst]),
-        Column(("copy", ""), [format_list(use.copies) or "-" for use in worst], flexible=True),
-        Column(
-            ("benchmark", ""), [use.benchmark or "(rotated)" for use in worst], False, flexible=True
-        ),
-        Column(
-            ("iter", ""), ["-" if use.iteration is None else str(use.iteration) for use in worst]
-        ),
-        Column(("busy", "%"), [percent(use.busy) for use in worst]),
-        Column(("foreign", "%"), [percent(use.foreign) for use in worst]),
-        Column(("steal", "%"), [percent(use.steal) for use in worst]),
-        Column(("irq", "%"), [percent(use.irq) for use in worst]),
+        of.right("CPU", lambda use: use.cpu),
+        of.right("lgroup", lambda use: use.node),
+        of.right("copy", lambda use: format_list(use.copies) or None, flexible=True),
+        of.left("benchmark", lambda use: use.benchmark or "(rotated)", flexible=True),
+        of.right("iter", lambda use: use.iteration),
+        of.percent("busy|%", lambda use: use.busy),
+        of.percent("foreign|%", lambda use: use.foreign),
+        of.percent("steal|%", lambda use: use.steal),
+        of.percent("irq|%", lambda use: use.irq),
     ]
     if any(use.interrupts_per_s is not None for use in worst):
-        rates = [number(use.interrupts_per_s, 0) for use in worst]
-        columns.append(Column(("interrupts", "/s"), rates, optional=1))
+        columns.append(of.numbers("interrupts|/s", lambda use: use.interrupts_per_s, 0, optional=1))
     if any(use.mean_mhz is not None for use in worst):
-        columns.append(Column(("MHz", ""), [number(use.mean_mhz, 0) for use in worst]))
+        columns.append(of.numbers("MHz", lambda use: use.mean_mhz, 0))
     if any(use.throttles for use in worst):
-        times = ["-" if use.throttles is None else str(use.throttles) for use in worst]
-        columns.append(Column(("too hot", "times"), times))
+        columns.append(of.right("too hot|times", lambda use: use.throttles))
     printer.line("most foreign load, steal and interrupts, CPUs of copies first:")
     printer.table(columns)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rater.analysis.results.metrics import MetricCopy, MetricResult
-from rater.show.console.format import crop, figures
+from rater.analysis.results.metrics import MetricResult
+from rater.show.console.format import crop, figures, or_dash
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column
+from rater.show.console.table import Column, Columns, place_text
 
 _LGROUPS_SHOWN = 16
 _UNIT = 16  # cells that a unit has at most
@@ -19,24 +19,23 @@ def print_metrics(metrics: Sequence[MetricResult], printer: Printer) -> None:
         metric.benchmark if not place or metrics[place - 1].benchmark != metric.benchmark else ""
         for place, metric in enumerate(metrics)
     ]
-    cells = [_values(metric) for metric in metrics]
+    of = Columns(metrics)
     one = all(metric.copies <= 1 for metric in metrics)
+    value, lowest, median, highest = zip(*(_values(metric) for metric in metrics), strict=True)
     spread = [
-        Column(("lowest", "copy"), [row[1] for row in cells], optional=1),
-        Column(("median", "copy"), [row[2] for row in cells], optional=2),
-        Column(("highest", "copy"), [row[3] for row in cells], optional=1),
-        Column(("worst: copy", "/CPU/lgroup"), [_place(metric.worst) for metric in metrics]),
+        Column("lowest|copy", lowest, optional=1),
+        Column("median|copy", median, optional=2),
+        Column("highest|copy", highest, optional=1),
+        of.right("worst: copy|/CPU/lgroup", lambda m: place_text(m.worst)),
     ]
     printer.table(
         [
-            Column(("benchmark", ""), names, right=False, flexible=True),
-            Column(("metric", ""), [metric.name for metric in metrics], False, flexible=True),
-            Column(("value", ""), [row[0] for row in cells]),
-            Column(
-                ("unit", ""), [_unit(metric, printer) for metric in metrics], False, flexible=True
-            ),
-            *([] if one else [Column(("over", "copies"), [m.combine for m in metrics], False)]),
-            Column(("better", ""), [m.better or "-" for m in metrics], False, optional=3),
+            Column("benchmark", names, right=False, flexible=True),
+            of.left("metric", lambda m: m.name, flexible=True),
+            Column("value", value),
+            of.left("unit", lambda m: _unit(m, printer), flexible=True),
+            *([] if one else [of.left("over|copies", lambda m: m.combine)]),
+            of.left("better", lambda m: m.better or None, optional=3),
             *([] if one else spread),
         ]
     )
@@ -73,7 +72,7 @@ def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
         least, most = figures([low, high])
         printer.prose(
             f"{metric.benchmark}, {metric.name}: {metric.combine} over the copies of an lgroup: "
-            f"{least} (lgroup {_node(at_low.node)}) to {most} (lgroup {_node(at_high.node)}) "
+            f"{least} (lgroup {or_dash(at_low.node)}) to {most} (lgroup {or_dash(at_high.node)}) "
             f"{_unit(metric, printer)}"
         )
 
@@ -85,11 +84,11 @@ def _print_lgroup_table(
     values = [{group.node: group.value for group in metric.lgroups} for metric in metrics]
     rows = [figures([of.get(node) for node in nodes]) for of in values]
     columns = [
-        Column((_node(node), ""), cells)
+        Column((or_dash(node), ""), cells)
         for node, cells in zip(nodes, zip(*rows, strict=True), strict=True)
     ]
     label = Column(
-        ("copies of lgroup", ""),
+        "copies of lgroup",
         [f"{metric.benchmark} {metric.name}, {_unit(metric, printer)}" for metric in metrics],
         right=False,
         flexible=True,
@@ -106,13 +105,3 @@ def _print_lgroup_table(
 
 def _unit(metric: MetricResult, printer: Printer) -> str:
     return crop(metric.unit, _UNIT, ascii_only=printer.ascii_only)
-
-
-def _node(node: int | None) -> str:
-    return "-" if node is None else str(node)
-
-
-def _place(copy: MetricCopy | None) -> str:
-    if copy is None:
-        return "-"
-    return "/".join(_node(part) for part in (copy.copy, copy.cpu, copy.node))

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rater.analysis.placement.proof import BenchmarkProof, CopyProof, RunProof
 from rater.analysis.placement.verdict import CopySamples, PlacementVerdict
-from rater.show.console.format import count, decimals, duration, number, percent
-from rater.show.console.table import Column
+from rater.show.console.format import decimals, duration, number, place
+from rater.show.console.printer import Printer
+from rater.show.console.table import Column, Columns
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, to_json
+from rater.text.words import copies_text, count, percent
 
 _MOST_COPIES = 10  # named one by one
 
 
-def verdict_lines(
-    proof: RunProof, prose: Callable[[str, str], None], *, every: bool = False
-) -> None:
-    """Say which copies met their plan; `prose` takes a sentence and its style.
+def print_placement(proof: RunProof, printer: Printer, *, every: bool = False) -> None:
+    """Say which copies met their plan.
 
     Nothing is said of a run without placed copies. What was not met comes first,
     copy by copy (all of them with `every`); what is not known is put together by
     its reason.
     """
     if every and not proof.copies:
-        prose("placement was not looked at (--proof off, or a run of another tool)", "")
+        printer.prose("placement was not looked at (--proof off, or a run of another tool)")
     if not any(one.planned for one in proof.copies):
         return
     broken, unknown = proof.of(PlacementVerdict.NOT_MET), proof.not_known()
     doubtful = sum(len(group) for group in unknown.values())
     met = len(proof.copies) - len(broken) - doubtful
     if met == len(proof.copies):
-        prose(f"placement as planned: {_runs(proof.copies)}", "")
+        printer.prose(f"placement as planned: {_runs(proof.copies)}")
         return
     parts = [f"met {met}"]
     parts += [f"not met {len(broken)}"] if broken else []
@@ -40,70 +40,60 @@ def verdict_lines(
     text = f"placement of {_runs(proof.copies)}: {', '.join(parts)}"
     if any(one.counted for one in broken):
         text += "; the results above include what was not met"
-    prose(text, "bold red" if broken else "")
+    printer.prose(text, "bold red" if broken else "")
     named = broken if every else broken[:_MOST_COPIES]
     for one in named:
-        prose(f"not met: {_name(one)}: {'; '.join(one.reasons)}", "red")
+        printer.prose(f"not met: {_name(one)}: {'; '.join(one.reasons)}", "red")
     if len(broken) > len(named):
-        prose(f"and {len(broken) - len(named)} more not met; --proof names them all", "red")
+        printer.prose(f"and {len(broken) - len(named)} more not met; --proof names them all", "red")
     for reasons, group in unknown.items():
         numbers = format_list({one.copy for one in group})
-        prose(f"not known: {_runs(group)} ({numbers}): {'; '.join(reasons)}", "yellow")
+        printer.prose(f"not known: {_runs(group)} ({numbers}): {'; '.join(reasons)}", "yellow")
 
 
-def memory_lines(
-    proof: RunProof,
-    table: Callable[[Sequence[Column]], None],
-    prose: Callable[[str, str], None],
-) -> None:
-    """Hand the memory per benchmark to `table`, and what looking cost to `prose`.
-
-    Nothing where no copy was looked at.
-    """
+def print_memory(proof: RunProof, printer: Printer) -> None:
+    """Print the memory per benchmark and what looking cost; nothing where nobody looked."""
     rows = [benchmark for benchmark in proof.benchmarks if benchmark.sampled]
     if rows:
+        of = Columns(rows)
         averages = [_mb(row.rss_average_bytes) for row in rows]
         highest = [_mb(row.rss_max_bytes) for row in rows]
         places = decimals(averages + highest)
         sizes = sorted({size for row in rows for size, _ in row.page_shares})
-        shares = [dict(row.page_shares) for row in rows]
-        table(
+
+        def pages(size: int) -> Column:
+            shares = [dict(row.page_shares) for row in rows]
+            cells = [percent(share.get(size, 0.0) if share else None, 0) for share in shares]
+            return Column((_page(size), "pages %"), cells, optional=2)
+
+        printer.table(
             [
-                Column(("benchmark", ""), [row.benchmark for row in rows], False, True),
-                Column(("seen", "copies"), [f"{row.sampled}/{row.copies}" for row in rows]),
-                Column(("resident", "MB"), [number(value, places) for value in averages]),
-                Column(("most", "MB"), [number(value, places) for value in highest]),
-                *(
-                    Column(
-                        (_page(size), "pages %"),
-                        [percent(share.get(size, 0.0) if share else None, 0) for share in shares],
-                        optional=2,
-                    )
-                    for size in sizes
-                ),
-                Column(("local", "%"), [percent(row.local_share) for row in rows]),
-                Column(("least", "%"), [percent(row.least_local_share) for row in rows]),
-                Column(("moves", "/copy"), [number(row.migrations) for row in rows], optional=1),
+                of.left("benchmark", lambda row: row.benchmark, flexible=True),
+                of.right("seen|copies", lambda row: f"{row.sampled}/{row.copies}"),
+                Column("resident|MB", [number(value, places) for value in averages]),
+                Column("most|MB", [number(value, places) for value in highest]),
+                *(pages(size) for size in sizes),
+                of.percent("local|%", lambda row: row.local_share),
+                of.percent("least|%", lambda row: row.least_local_share),
+                of.right("moves|/copy", lambda row: number(row.migrations), optional=1),
             ]
         )
-        prose(
+        printer.prose(
             "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
-            "least: of one copy; moves: to another CPU",
-            "",
+            "least: of one copy; moves: to another CPU"
         )
     swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
     if swapped:
-        prose(f"swapped out: up to {number(swapped / 1e6)} MB of a copy", "yellow")
+        printer.prose(f"swapped out: up to {number(swapped / 1e6)} MB of a copy", "yellow")
     if proof.observed is not None:
         seen = proof.observed
         every = f", each copy every {duration(seen.interval_s)}" if seen.interval_s else ""
-        prose(
+        printer.prose(
             f"{count(seen.samples, 'look')} at copies while they ran{every}: "
             f"{percent(seen.share, 2)} % of one CPU, {duration(seen.longest_read_s)} at most",
-            "",
         )
         for text in seen.unknown:
-            prose(text, "yellow")
+            printer.prose(text, "yellow")
 
 
 _TABLE = {
@@ -142,12 +132,11 @@ def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
 def _runs(proofs: Sequence[CopyProof]) -> str:
     """Return `8 copies`, or `24 copy runs` where copies ran several times."""
     several = len({one.copy for one in proofs}) < len(proofs)
-    return count(len(proofs), "copy run") if several else count(len(proofs), "copy", "copies")
+    return count(len(proofs), "copy run") if several else copies_text(len(proofs))
 
 
 def _name(proof: CopyProof) -> str:
-    where = [] if proof.cpu is None else [f"CPU {proof.cpu}"]
-    where += [] if proof.node is None else [f"lgroup {proof.node}"]
+    where = place(proof.cpu, proof.node)
     placed = f" ({', '.join(where)})" if where else ""
     return f"copy {proof.copy} of {proof.benchmark}, iteration {proof.iteration}{placed}"
 

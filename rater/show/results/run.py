@@ -14,18 +14,26 @@ from rater.analysis.results.copy_outcome import FailedCopy
 from rater.analysis.results.model import BenchmarkScore, SuiteScore, Summary
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
-from rater.show.console.format import clock, count, decimals, number, percent, what_ran
+from rater.show.console.format import clock, decimals, number, place, what_ran
 from rater.show.console.printer import Printer
-from rater.show.console.rows import NotMet, Rows, iteration_marks, names, not_met_columns
-from rater.show.console.table import Column, place_text, seconds_columns
+from rater.show.console.rows import (
+    NotMet,
+    Rows,
+    iteration_marks,
+    names,
+    not_met_columns,
+    with_tunes,
+)
+from rater.show.console.table import Column, Columns, place_text, seconds_columns
 from rater.show.divots.findings import print_findings
 from rater.show.results.barrier import print_beside
 from rater.show.results.cpu_use import notable_text
 from rater.show.results.metrics import print_metrics
-from rater.show.results.placement import memory_lines, verdict_lines
-from rater.show.results.rotated import rotated_lines
+from rater.show.results.placement import print_memory, print_placement
+from rater.show.results.rotated import print_rotated
 from rater.show.results.steady import print_mix, print_verdicts, print_windows
 from rater.text.cpuset import format_list
+from rater.text.words import copies_text, count
 
 _STATUS_STYLE = {
     RunStatus.FAILED: "bold red",
@@ -58,7 +66,7 @@ def print_summary(
     print_head(head, printer)
     printer.line()
     if summary.rotated is not None:
-        rotated_lines(summary.rotated, head, summary.proof.not_met(), printer.table, printer.prose)
+        print_rotated(summary.rotated, head, summary.proof.not_met(), printer)
     elif summary.mix is not None:
         print_mix(summary.mix, summary, printer)
         print_verdicts(summary, printer)
@@ -102,22 +110,22 @@ def print_list(heads: Sequence[RunHead], console: Console) -> None:
     if not heads:
         printer.line("no runs yet: rater run makes one")
         return
+    of = Columns(heads)
     columns = [
-        Column(("run", ""), [str(head.run) for head in heads]),
-        Column(("started (UTC)", ""), [_started(head) for head in heads], False, optional=2),
-        Column(("status", ""), [_status(head) for head in heads], right=False),
-        Column(("mode", ""), [head.mode for head in heads], right=False),
-        Column(("copies", ""), [str(head.copies) for head in heads]),
-        Column(("what", ""), [_what(head) for head in heads], right=False, flexible=True),
-        Column(
-            ("time", ""),
-            ["-" if head.elapsed_s is None else clock(head.elapsed_s) for head in heads],
+        of.right("run", lambda head: head.run),
+        of.left("started (UTC)", _started, optional=2),
+        of.left("status", lambda head: head.status.value),
+        of.left("mode", lambda head: head.mode),
+        of.right("copies", lambda head: head.copies),
+        of.left("what", _what, flexible=True),
+        of.right(
+            "time",
+            lambda head: None if head.elapsed_s is None else clock(head.elapsed_s),
             optional=1,
         ),
     ]
-    tags = [" ".join(f"{key}={value}" for key, value in head.tags) for head in heads]
-    if any(tags):
-        columns.append(Column(("tags", ""), tags, right=False, flexible=True, optional=3))
+    if any(head.tags for head in heads):
+        columns.append(of.left("tags", _tags, flexible=True, optional=3))
     printer.table(columns, [_STATUS_STYLE.get(head.status, "") for head in heads])
 
 
@@ -125,8 +133,8 @@ def _started(head: RunHead) -> str:
     return "-" if head.started_at is None else head.started_at[:16].replace("T", " ")
 
 
-def _status(head: RunHead) -> str:
-    return head.status.value
+def _tags(head: RunHead) -> str:
+    return " ".join(f"{key}={value}" for key, value in head.tags)
 
 
 def _details(head: RunHead) -> str:
@@ -146,7 +154,7 @@ def print_head(head: RunHead, printer: Printer) -> None:
     words = [what + _details(head), *([several] if several else [])]
     rotated = head.mode == "steady" and head.order == "rotated"
     mode = f"{head.mode} in rotated order" if rotated else head.mode
-    words += [mode, count(head.copies, "copy", "copies")]
+    words += [mode, copies_text(head.copies)]
     if head.window_s is not None:
         words.append(f"warm-up {head.warmup_s or 0:g} s, window {head.window_s:g} s")
     if head.stagger_ms:
@@ -156,14 +164,16 @@ def print_head(head: RunHead, printer: Printer) -> None:
     if head.discard:
         words.append(f"the first {head.discard} not counted")
     printer.prose(f"run {head.run}: {', '.join(words)}", "bold")
-    facts = [] if head.started_at is None else [f"{_started(head)} UTC"]
-    facts += [f"on {head.hostname}"] if head.hostname else []
-    facts += [f"layout {head.layout}"] if head.layout else []
-    facts += [f"memory {head.memory}"] if head.memory else []
-    facts += ["imported"] if head.source == "import" else []
-    facts += [f"resumed {count(head.resumed, 'time')}"] if head.resumed else []
-    if facts:
-        printer.prose(", ".join(facts))
+    facts = [
+        head.started_at and f"{_started(head)} UTC",
+        head.hostname and f"on {head.hostname}",
+        head.layout and f"layout {head.layout}",
+        head.memory and f"memory {head.memory}",
+        "imported" if head.source == "import" else None,
+        f"resumed {count(head.resumed, 'time')}" if head.resumed else None,
+    ]
+    if any(facts):
+        printer.prose(", ".join(fact for fact in facts if fact))
     if head.status is RunStatus.RUNNING:
         printer.prose("not finished: it still runs", "bold yellow")
     elif head.status is not RunStatus.COMPLETE:
@@ -200,20 +210,14 @@ def print_benchmarks(summary: Summary, printer: Printer) -> None:
 
 def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> None:
     """Say which benchmarks lack what; failed copies are only pointed at, their list comes last."""
-    failed = [b for b in benchmarks if any(it.counted and it.failed for it in b.iterations)]
-    if failed:
-        names = ", ".join(_called(benchmark, benchmarks) for benchmark in failed)
-        printer.prose(f"no result where a copy failed: {names} (see below)", "red")
-    reasons = [
-        f"{_called(b, benchmarks)}: {b.reason}" for b in benchmarks if b.reason and b not in failed
+    called = [
+        (name.rstrip(), one) for name, one in zip(with_tunes(benchmarks), benchmarks, strict=True)
     ]
+    failed = [name for name, b in called if any(it.counted and it.failed for it in b.iterations)]
+    if failed:
+        printer.prose(f"no result where a copy failed: {', '.join(failed)} (see below)", "red")
+    reasons = [f"{name}: {b.reason}" for name, b in called if b.reason and name not in failed]
     printer.some(reasons, "yellow")
-
-
-def _called(benchmark: BenchmarkScore, among: Sequence[BenchmarkScore]) -> str:
-    """Return the name, with the tune where there are several."""
-    several = len({one.tune for one in among}) > 1 and benchmark.tune
-    return f"{benchmark.benchmark} {benchmark.tune}" if several else benchmark.benchmark
 
 
 def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
@@ -222,20 +226,19 @@ def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
         [it.median_copy_s for _, it in rows],
         [it.slowest.elapsed_s if it.slowest else None for _, it in rows],
     )
-    if any(it.ratio is not None or b.reference_s for b, it in rows):
-        ratios, heading = [it.ratio for _, it in rows], ("ratio", "")
-    else:
-        ratios, heading = [it.per_hour for _, it in rows], ("copies", "/hour")
-    ratio_places = decimals(ratios)
+    of = Columns([it for _, it in rows])
+    by_ratio = any(it.ratio is not None or b.reference_s for b, it in rows)
     return [
-        Column(("benchmark", ""), names(rows), right=False, flexible=True),
-        Column(("iter", ""), iteration_marks(rows)),
-        Column(("bracket", "s"), brackets),
-        Column(heading, [number(ratio, ratio_places) for ratio in ratios]),
-        Column(("median", "copy s"), medians, optional=1),
-        Column(("slowest", "copy s"), longest),
-        Column(("copy/CPU", "/lgroup"), [place_text(it.slowest) for _, it in rows]),
-        Column(("score", "lost %"), [percent(it.score_lost) for _, it in rows]),
+        Column("benchmark", names(rows), right=False, flexible=True),
+        Column("iter", iteration_marks(rows)),
+        Column("bracket|s", brackets),
+        of.numbers("ratio", lambda it: it.ratio)
+        if by_ratio
+        else of.numbers("copies|/hour", lambda it: it.per_hour),
+        Column("median|copy s", medians, optional=1),
+        Column("slowest|copy s", longest),
+        of.right("copy/CPU|/lgroup", lambda it: place_text(it.slowest)),
+        of.percent("score|lost %", lambda it: it.score_lost),
         *not_met_columns(rows, not_met),
     ]
 
@@ -250,10 +253,10 @@ def _print_stagger(rows: Rows, printer: Printer) -> None:
     ]
     printer.table(
         [
-            Column(("benchmark", ""), names(rows), right=False, flexible=True),
-            Column(("iter", ""), iteration_marks(rows)),
-            Column(("first start to", "last finish s"), brackets),
-            Column(("last start to", "first finish s"), overlaps),
+            Column("benchmark", names(rows), right=False, flexible=True),
+            Column("iter", iteration_marks(rows)),
+            Column("first start to|last finish s", brackets),
+            Column("last start to|first finish s", overlaps),
         ]
     )
     if "none" in overlaps:
@@ -264,29 +267,23 @@ def _print_suite(
     summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
 ) -> None:
     whole = scores["all"]
-    values = [score.ratio for score in scores.values()]
-    places = decimals(values)
-    parts = [
-        f"{kind} {number(scores[kind].ratio, places)}"
-        for kind in ("int", "fp")
-        if scores[kind].over
-    ]
+    places = decimals([score.ratio for score in scores.values()])
+    kinds = [scores[kind] for kind in ("int", "fp")]
     if whole.ratio is not None:
-        kinds = f" ({', '.join(parts)})" if parts else ""
-        over = _over(summary, whole)
+        parts = [f"{one.kind} {number(one.ratio, places)}" for one in kinds if one.over]
         printer.prose(
-            f"{label}suite ratio {number(whole.ratio, places)}{kinds}, "
-            f"the geometric mean over {over}",
+            f"{label}suite ratio {number(whole.ratio, places)}"
+            f"{f' ({", ".join(parts)})' if parts else ''}, "
+            f"the geometric mean over {_over(summary, whole)}",
             "bold",
         )
         return
     printer.prose(f"no {label}suite ratio: {whole.reason}", "bold")
-    for kind in ("int", "fp"):
-        if scores[kind].ratio is not None:
-            over = count(len(scores[kind].over), "benchmark")
+    for one in kinds:
+        if one.ratio is not None:
             printer.prose(
-                f"{label}{kind} ratio {number(scores[kind].ratio, places)}, "
-                f"the geometric mean over {over}"
+                f"{label}{one.kind} ratio {number(one.ratio, places)}, "
+                f"the geometric mean over {count(len(one.over), 'benchmark')}"
             )
 
 
@@ -304,9 +301,9 @@ def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
     if not proof.copies and not every:
         return
     printer.line()
-    verdict_lines(proof, printer.prose, every=every)
+    print_placement(proof, printer, every=every)
     if every or len(proof.benchmarks) <= _MEMORY_SHOWN:
-        memory_lines(proof, printer.table, printer.prose)
+        print_memory(proof, printer)
     elif any(benchmark.sampled for benchmark in proof.benchmarks):
         printer.prose("memory by benchmark: rater show --proof")
 
@@ -332,9 +329,7 @@ def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:
         where += f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {first.copy}"
         where += f", {len(group)} runs" if len(group) > len(copies) else ""
     else:
-        where += f"copy {first.copy}"
-        where += "" if first.cpu is None else f", CPU {first.cpu}"
-        where += "" if first.node is None else f", lgroup {first.node}"
+        where += ", ".join([f"copy {first.copy}", *place(first.cpu, first.node)])
         where += f", after {number(first.elapsed_s)} s"
     kept = next((one for one in group if one.run_dir), None)
     files = f"; files of copy {kept.copy}: {kept.run_dir}" if kept else ""

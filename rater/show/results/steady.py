@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from rater.analysis.results.model import Summary
 from rater.analysis.results.occupancy import ENOUGH
 from rater.analysis.results.steadiness import DriftVerdict, Steadiness
-from rater.analysis.results.steady import CopyRate, SteadyMix, SteadyPhase
-from rater.show.console.format import count, decimals, duration, number, percent
+from rater.analysis.results.steady import SteadyMix, SteadyPhase
+from rater.show.console.format import duration, number, or_dash, place
 from rater.show.console.printer import Printer
 from rater.show.console.rows import NotMet, Rows, iteration_marks, names, not_met_columns
-from rater.show.console.table import Column, seconds_columns
+from rater.show.console.table import Column, Columns, place_text, seconds_columns
+from rater.text.words import count, percent, signed_percent
 
 _WORTH_NAMING = 0.02  # an lgroup that much slower than all copies
 _LGROUPS_SHOWN = 16
@@ -23,26 +24,21 @@ def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
     rates = [window.benchmarks[0] if window else None for window in windows]
     (medians,) = seconds_columns([rate.median_run_s if rate else None for rate in rates])
     by_ratio = any(it.ratio is not None or b.reference_s for b, it in rows)
-    results = [it.ratio if by_ratio else it.per_hour for _, it in rows]
     several = any(len(benchmark.iterations) > 1 for benchmark, _ in rows)
+    of, of_rate, of_window = Columns([it for _, it in rows]), Columns(rates), Columns(windows)
     columns = [
-        Column(("benchmark", ""), names(rows), right=False, flexible=True),
-        *([Column(("iter", ""), iteration_marks(rows))] if several else []),
-        Column(
-            ("ratio", "") if by_ratio else ("copies", "/hour"),
-            [number(result, decimals(results)) for result in results],
-        ),
-        Column(("runs in", "window"), [number(r.completions if r else None, 1) for r in rates]),
-        Column(("whole", "runs"), [str(r.whole) if r else "-" for r in rates], optional=2),
-        Column(("median", "run s"), medians),
-        Column(
-            ("copies", "CV %"),
-            [percent(w.rates.cv if w and w.rates else None) for w in windows],
-            optional=1,
-        ),
-        Column(("slowest", "copy %"), [_behind(window) for window in windows]),
-        Column(("copy/CPU", "/lgroup"), [_place(w.slowest if w else None) for w in windows]),
-        Column(("2nd", "half %"), [_difference(w.halves if w else None) for w in windows]),
+        Column("benchmark", names(rows), right=False, flexible=True),
+        *([Column("iter", iteration_marks(rows))] if several else []),
+        of.numbers("ratio", lambda it: it.ratio)
+        if by_ratio
+        else of.numbers("copies|/hour", lambda it: it.per_hour),
+        of_rate.numbers("runs in|window", lambda rate: rate.completions, 1),
+        of_rate.right("whole|runs", lambda rate: rate.whole, optional=2),
+        Column("median|run s", medians),
+        of_window.percent("copies|CV %", lambda w: w.rates.cv if w.rates else None, optional=1),
+        of_window.right("slowest|copy %", _behind),
+        of_window.right("copy/CPU|/lgroup", lambda w: place_text(w.slowest)),
+        of_window.change("2nd|half %", lambda w: w.halves.difference if w.halves else None),
         *not_met_columns(rows, not_met),
     ]
     printer.table(columns, ["red" if it.reason else "" if it.counted else "dim" for _, it in rows])
@@ -59,26 +55,16 @@ def print_mix(mix: SteadyMix, summary: Summary, printer: Printer) -> None:
         printer.prose(f"no result: {mix.reason}", "bold yellow")
         return
     (medians,) = seconds_columns([rate.median_run_s for rate in phase.benchmarks])
-    ratios = [rate.ratio for rate in phase.benchmarks]
-    hours = [rate.per_hour for rate in phase.benchmarks]
     with_ratio = phase.ratio is not None
-    shown_ratio = Column(
-        ("ratio", "in mix"), [number(ratio, decimals(ratios)) for ratio in ratios], optional=1
-    )
+    of = Columns(phase.benchmarks)
+    shown_ratio = of.numbers("ratio|in mix", lambda rate: rate.ratio, optional=1)
     printer.table(
         [
-            Column(
-                ("benchmark", ""),
-                [rate.benchmark for rate in phase.benchmarks],
-                right=False,
-                flexible=True,
-            ),
-            Column(
-                ("runs in", "window"), [number(rate.completions, 1) for rate in phase.benchmarks]
-            ),
-            Column(("whole", "runs"), [str(rate.whole) for rate in phase.benchmarks]),
-            Column(("copies", "/hour"), [number(hour, decimals(hours)) for hour in hours]),
-            Column(("median", "run s"), medians),
+            of.left("benchmark", lambda rate: rate.benchmark, flexible=True),
+            of.numbers("runs in|window", lambda rate: rate.completions, 1),
+            of.right("whole|runs", lambda rate: rate.whole),
+            of.numbers("copies|/hour", lambda rate: rate.per_hour),
+            Column("median|run s", medians),
             *([shown_ratio] if with_ratio else []),
         ]
     )
@@ -94,9 +80,11 @@ def print_mix(mix: SteadyMix, summary: Summary, printer: Printer) -> None:
         text = f"mix ratio {number(phase.ratio)}: reference seconds of work per second, {per_hour}"
         printer.prose(text if with_ratio else per_hour, "bold")
     if phase.rates is not None and phase.slowest is not None and len(phase.copies) > 1:
+        found = place(phase.slowest.cpu, phase.slowest.node)
+        where = f" ({', '.join(found)})" if found else ""
         printer.prose(
             f"copies' rates: CV {percent(phase.rates.cv)} %, the slowest is copy "
-            f"{_named(phase.slowest)}: {_behind(phase)} % against the median copy"
+            f"{phase.slowest.copy}{where}: {_behind(phase)} % against the median copy"
         )
 
 
@@ -177,7 +165,7 @@ def _verdict(halves: Steadiness) -> str:
     if halves.interval is None:
         return f"{words}: {change}, and {count(halves.fewest, 'run')} in a half are too few to tell"
     low, high = halves.interval
-    return f"{words}: {change} (95 % interval {_signed(low)} to {_signed(high)})"
+    return f"{words}: {change} (95 % interval {signed_percent(low)} to {signed_percent(high)})"
 
 
 def _print_occupied(windows: _Windows, printer: Printer, *, of_suite: bool) -> None:
@@ -248,53 +236,30 @@ def _print_lgroups(windows: _Windows, printer: Printer) -> None:
         much = low if low == high else f"{low} to {high}"
         where = f" in {len(shares)} of {len(windows)} windows" if len(windows) > 1 else ""
         texts.append(
-            f"copies of lgroup {_dash(node)}: their rates are {much} % below the mean of all{where}"
+            f"copies of lgroup {or_dash(node)}: their rates are {much} % below the mean of all"
+            + where
         )
     printer.some(texts)
 
 
 def _print_lgroup_table(window: SteadyPhase, printer: Printer) -> None:
-    groups = window.lgroups
     unit = "/hour" if window.unit == "copies/hour" else window.unit
-    rates, each = [group.rate for group in groups], [group.per_copy for group in groups]
+    of = Columns(window.lgroups)
     printer.line()
     printer.table(
         [
-            Column(("lgroup", ""), [_dash(group.node) for group in groups]),
-            Column(("copies", ""), [str(group.copies) for group in groups]),
-            Column((unit, "together"), [number(rate, decimals(rates)) for rate in rates]),
-            Column((unit, "a copy"), [number(rate, decimals(each)) for rate in each]),
-            Column(("slowdown", ""), [number(group.slowdown, 3) for group in groups]),
+            of.right("lgroup", lambda group: group.node),
+            of.right("copies", lambda group: group.copies),
+            of.numbers((unit, "together"), lambda group: group.rate),
+            of.numbers((unit, "a copy"), lambda group: group.per_copy),
+            of.numbers("slowdown", lambda group: group.slowdown, 3),
         ]
     )
 
 
-def _dash(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _signed(share: float) -> str:
-    """Return `+0.3`, per cent; what is rounded to nothing has no sign of less."""
-    return f"{round(share * 100, 1) + 0.0:+.1f}"
-
-
-def _behind(window: SteadyPhase | None) -> str:
+def _behind(window: SteadyPhase) -> str:
     """Return how the slowest copy's rate lies against the median copy's: `-12.3`."""
-    if window is None or window.slowest is None or not window.rates or not window.rates.median:
+    if window.slowest is None or not window.rates or not window.rates.median:
         return "-"
     behind = round((window.slowest.rate / window.rates.median - 1) * 100, 1)
     return f"{behind + 0.0:.1f}"
-
-
-def _difference(halves: Steadiness | None) -> str:
-    return "-" if halves is None or halves.difference is None else _signed(halves.difference)
-
-
-def _place(copy: CopyRate | None) -> str:
-    return "/".join(_dash(part) for part in (copy.copy, copy.cpu, copy.node)) if copy else "-"
-
-
-def _named(copy: CopyRate) -> str:
-    where = "" if copy.cpu is None else f" (CPU {copy.cpu}"
-    where += "" if copy.cpu is None or copy.node is None else f", lgroup {copy.node}"
-    return f"{copy.copy}{where + ')' if where else ''}"

@@ -9,7 +9,7 @@ from rater.analysis.results.cpus_used import CpusUsed, Share
 from rater.analysis.scaling.curve import Curve, ScalePoint, Series
 from rater.analysis.stats.knee import SHARE
 from rater.analysis.stats.usl import Coefficient, Refused, Usl
-from rater.text.words import count, some
+from rater.text.words import copies_text, count, percent, signed_percent, some
 
 _NAMED = 3  # benchmarks that stand furthest from linear
 _LINEAR = 0.95  # of linear; what reaches it does not limit
@@ -70,7 +70,7 @@ def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
     who = both if series.is_suite else series.name
     if at is not None and at is not first:
         yield (
-            f"{who}: {at.speedup:.2f} times {_copies(first.copies)} with {_copies(fair)}, "
+            f"{who}: {at.speedup:.2f} times {copies_text(first.copies)} with {copies_text(fair)}, "
             f"{at.efficiency:.2f} of linear{_by_lgroup(at)}."
         )
     told = shape_text(curve, series)
@@ -83,23 +83,23 @@ def shape_text(curve: Curve, series: Series) -> str:
     shape = series.shape
     parts = []
     if shape.plateau is not None:
-        parts.append(f"no gain beyond {_copies(shape.plateau)}{_cause(curve, shape.plateau)}")
+        parts.append(f"no gain beyond {copies_text(shape.plateau)}{_cause(curve, shape.plateau)}")
     if shape.knee is not None and shape.knee != shape.plateau:
         parts.insert(
             0,
-            f"knee at {_copies(shape.knee)}{_cause(curve, shape.knee)}: from there a copy more "
+            f"knee at {copies_text(shape.knee)}{_cause(curve, shape.knee)}: from there a copy more "
             f"adds less than {_share(SHARE)} of what the first gave",
         )
     if shape.maybe is not None:
         parts.append(
-            f"perhaps a knee at {_copies(shape.maybe)}{_cause(curve, shape.maybe)}; noise hides it "
-            f"(of {series.noise.sd * 100:.0f} % a run), more rounds would tell"
+            f"perhaps a knee at {copies_text(shape.maybe)}{_cause(curve, shape.maybe)}; noise "
+            f"hides it (of {percent(series.noise.sd, 0)} % a run), more rounds would tell"
         )
     fall = _fall(series)
     if fall is not None:
         peak, low = fall
         parts.append(
-            f"falls beyond {_copies(peak.copies)}, {_percent(low.rate / peak.rate - 1)} at "
+            f"falls beyond {copies_text(peak.copies)}, {_percent(low.rate / peak.rate - 1)} at "
             f"{low.copies}"
         )
     return "; ".join(parts)
@@ -131,7 +131,7 @@ def _early(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
         one for one in benchmarks if one.shape.plateau is not None and one.shape.plateau < fair
     ]
     if stops:
-        names = [f"{one.name} at {_copies(one.shape.plateau or 0)}" for one in stops]
+        names = [f"{one.name} at {copies_text(one.shape.plateau or 0)}" for one in stops]
         yield f"Stop gaining early: {some(names, _MOST)}."
     bends = [
         one
@@ -139,7 +139,7 @@ def _early(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
         if one not in stops and one.shape.knee is not None and one.shape.knee < fair
     ]
     if bends:
-        names = [f"{one.name} at {_copies(one.shape.knee or 0)}" for one in bends]
+        names = [f"{one.name} at {copies_text(one.shape.knee or 0)}" for one in bends]
         yield f"Bend early (knee): {some(names, _MOST)}."
 
 
@@ -157,10 +157,10 @@ def _least_linear(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
         more = f", {others} more below {_LINEAR:.2f}" if others else ""
         rest = len(found) - len(low)
         fine = f"; {rest} at {_LINEAR:.2f} or above" if rest else ""
-        yield f"Furthest from linear with {_copies(fair)}: {', '.join(named)}{more}{fine}."
+        yield f"Furthest from linear with {copies_text(fair)}: {', '.join(named)}{more}{fine}."
     elif found:
         least, name = min(found)
-        yield f"All are linear with {_copies(fair)}: the least is {name}, {least:.2f}."
+        yield f"All are linear with {copies_text(fair)}: the least is {name}, {least:.2f}."
 
 
 def _fallers(benchmarks: Sequence[Series]) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _fallers(benchmarks: Sequence[Series]) -> Iterator[str]:
     falls = [(one.name, fall) for one in benchmarks if (fall := _fall(one)) is not None]
     if falls:
         named = [
-            f"{name} beyond {_copies(peak.copies)} ({_percent(low.rate / peak.rate - 1)} at "
+            f"{name} beyond {copies_text(peak.copies)} ({_percent(low.rate / peak.rate - 1)} at "
             f"{low.copies})"
             for name, (peak, low) in falls
         ]
@@ -184,7 +184,7 @@ def law_text(law: Usl | Refused, unit: str) -> str:
         f"kappa {_coefficient(law.kappa)} (coherency), "
         f"lambda {law.rate.value:.4g} {unit} a copy"
     )
-    told += f"; residuals {law.rms * 100:.1f} % (the largest {_largest(law) * 100:+.1f} %)"
+    told += f"; residuals {percent(law.rms)} % (the largest {signed_percent(_largest(law))} %)"
     return f"{told}; {peak_text(law)}"
 
 
@@ -218,18 +218,14 @@ def _by_lgroup(at: ScalePoint) -> str:
     return "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per lgroup)"
 
 
-def _copies(how_many: int) -> str:
-    return count(how_many, "copy", "copies")
-
-
 def _numbers(numbers: Sequence[int]) -> str:
     told = [str(one) for one in numbers]
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
 def _share(share: float) -> str:
-    return "half" if share == 0.5 else f"{share * 100:.0f} %"
+    return "half" if share == 0.5 else f"{percent(share, 0)} %"
 
 
 def _percent(change: float) -> str:
-    return f"{change * 100:+.0f} %"
+    return f"{signed_percent(change, 0)} %"

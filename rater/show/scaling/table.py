@@ -14,10 +14,10 @@ from rater.analysis.stats.noise import ASSUMED_SD
 from rater.analysis.stats.usl import Coefficient, Refused, Usl
 from rater.show.console.format import decimals, figures, number
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column
+from rater.show.console.table import Column, Columns
 from rater.show.scaling.sentences import law_text, limits, machine_text, share_text
 from rater.text.cpuset import format_list
-from rater.text.words import count, some
+from rater.text.words import count, percent, signed_percent, some
 
 _MOST_RUNS = 8
 
@@ -62,17 +62,17 @@ def _print_overview(curves: Sequence[Curve], printer: Printer) -> None:
     """Print what all curves come to, a line each, at the copies that speedups are told at."""
     rows = [(curve, one) for curve in curves for one in (curve.suites or curve.benchmarks)[:1]]
     points = [one.at(curve.fair) for curve, one in rows]
-    rates = figures([at.rate if at else None for at in points])
+    of, of_point = Columns(rows), Columns(points)
     printer.table(
         [
-            Column(("curve", ""), [curve.name for curve, _ in rows], right=False, flexible=True),
-            Column(("of", ""), [_title(one) for _, one in rows], right=False),
-            Column(("with", "copies"), [str(curve.fair) for curve, _ in rows]),
-            Column((_unit(rows[0][1]), ""), rates),
-            Column(("speedup", ""), [_share(at.speedup if at else None) for at in points]),
-            Column(("of", "linear"), [_share(at.efficiency if at else None) for at in points]),
-            Column(("knee", ""), [_knee(one) for _, one in rows]),
-            Column(("no gain", "beyond"), [_place(one.shape.plateau) for _, one in rows]),
+            of.left("curve", lambda row: row[0].name, flexible=True),
+            of.left("of", lambda row: _title(row[1])),
+            of.right("with|copies", lambda row: row[0].fair),
+            Column(_unit(rows[0][1]), figures([at.rate if at else None for at in points])),
+            of_point.right("speedup", lambda at: _factor(at.speedup)),
+            of_point.right("of|linear", lambda at: _factor(at.efficiency)),
+            of.right("knee", lambda row: _knee(row[1])),
+            of.right("no gain|beyond", lambda row: row[1].shape.plateau),
         ]
     )
 
@@ -124,32 +124,25 @@ def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
     """Print the points of all together, or of a single benchmark."""
     points = series.points
     places = decimals([one.rate for one in points])
-    ranges = [
-        f"{number(min(one.rates), places)}-{number(max(one.rates), places)}"
-        if len(one.rates) > 1
-        else "-"
-        for one in points
-    ]
-    by_lgroup = any(one.per_lgroup is not None for one in points)
+    of = Columns(points)
     several = any(len(one.runs) > 1 for one in points)
-    title = _title(series)
     columns = [
-        Column((title, "copies"), [str(one.copies) for one in points]),
-        Column(("each", "has"), [share_text(curve.place(one.copies)) for one in points]),
-        Column((_unit(series), ""), [number(one.rate, places) for one in points]),
-        Column(("runs", ""), [str(len(one.runs)) for one in points], optional=3),
-        Column(("lowest-", "highest"), ranges, optional=2),
-        Column(("speedup", ""), [f"{one.speedup:.2f}" for one in points]),
-        Column(("of", "linear"), [f"{one.efficiency:.2f}" for one in points]),
-        Column(("of linear", "per lgroup"), [_share(one.per_lgroup) for one in points]),
-        Column(("a copy", "more adds"), [_share(one.gain) for one in points], optional=1),
+        of.right((_title(series), "copies"), lambda one: one.copies),
+        of.right("each|has", lambda one: share_text(curve.place(one.copies))),
+        of.numbers(_unit(series), lambda one: one.rate, places),
     ]
-    columns = [
-        column
-        for column in columns
-        if (by_lgroup or column.heading[1] != "per lgroup")
-        and (several or column.heading[0] not in ("runs", "lowest-"))
+    if several:
+        columns += [
+            of.right("runs", lambda one: len(one.runs), optional=3),
+            of.right("lowest-|highest", lambda one: _range(one.rates, places), optional=2),
+        ]
+    columns += [
+        of.numbers("speedup", lambda one: one.speedup, 2),
+        of.numbers("of|linear", lambda one: one.efficiency, 2),
     ]
+    if any(one.per_lgroup is not None for one in points):
+        columns.append(of.right("of linear|per lgroup", lambda one: _factor(one.per_lgroup)))
+    columns.append(of.right("a copy|more adds", lambda one: _factor(one.gain), optional=1))
     styles = ["" if curve.place(one.copies).share is not Share.CPUS else "dim" for one in points]
     printer.table(columns, styles)
 
@@ -158,8 +151,14 @@ def _unit(series: Series) -> str:
     return "ratio" if series.unit == "ratio" else "/hour"
 
 
-def _share(value: float | None) -> str:
+def _factor(value: float | None) -> str:
     return "-" if value is None else f"{value + 0.0:.2f}"
+
+
+def _range(rates: Sequence[float], places: int) -> str:
+    if len(rates) < 2:
+        return "-"
+    return f"{number(min(rates), places)}-{number(max(rates), places)}"
 
 
 def _print_series(curve: Curve, printer: Printer) -> None:
@@ -167,16 +166,12 @@ def _print_series(curve: Curve, printer: Printer) -> None:
     rows = curve.series
     fair = curve.fair
     base = curve.copies[0]
+    of = Columns(rows)
     columns = [
-        Column(
-            ("of linear", "copies"),
-            [_title(one) for one in rows],
-            right=False,
-            flexible=True,
-        ),
-        Column(
+        of.left("of linear|copies", _title, flexible=True),
+        of.right(
             (_unit(rows[0]), str(base)),
-            [number(at.rate if (at := one.at(base)) else None) for one in rows],
+            lambda one: number(at.rate if (at := one.at(base)) else None),
             optional=len(curve.copies) + 1,
         ),
     ]
@@ -184,22 +179,20 @@ def _print_series(curve: Curve, printer: Printer) -> None:
     # one never.
     middle = [copies for copies in curve.copies[1:-1] if copies != fair]
     order = {copies: place for place, copies in enumerate(_by_halves(middle), 1)}
-    columns += [
-        Column(
-            ("", str(copies)),
-            [_share(at.efficiency if (at := one.at(copies)) else None) for one in rows],
-            optional=order.get(copies, 0),
+    for copies in curve.copies[1:]:
+        of_point = Columns([one.at(copies) for one in rows])
+        columns.append(
+            of_point.right(
+                ("", str(copies)), lambda at: _factor(at.efficiency), optional=order.get(copies, 0)
+            )
         )
-        for copies in curve.copies[1:]
-    ]
     if len(curve.copies) >= LEAST_POINTS:
         columns += [
-            Column(("knee", ""), [_knee(one) for one in rows]),
-            Column(("no gain", "beyond"), [_place(one.shape.plateau) for one in rows]),
-            Column(("falls", "at"), [_place(one.shape.falls_at) for one in rows]),
+            of.right("knee", _knee),
+            of.right("no gain|beyond", lambda one: one.shape.plateau),
         ]
-        if not any(one.shape.falls_at is not None for one in rows):
-            columns.pop()
+        if any(one.shape.falls_at is not None for one in rows):
+            columns.append(of.right("falls|at", lambda one: one.shape.falls_at))
     printer.table(columns, ["bold" if one.is_suite else "" for one in rows])
     lone = [one for one in rows if one.points[0].copies != base]
     told = [f"{one.name} ({one.points[0].copies})" for one in lone]
@@ -221,13 +214,9 @@ def _by_halves(numbers: Sequence[int]) -> list[int]:
     return [numbers[middle], *mixed, *longer[min(len(left), len(right)) :]]
 
 
-def _knee(series: Series) -> str:
+def _knee(series: Series) -> int | str | None:
     maybe = series.shape.maybe
-    return _place(series.shape.knee) if maybe is None else f"{maybe}?"
-
-
-def _place(copies: int | None) -> str:
-    return "-" if copies is None else str(copies)
+    return series.shape.knee if maybe is None else f"{maybe}?"
 
 
 def _print_laws(curve: Curve, printer: Printer) -> None:
@@ -251,21 +240,18 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
             "what copies wait for, kappa what each costs each other"
             + ("; 0: held there, below the bound beside it by 95 %" if held else "")
         )
+        of = Columns(laws)
         printer.table(
             [
-                Column(("", ""), [one.name for one, _ in fitted], right=False, flexible=True),
-                Column(("lambda", ""), [number(law.rate.value) for law in laws], optional=2),
-                Column(("sigma", ""), [_value(law.sigma, 4) for law in laws]),
-                Column(("+-", ""), [_error(law.sigma) for law in laws]),
-                Column(("kappa", ""), [_value(law.kappa, 6) for law in laws]),
-                Column(("+-", ""), [_error(law.kappa) for law in laws]),
-                Column(("misfit", "RMS %"), [f"{law.rms * 100:.1f}" for law in laws]),
-                Column(
-                    ("most", "%"),
-                    [f"{max(law.residuals, key=abs) * 100:+.1f}" for law in laws],
-                    optional=1,
-                ),
-                Column(("peak", ""), [_peak(law) for law in laws], right=False, flexible=True),
+                Column("", [one.name for one, _ in fitted], right=False, flexible=True),
+                of.right("lambda", lambda law: number(law.rate.value), optional=2),
+                of.right("sigma", lambda law: _value(law.sigma, 4)),
+                of.right("+-", lambda law: _error(law.sigma)),
+                of.right("kappa", lambda law: _value(law.kappa, 6)),
+                of.right("+-", lambda law: _error(law.kappa)),
+                of.percent("misfit|RMS %", lambda law: law.rms),
+                of.change("most|%", lambda law: max(law.residuals, key=abs), optional=1),
+                of.left("peak", _peak, flexible=True),
             ]
         )
     for reason, names in refused.items():
@@ -298,15 +284,17 @@ def _print_noise(curve: Curve, printer: Printer) -> None:
     assumed = [one for one in curve.series if one.noise.degrees is None]
     if assumed:
         most = max(one.noise.sd for one in assumed)
-        seen = f" (up to {most * 100:.0f} % where that was seen)" if most > ASSUMED_SD else ""
+        seen = f" (up to {percent(most, 0)} % where that was seen)" if most > ASSUMED_SD else ""
         printer.prose(
-            f"Noise of a run is taken to be {ASSUMED_SD * 100:.0f} %{seen}: too few runs with the "
-            "same copies to know it. More rounds make knees and falls surer.",
+            f"Noise of a run is taken to be {percent(ASSUMED_SD, 0)} %{seen}: too few runs "
+            "with the same copies to know it. More rounds make knees and falls surer.",
             "dim",
         )
         return
-    known = [one.noise.sd * 100 for one in curve.benchmarks]
-    told = f"{min(known):.1f} to {max(known):.1f}" if len(known) > 1 else f"{known[0]:.1f}"
+    known = [one.noise.sd for one in curve.benchmarks]
+    told = percent(known[0])
+    if len(known) > 1:
+        told = f"{percent(min(known))} to {percent(max(known))}"
     rounds = ", without what whole rounds have in common" if _in_rounds(curve) else ""
     printer.prose(f"Noise of a run, from runs with the same copies: {told} %{rounds}.", "dim")
 
@@ -322,13 +310,8 @@ def _print_smt(one: SmtYield, printer: Printer) -> None:
         f"({_runs(one.one_a_core)} and {_runs(one.all_threads)})",
         "bold",
     )
-    _print_changes(
-        one.changes,
-        ("one a core", "copies/h"),
-        (f"{one.threads} a core", "copies/h"),
-        "yield",
-        printer,
-    )
+    full = f"{one.threads} a core|copies/h"
+    _print_changes(one.changes, "one a core|copies/h", full, "yield", printer)
 
 
 def _print_orders(pair: Orders, printer: Printer) -> None:
@@ -340,8 +323,8 @@ def _print_orders(pair: Orders, printer: Printer) -> None:
     if pair.work is not None:
         printer.prose(
             f"A whole pass: {number(pair.work.after)} against {number(pair.work.before)} reference "
-            f"seconds per second, {_signed(pair.work)} %{_beyond(pair.work)}, with all waiting in "
-            "it on both sides."
+            f"seconds per second, {signed_percent(pair.work.share)} %{_beyond(pair.work)}, with all "
+            "waiting in it on both sides."
         )
     if pair.scores is not None:
         printer.prose(
@@ -349,33 +332,21 @@ def _print_orders(pair: Orders, printer: Printer) -> None:
             f"{_beyond(pair.scores)}: not of one kind, the rotated one is of the copies' own "
             "times, without waiting."
         )
-    _print_changes(pair.times, ("homogen.", "copy s"), ("rotated", "copy s"), "time", printer)
+    _print_changes(pair.times, "homogen.|copy s", "rotated|copy s", "time", printer)
     printer.prose("What a copy takes (median) beside other benchmarks than its own.", "dim")
 
 
 def _print_changes(
-    changes: Sequence[Change],
-    before: tuple[str, str],
-    after: tuple[str, str],
-    what: str,
-    printer: Printer,
+    changes: Sequence[Change], before: str, after: str, what: str, printer: Printer
 ) -> None:
+    of = Columns(changes)
     printer.table(
         [
-            Column(
-                ("", ""),
-                [one.benchmark or f"all ({len(changes) - 1})" for one in changes],
-                right=False,
-                flexible=True,
-            ),
-            Column(before, [number(one.before) for one in changes]),
-            Column(after, [number(one.after) for one in changes]),
-            Column((what, "%"), [_signed(one) for one in changes]),
-            Column(
-                ("", ""),
-                ["" if one.beyond_noise else "within noise" for one in changes],
-                right=False,
-            ),
+            of.left("", lambda one: one.benchmark or f"all ({len(changes) - 1})", flexible=True),
+            of.right(before, lambda one: number(one.before)),
+            of.right(after, lambda one: number(one.after)),
+            of.change(f"{what}|%", lambda one: one.share),
+            of.left("", lambda one: "" if one.beyond_noise else "within noise"),
         ],
         ["bold" if one.benchmark is None else "" for one in changes],
     )
@@ -383,7 +354,3 @@ def _print_changes(
 
 def _beyond(one: Change) -> str:
     return "" if one.beyond_noise else " (within the noise of runs)"
-
-
-def _signed(one: Change) -> str:
-    return f"{round(one.share * 100, 1) + 0.0:+.1f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rater.show.console.format import count, decimals, number
+from rater.show.console.format import decimals, number
 from rater.show.console.printer import Printer
 from rater.speccpu.problem import Problem
 from rater.speccpu.results.recompute import Disagreement, Recomputed, own_ratio
@@ -12,6 +12,7 @@ from rater.speccpu.results.result import SpecIteration
 from rater.speccpu.results.to_run import SpecImport
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, to_json
+from rater.text.words import copies_text, count
 
 _TOLD = {"rsf": "raw file", "log": "log"}
 
@@ -58,7 +59,7 @@ def counted(one: SpecImport) -> str:
     parts = [
         f"{count(len(head.benchmarks), 'benchmark')} {tunes}",
         count(head.iterations, "iteration"),
-        count(head.copies, "copy", "copies"),
+        copies_text(head.copies),
         count(len(one.brackets), "bracket") if head.order != "rotated" else "rotated",
         count(one.copy_runs, "copy time"),
     ]

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rater.show.console.format import count
 from rater.show.console.printer import Printer
 from rater.speccpu.lint.check import KINDS, Lint
 from rater.speccpu.lint.finding import Finding
 from rater.speccpu.lint.fix import Corrected
 from rater.speccpu.lint.scope import Scope, Seat
 from rater.speccpu.lint.source import Source
-from rater.text.cpuset import format_list
+from rater.text.cpuset import cpus_text
 from rater.text.to_json import Members, to_json
+from rater.text.words import copies_text, count
 
 _MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
 
@@ -71,9 +71,9 @@ def _held(size: tuple[str, int | None, int, tuple[int, ...]]) -> str:
     label, copies, binds, cpus = size
     parts = [count(binds, "bind")] if binds else []
     if copies is not None:
-        parts.append(count(copies, "copy", "copies"))
+        parts.append(copies_text(copies))
     if cpus:
-        parts.append(f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_list(cpus)}")
+        parts.append(cpus_text(cpus))
     return (f"{label}: " if label else "") + (", ".join(parts) or "no CPUs named")
 
 

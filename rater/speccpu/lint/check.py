@@ -17,7 +17,7 @@ from rater.speccpu.lint.machine import machine_findings, prefix_note
 from rater.speccpu.lint.pattern import misplaced
 from rater.speccpu.lint.scope import BY_COPY, MOST_SEATS, Scope, Seat, scopes_of
 from rater.speccpu.lint.source import Source
-from rater.text.words import count
+from rater.text.words import copies_text, count
 
 KINDS = {
     "repeated": "a bind name is given twice",
@@ -220,9 +220,9 @@ def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[Finding]:
         yield Finding(
             line,
             "few-binds",
-            f"{count(copies, 'copy', 'copies')} and {count(values, 'bind')}: the list goes round "
+            f"{copies_text(copies)} and {count(values, 'bind')}: the list goes round "
             f"again, {late} share CPUs with {shared}; add {_added(scope, values, copies)} or run "
-            f"{count(values, 'copy', 'copies')}",
+            f"{copies_text(values)}",
             tuple(range(values, copies)),
         )
     elif copies < values and not scope.deliberate:
@@ -237,7 +237,7 @@ def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[Finding]:
         yield Finding(
             line,
             "many-binds",
-            f"{count(copies, 'copy', 'copies')} and {count(values, 'bind')}: {what} "
+            f"{copies_text(copies)} and {count(values, 'bind')}: {what} "
             f"{'is' if unused == 1 else 'are'} not used{idle}; run "
             f"{values} copies or shorten the list",
             cpus=tuple(sorted(left)),
@@ -383,7 +383,7 @@ def _unchecked(source: Source, scopes: list[Scope], topology: Topology | None) -
             one = unknown[0]
             what = one.text or scope.submit
             yield (
-                f"{source.where(one.line)}: {count(len(unknown), 'copy', 'copies')}{of} whose "
+                f"{source.where(one.line)}: {copies_text(len(unknown))}{of} whose "
                 f"command names no CPU that rater can read: {' '.join(what.split())[:60]}"
             )
     if topology is None:

@@ -12,7 +12,7 @@ from rater.plan.topology.model import PU, Topology
 from rater.speccpu.lint.finding import Finding, cpus_text, nodes_text
 from rater.speccpu.lint.scope import Scope, Seat
 from rater.speccpu.lint.source import Source
-from rater.text.words import count
+from rater.text.words import copies_text, count
 
 # Every copy as far from the others as can be: with fewer copies than CPUs, too, each has a
 # core of its own, and nodes differ by one copy at most.
@@ -177,7 +177,7 @@ def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Find
     if not sharing or not free:
         return
     seat, other = sharing[0]
-    more = f" ({count(len(sharing), 'copy', 'copies')} in all do)" if len(sharing) > 1 else ""
+    more = f" ({copies_text(len(sharing))} in all do)" if len(sharing) > 1 else ""
     yield Finding(
         seat.line,
         "siblings",

@@ -12,7 +12,7 @@ from rater.speccpu.config.binding import Binding, binding_of
 from rater.speccpu.config.config import Ran
 from rater.speccpu.results.result import SpecFile, SpecIteration
 from rater.text.cpuset import format_list
-from rater.text.words import count
+from rater.text.words import copies_text
 
 _BY_COPY = re.compile(r"SPEC(?:COPY|USER)NUM")
 _MOST_NOTES = 10  # bindings that are not understood
@@ -127,7 +127,7 @@ class Places:
             where = f" on {_named('node', memory)}" if memory else ""
             parts.append(f"memory {', '.join(self._policies)}{where}")
         told = f" (by {', '.join(self._by)})" if self._by else ""
-        return f"{count(len(self._of_copy), 'copy', 'copies')} bound: {', '.join(parts)}{told}"
+        return f"{copies_text(len(self._of_copy))} bound: {', '.join(parts)}{told}"
 
     def notes(self) -> list[str]:
         """Return what a reader of the results must know about it, a sentence each."""
@@ -149,7 +149,7 @@ class Places:
             )
         if self._far:
             notes.append(
-                f"{count(len(self._far), 'copy', 'copies')} had memory bound to another lgroup "
+                f"{copies_text(len(self._far))} had memory bound to another lgroup "
                 f"than that of {'its' if len(self._far) == 1 else 'their'} CPU: "
                 f"{_named('copy', self._far, 'copies')}"
             )

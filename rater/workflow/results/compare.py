@@ -17,7 +17,7 @@ from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
 from rater.show.html.charts import comparison_data
 from rater.store.store import Store
-from rater.text.words import per_cent, some
+from rater.text.words import parse_percent, some
 from rater.workflow.common import existing_store, say, show
 from rater.workflow.results.output_file import checked_file
 from rater.workflow.results.points import (
@@ -35,7 +35,7 @@ _WORSE = "worse"
 def compare_points(args: argparse.Namespace) -> int:
     """Print the comparison; return the exit status."""
     file = None if args.file is None else checked_file(args.file)
-    margin = per_cent(args.within)
+    margin = parse_percent(args.within)
     if margin is None:
         raise InputError(
             f"--within {args.within}: expected a number of per cent, as in --within 1%"
@@ -78,7 +78,7 @@ def _fail_on(text: str | None) -> float | None:
     word, colon, least = text.partition(":")
     if word != _WORSE:
         raise InputError(f"--fail-on {text}: expected worse, or worse:P% as in worse:2%")
-    share = per_cent(least) if colon else 0.0
+    share = parse_percent(least) if colon else 0.0
     if share is None:
         raise InputError(
             f"--fail-on {text}: expected a number of per cent, as in --fail-on worse:2%"

@@ -12,7 +12,7 @@ from rater.errors import InputError
 from rater.show.console.printer import Printer
 from rater.show.divots.findings import print_between, print_divots
 from rater.show.divots.to_json import divots_document
-from rater.text.words import per_cent
+from rater.text.words import parse_percent
 from rater.workflow.common import existing_store, say, show
 from rater.workflow.results.divots import analysis_of
 
@@ -52,7 +52,7 @@ def _limit(text: str) -> tuple[str, float]:
     kinds = [str(one) for one in Kind if one is not Kind.LAYOUT]
     if kind not in (*kinds, ANY):
         raise InputError(f"--fail-on {text}: no kind of divot; expected {ANY}, {', '.join(kinds)}")
-    least = per_cent(size, MOST_PER_CENT) if colon else 0.0
+    least = parse_percent(size, MOST_PER_CENT) if colon else 0.0
     if least is None or (colon and not least):
         raise InputError(f"--fail-on {text}: {size!r}: expected per cent above 0, such as 1.5")
     return kind, least

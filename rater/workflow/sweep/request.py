@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +27,12 @@ from rater.plan.sweep.grid import (
 )
 from rater.text.document import toml_document
 from rater.text.textfile import read_text
+from rater.text.words import parse_percent
 from rater.workflow.run_arguments import request_from
 
 DEFAULT_ROUNDS = 5
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
 _BESIDE_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
@@ -193,10 +192,10 @@ def _hint_at_setting(name: str, value: str) -> None:
 
 
 def _share(text: str) -> float:
-    match = _PERCENT.fullmatch(text.strip())
-    if match is None or not 0 < float(match[1]) < 100:
+    share = parse_percent(text) if text.strip().endswith("%") else None
+    if share is None or not 0 < share < 1:
         raise InputError(f"--until {text!r}: expected per cent, as in --until 1%")
-    return float(match[1]) / 100
+    return share
 
 
 def _first[T](*values: T) -> T:

@@ -18,8 +18,8 @@ from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep.grid import Slot
 from rater.record.status import RunStatus
 from rater.settings.tuner import TakenError
-from rater.show.console.format import count, duration, number
-from rater.text.words import some
+from rater.show.console.format import duration, number
+from rater.text.words import count, some
 from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
 from rater.workflow.sweep.ready import PointReady, looked_up
 from rater.workflow.sweep.signals import SIGNALS

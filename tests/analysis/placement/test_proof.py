@@ -22,7 +22,7 @@ from rater.record.events import GateFacts, Observed, Sampled
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
 from rater.show.console.printer import Printer
-from rater.show.results.placement import memory_lines, proof_document, verdict_lines
+from rater.show.results.placement import print_memory, print_placement, proof_document
 from tests.support.example_runs import copy_row, stored
 from tests.support.placement_samples import MB, PAGE, sample
 
@@ -336,8 +336,8 @@ def test_a_run_without_any_evidence_has_no_proofs() -> None:
 def shown(proof: RunProof, width: int = 100) -> str:
     stream = io.StringIO()
     printer = Printer(Console(file=stream, width=width))
-    verdict_lines(proof, printer.prose)
-    memory_lines(proof, printer.table, printer.prose)
+    print_placement(proof, printer)
+    print_memory(proof, printer)
     return stream.getvalue()
 
 
