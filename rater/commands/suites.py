@@ -53,12 +53,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _list(args: argparse.Namespace) -> int:
     from rater.errors import InputError
     from rater.plan.suite.find import find_suites, load_suite
-    from rater.show.plans.suites import Listed, standard_page, suites_json, suites_text
+    from rater.show.plans.suites import ListedSuite, standard_page, suites_json, suites_text
 
     suites, troubles = find_suites()
     found = []
     for place in suites:
-        listed = Listed(place.name, place.path, None, None, place.folder, place.instead)
+        listed = ListedSuite(place.name, place.path, None, None, place.folder, place.instead)
         try:
             found.append(replace(listed, suite=load_suite(str(place.path))))
         except InputError as error:

@@ -19,14 +19,14 @@ from rater.settings.catalog import find, lacking, present_settings
 from rater.settings.paths import is_there, journal_paths, sysroot
 from rater.settings.recover import forget, recover
 from rater.show.plans.layouts import (
-    Listed,
+    ListedLayout,
     file_text,
     layout_json,
     layouts_json,
     layouts_text,
     written_text,
 )
-from rater.show.plans.settings import Row, settings_document, settings_text
+from rater.show.plans.settings import SettingRow, settings_document, settings_text
 from rater.show.plans.suites import standard_page
 from rater.show.plans.topology import topo_lines
 from rater.show.plans.topology_json import topo_document
@@ -54,9 +54,9 @@ def list_layouts(args: argparse.Namespace) -> int:
     for name in layout_names():
         path = layout_path(name)
         try:
-            found.append(Listed(name, path, load_layout(name), None))
+            found.append(ListedLayout(name, path, load_layout(name), None))
         except InputError as error:
-            found.append(Listed(name, path, None, str(error)))
+            found.append(ListedLayout(name, path, None, str(error)))
     if args.json:
         print_json(layouts_json(found))
     else:
@@ -92,7 +92,7 @@ def show_settings(args: argparse.Namespace) -> int:
             if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
         )
     rows = [
-        Row(
+        SettingRow(
             name=setting.name,
             also=setting.also,
             group=setting.group,

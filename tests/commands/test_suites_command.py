@@ -192,7 +192,7 @@ def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) 
     own.write_text(WORDY)
     suite = load_suite(str(own))
     assert suite_text(suite, Page(80, True)).startswith("own: sums ? of all kinds")
-    listed = [show.Listed("own", own, suite, None)]
+    listed = [show.ListedSuite("own", own, suite, None)]
     lines = show.suites_text(listed, Page(45, True)).splitlines()
     assert lines[1] == "own             2  test,train  sums ? of all~"
     lines = show.suites_text(listed, Page(45, False)).splitlines()

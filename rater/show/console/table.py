@@ -110,9 +110,8 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
     optional columns are left out, flexible columns are cut further.
     """
     kept, gap, shares = _arranged(columns, width)
-    first, second = zip(*(column.lines for column in kept), strict=True)
-    rows = [first, second] if any(second) else [first]
-    rows += zip(*(column.cells for column in kept), strict=True)
+    rows = [tuple(column.lines[place] for column in kept) for place in (0, 1)]
+    rows = [*(rows if any(rows[1]) else rows[:1]), *zip(*(one.cells for one in kept), strict=True)]
     cut = [
         [
             crop(cell, shares[i], ascii_only=ascii_only) if i in shares else cell

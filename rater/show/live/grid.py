@@ -33,7 +33,7 @@ _RUNS = re.compile(rb"(.)\1*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LgroupCopies:
     """The copies of one lgroup."""
 
     label: str
@@ -41,7 +41,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GridLayout:
     """How the groups lie in the space there is."""
 
     kind: Literal["signs", "counts"]
@@ -51,7 +51,7 @@ class Layout:
     shown: int  # groups for which there is room; a line says how many more there are
 
 
-def groups_of(copies: int, placements: Sequence[PlacedCopy]) -> tuple[Group, ...]:
+def groups_of(copies: int, placements: Sequence[PlacedCopy]) -> tuple[LgroupCopies, ...]:
     """Return the copies by home node, ascending; those without one last."""
     nodes = {placement.copy: placement.node for placement in placements}
     found: dict[int | None, list[int]] = {}
@@ -59,12 +59,12 @@ def groups_of(copies: int, placements: Sequence[PlacedCopy]) -> tuple[Group, ...
         found.setdefault(nodes.get(copy), []).append(copy)
     ordered = sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0))
     return tuple(
-        Group("not bound" if node is None else f"lgroup {node}", tuple(members))
+        LgroupCopies("not bound" if node is None else f"lgroup {node}", tuple(members))
         for node, members in ordered
     )
 
 
-def fit(groups: Sequence[Group], width: int, height: int) -> Layout:
+def fit(groups: Sequence[LgroupCopies], width: int, height: int) -> GridLayout:
     """Choose the layout that says most in `width` x `height` characters."""
     label = max((len(group.label) for group in groups), default=0)
     most = max((len(group.copies) for group in groups), default=0)
@@ -77,7 +77,7 @@ def fit(groups: Sequence[Group], width: int, height: int) -> Layout:
         # Rows of a multiple of eight can be counted by eye.
         per_row = room if most <= room or room < _LEAST_SIGNS else room // 8 * 8
         if _sign_rows(groups, columns, per_row) <= height:
-            return Layout("signs", columns, cell, per_row, len(groups))
+            return GridLayout("signs", columns, cell, per_row, len(groups))
         columns += 1
     digits = len(str(most))
     cell = label + 1 + _BAR + 1 + 2 * digits + 4 + 3 + digits
@@ -85,10 +85,10 @@ def fit(groups: Sequence[Group], width: int, height: int) -> Layout:
     shown = len(groups)
     if -(-shown // columns) > height:
         shown = max(0, height - 1) * columns
-    return Layout("counts", columns, cell, _BAR, shown)
+    return GridLayout("counts", columns, cell, _BAR, shown)
 
 
-def _sign_rows(groups: Sequence[Group], columns: int, per_row: int) -> int:
+def _sign_rows(groups: Sequence[LgroupCopies], columns: int, per_row: int) -> int:
     rows = [-(-len(group.copies) // per_row) for group in groups]
     return sum(max(rows[i : i + columns]) for i in range(0, len(rows), columns))
 
@@ -96,13 +96,13 @@ def _sign_rows(groups: Sequence[Group], columns: int, per_row: int) -> int:
 class Grid:
     """The lines of the grid, made again only for groups that changed."""
 
-    def __init__(self, groups: Sequence[Group], *, ascii_only: bool) -> None:
+    def __init__(self, groups: Sequence[LgroupCopies], *, ascii_only: bool) -> None:
         self.groups = tuple(groups)
         self.signs = ASCII_SIGNS if ascii_only else UNICODE_SIGNS
         self._group_of = {copy: g for g, group in enumerate(groups) for copy in group.copies}
         self._label = max((len(group.label) for group in groups), default=0)
         self._space: tuple[int, int] | None = None
-        self._layout = Layout("signs", 1, 80, 70, 0)
+        self._layout = GridLayout("signs", 1, 80, 70, 0)
         self._cells: list[list[list[Segment]]] = []
         self._lines: list[list[Segment]] = []
 
@@ -154,7 +154,7 @@ class Grid:
             for run in _RUNS.finditer(states)
         ]
 
-    def _sign_cell(self, group: Group, states: bytes) -> list[list[Segment]]:
+    def _sign_cell(self, group: LgroupCopies, states: bytes) -> list[list[Segment]]:
         rows = []
         for start in range(0, len(states), self._layout.per_row):
             label = group.label if start == 0 else ""
@@ -163,7 +163,7 @@ class Grid:
             rows.append(self._padded(line, self._label + 1 + len(row)))
         return rows
 
-    def _count_cell(self, group: Group, states: bytes) -> list[list[Segment]]:
+    def _count_cell(self, group: LgroupCopies, states: bytes) -> list[list[Segment]]:
         total = len(states)
         # A share too small for a sign still gets one: a failed copy must not vanish in a bar.
         shares = [(state, states.count(state)) for state in (DONE, FAILED, STOPPED)]

@@ -19,9 +19,10 @@ from rich.style import Style
 from rater.record.events import Event
 from rater.record.run import Run
 from rater.show.console.format import aligned, clock, number, plain
+from rater.show.live.forecast import PhaseAhead
 from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import NEVER_S, LineView, phase_name, result_text, title
-from rater.show.live.progress import PhaseAhead, Progress, Standout
+from rater.show.live.progress import Progress, Standout
 from rater.show.live.window import WindowState
 from rater.text.words import count
 

@@ -26,6 +26,7 @@ from rater.record.events import (
 )
 from rater.record.run import Run
 from rater.record.status import CopyStatus, Validity
+from rater.show.live.forecast import Forecast, PhaseAhead
 from rater.show.live.window import WindowCount, WindowState
 
 WAITING, RUNNING, DONE, FAILED, STOPPED = range(5)
@@ -35,14 +36,6 @@ _RUNNING_OVER = 0.20
 _FINISHED_OVER = 0.05
 _SLOWEST_KEPT = 3
 _TIMES_KEPT = 4096  # of steady mode's runs, which have no end: the latest ones make the median
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseAhead:
-    """A phase of this call, in the order in which they come, for the time left."""
-
-    benchmark: str | None  # None: several (rotated order)
-    expected_s: float | None  # None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +126,13 @@ class Progress:
         self.last_failure: str | None = None
         self.last_note: str | None = None
         self.waits_for = ""  # between two phases, in words
-        self._phases = phases
+        self._forecast = Forecast(run, phases)
         self._clock = clock
         self._origin_ns: int | None = None  # clock at the run's first release
         self._phase_start_ns: int | None = None
         self._start_ns = [0] * run.copies
         self._benchmark = [""] * run.copies
         self._times: dict[str, _Times] = {}
-        self._measured_s: dict[str, float] = {}  # bracket of the last iteration by benchmark
-        self._scale = [0.0, 0.0]  # measured and expected seconds of the phases that are over
 
     # -- events -------------------------------------------------------------------------------
 
@@ -154,7 +145,8 @@ class Progress:
             self._copy_started(event)
         elif isinstance(event, OutputChecked):
             if event.validity is Validity.INVALID:
-                self._failed(event.copy, event.benchmark, CopyStatus.WRONG_OUTPUT, event)
+                words = in_words(CopyStatus.WRONG_OUTPUT, None, None, event.detail)
+                self._failed(event, words)
         elif isinstance(event, PhaseStarted):
             self._phase_started(event)
         elif isinstance(event, PhaseEnded):
@@ -176,6 +168,7 @@ class Progress:
         copies = self.run.copies
         self.phase = event
         self.phase_number += 1
+        self._forecast.started(event, self.phase_number)
         self.stage = "at the gate"
         self.states = bytearray(copies)
         self.counts = [copies, 0, 0, 0, 0]
@@ -221,18 +214,12 @@ class Progress:
         elif event.status is CopyStatus.INTERRUPTED:
             self._set(copy, STOPPED)
         else:
-            self._failed(copy, event.benchmark, event.status, event)
+            self._failed(event, in_words(event.status, event.exit_code, event.signal))
 
-    def _failed(
-        self, copy: int, benchmark: str, status: CopyStatus, event: CopyEnded | OutputChecked
-    ) -> None:
+    def _failed(self, event: CopyEnded | OutputChecked, words: str) -> None:
         self.failures += 1
-        if isinstance(event, CopyEnded):
-            words = in_words(status, event.exit_code, event.signal)
-        else:
-            words = in_words(status, None, None, event.detail)
-        self.last_failure = f"copy {copy} of {benchmark}: {words}"
-        self._set(copy, FAILED)
+        self.last_failure = f"copy {event.copy} of {event.benchmark}: {words}"
+        self._set(event.copy, FAILED)
 
     def _phase_ended(self, event: PhaseEnded) -> None:
         bracket_s = (event.finish_ns - event.start_ns) / 1e9
@@ -260,13 +247,8 @@ class Progress:
                 and event.finish_ns < self._window.end_ns
             ),
         )
-        expected_s = self._planned_s(self.phase_number)
         if event.complete and not self.counts[FAILED]:
-            if event.benchmark is not None:
-                self._measured_s[event.benchmark] = bracket_s
-            if expected_s:
-                self._scale[0] += bracket_s
-                self._scale[1] += expected_s
+            self._forecast.took(bracket_s)
 
     # -- what a person reads --------------------------------------------------------------------
 
@@ -313,18 +295,16 @@ class Progress:
     def time_left_s(self, now_ns: int) -> tuple[float, bool] | None:
         """Return the expected seconds to the end and whether that is a lower bound.
 
-        None when something ahead is not known. What a benchmark took in an
-        earlier iteration counts before what the plan expected; the rest of the
-        plan is scaled by how the phases so far compared with it.
+        None when something ahead is not known (`Forecast` says what counts).
         """
         if self.phase is None or self.stage == "over":
             return None
-        ahead_s = 0.0
-        for number in range(self.phase_number + 1, self.phase.total_phases + 1):
-            expected_s = self._expected_s(number)
-            if expected_s is None:
-                return None
-            ahead_s += expected_s
+        numbers = range(self.phase_number + 1, self.phase.total_phases + 1)
+        expected = [self._expected_s(number) for number in numbers]
+        known = [one for one in expected if one is not None]
+        if len(known) < len(expected):
+            return None
+        ahead_s = sum(known, 0.0)
         if self.stage in ("checking outputs", "resting"):
             return ahead_s, False
         elapsed_s = max(0.0, self.phase_elapsed_s(now_ns) or 0.0)
@@ -337,30 +317,6 @@ class Progress:
             return None
         return ahead_s + max(0.0, expected_s - elapsed_s), elapsed_s > expected_s
 
-    def _planned_s(self, number: int) -> float | None:
-        """Return what the plan expects of a phase (counted from 1 as they come)."""
-        if self.steady:
-            return self._window_s()
-        if self.phase is not None and self.phase_number == number and self.phase.expected_s:
-            return self.phase.expected_s
-        return self._phases[number - 1].expected_s if number <= len(self._phases) else None
-
-    def _window_s(self) -> float:
-        """Return when a phase of steady mode is over: when its window is, and one run more."""
-        run_s = max((times.median() / 1e9 for times in self._times.values()), default=0.0)
-        return (self.run.warmup_s or 0.0) + (self.run.window_s or 0.0) + run_s
-
     def _expected_s(self, number: int) -> float | None:
-        if self.steady:
-            return self._window_s()
-        name = self._phases[number - 1].benchmark if number <= len(self._phases) else None
-        if self.phase is not None and self.phase_number == number:
-            name = self.phase.benchmark
-        elif name is None and len(self.run.benchmarks) == 1 and not self.rotated:
-            name = self.run.benchmarks[0].name
-        if name is not None and name in self._measured_s:
-            return self._measured_s[name]
-        planned_s = self._planned_s(number)
-        if planned_s is None or not self._scale[1]:
-            return planned_s
-        return planned_s * self._scale[0] / self._scale[1]
+        run_s = max((times.median() / 1e9 for times in self._times.values()), default=0.0)
+        return self._forecast.phase_s(number, run_s)

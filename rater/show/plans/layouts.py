@@ -31,7 +31,7 @@ _WRITTEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedLayout:
     """A line of the list of layouts: one that reads, or why it does not."""
 
     name: str
@@ -40,7 +40,7 @@ class Listed:
     trouble: str | None
 
 
-def layouts_text(layouts: Sequence[Listed], page: Page) -> str:
+def layouts_text(layouts: Sequence[ListedLayout], page: Page) -> str:
     """Return what there is and what may be written instead, sentences wrapped below each other."""
     told = [(one.name, _sentences(one)) for one in layouts]
     written = [(plain(text), [said]) for text, said in _WRITTEN]
@@ -70,7 +70,7 @@ _LAYOUT = Members(
 )
 
 
-def layouts_json(layouts: Sequence[Listed]) -> list[dict[str, object]]:
+def layouts_json(layouts: Sequence[ListedLayout]) -> list[dict[str, object]]:
     """Return the list of layouts for JSON."""
     return [
         layout_json(one.layout, one.path)
@@ -117,7 +117,7 @@ def _listed(rows: Sequence[tuple[str, Sequence[str]]], margin: int, page: Page) 
     return lines
 
 
-def _sentences(one: Listed) -> list[str]:
+def _sentences(one: ListedLayout) -> list[str]:
     if one.layout is None:
         return [f"broken: see rater layouts show {one.name}"]
     return [one.layout.description, *([f"= {one.layout.equals}"] if one.layout.equals else [])]

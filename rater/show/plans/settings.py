@@ -18,7 +18,7 @@ _MIXED = "mixed"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """One setting."""
 
     name: str
@@ -43,7 +43,7 @@ class Row:
 
 
 def settings_text(
-    rows: Sequence[Row],
+    rows: Sequence[SettingRow],
     absent: Sequence[tuple[tuple[str, ...], str]],
     page: Page,
     *,
@@ -64,7 +64,9 @@ def settings_text(
     return "\n".join(plain(line.rstrip(), ascii_only=page.ascii_only) for line in lines)
 
 
-def _group(rows: Sequence[Row], common: str | None, page: Page, detailed: bool) -> Iterator[str]:
+def _group(
+    rows: Sequence[SettingRow], common: str | None, page: Page, detailed: bool
+) -> Iterator[str]:
     name_width = max(len(row.name) for row in rows)
     now_width = max((len(row.now) for row in rows if len(row.now) <= _WIDEST), default=len(_MIXED))
     margin = len(_INDENT) + name_width + 2 + now_width + 2
@@ -82,7 +84,7 @@ def _group(rows: Sequence[Row], common: str | None, page: Page, detailed: bool) 
         yield from (" " * margin + text for text in texts[1:])
 
 
-def _details(row: Row) -> list[str]:
+def _details(row: SettingRow) -> list[str]:
     """Return the files of a setting, of many the first and how many there are."""
     first = row.files[0][0]
     more = f" and {len(row.files) - 1} more" if len(row.files) > 1 else ""
@@ -107,10 +109,10 @@ def _remarks(
     )
 
 
-def _merged(rows: Sequence[Row]) -> Iterator[Row]:
+def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
     """Join rows of page sizes that have one value and one use."""
 
-    def family(row: Row) -> tuple[str, ...]:
+    def family(row: SettingRow) -> tuple[str, ...]:
         parts = row.name.split(".")
         if len(parts) > 1 and parts[1].endswith("kB") and parts[0] == "thp":
             return ("thp", *parts[2:], row.now, row.obstacle or "")
@@ -145,13 +147,13 @@ _SETTING = Members(
 
 
 def settings_document(
-    rows: Sequence[Row],
+    rows: Sequence[SettingRow],
     absent: Sequence[tuple[tuple[str, ...], str]],
     journals: Sequence[str],
 ) -> dict[str, object]:
     """Return settings for JSON; null for what is unbounded, unknown or no hindrance."""
     return {
-        "settings": to_json(rows, {Row: _SETTING}),
+        "settings": to_json(rows, {SettingRow: _SETTING}),
         "lacking": objects("names why", absent),
         "journals": [*journals],
     }

@@ -15,7 +15,7 @@ from rater.text.to_json import Members, to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedSuite:
     """A line of the list of suites: one that reads, or why it does not."""
 
     name: str
@@ -32,7 +32,7 @@ def standard_page() -> Page:
     return Page(shutil.get_terminal_size().columns, ascii_only)
 
 
-def suites_text(suites: Sequence[Listed], page: Page) -> str:
+def suites_text(suites: Sequence[ListedSuite], page: Page) -> str:
     """Return the table of all suites by folder, descriptions cut where the page ends."""
     meant = [listed for listed in suites if listed.instead is None]
     table = aligned(
@@ -68,7 +68,7 @@ _LISTED = Members(
 )
 
 
-def suites_json(suites: Sequence[Listed]) -> list[dict[str, object]]:
+def suites_json(suites: Sequence[ListedSuite]) -> list[dict[str, object]]:
     """Return the list of suites for JSON."""
     return [to_json(_LISTED.of(listed)) for listed in suites]
 
@@ -118,7 +118,7 @@ def doubts_text(doubts: Sequence[str], page: Page) -> str:
     return page.joined([line for doubt in doubts for line in page.prose(f"warning: {doubt}")])
 
 
-def _row(listed: Listed) -> tuple[str, str, str, str]:
+def _row(listed: ListedSuite) -> tuple[str, str, str, str]:
     if listed.suite is None:
         return listed.name, "-", "-", f"broken: see rater suites check {listed.name}"
     sizes = ",".join(size_names(listed.suite))
@@ -126,5 +126,5 @@ def _row(listed: Listed) -> tuple[str, str, str, str]:
     return listed.name, benchmarks, sizes, plain(listed.suite.description)
 
 
-def _is_built_in(hidden: Listed, suites: Sequence[Listed]) -> bool:
+def _is_built_in(hidden: ListedSuite, suites: Sequence[ListedSuite]) -> bool:
     return any(other.path == hidden.instead and other.folder is None for other in suites)

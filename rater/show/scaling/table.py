@@ -323,8 +323,8 @@ def _print_orders(pair: Orders, printer: Printer) -> None:
     if pair.work is not None:
         printer.prose(
             f"A whole pass: {number(pair.work.after)} against {number(pair.work.before)} reference "
-            f"seconds per second, {signed_percent(pair.work.share)} %{_beyond(pair.work)}, with all "
-            "waiting in it on both sides."
+            f"seconds per second, {signed_percent(pair.work.share)} %{_beyond(pair.work)}, with "
+            "all waiting in it on both sides."
         )
     if pair.scores is not None:
         printer.prose(

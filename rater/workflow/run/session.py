@@ -32,8 +32,8 @@ from rater.run.programs.compile import cache_root
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import EXIT_BY_SIGNAL, Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders
+from rater.show.live.forecast import PhaseAhead
 from rater.show.live.live import View, make_view
-from rater.show.live.progress import PhaseAhead
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.workflow.common import existing_store, say

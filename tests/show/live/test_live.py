@@ -16,10 +16,11 @@ from rich.console import Console
 
 from rater.record.events import Noted, OutputChecked, Resting, RunEnded
 from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.show.live.forecast import PhaseAhead
 from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import LineView, title
 from rater.show.live.live import LiveView, make_view
-from rater.show.live.progress import DONE, FAILED, RUNNING, PhaseAhead, Progress
+from rater.show.live.progress import DONE, FAILED, RUNNING, Progress
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
 T0 = 1_000 * S  # of the test's clock when the view is made and the first copy is released
