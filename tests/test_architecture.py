@@ -104,7 +104,6 @@ TWINS = {
     "Comparison",
     "Ended",
     "Finding",
-    "Group",
     "Order",
     "Ran",
     "Spread",
