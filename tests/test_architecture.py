@@ -109,7 +109,6 @@ TWINS = {
     "Spread",
     "Told",
     "Trial",
-    "Wanted",
 }
 
 FORBIDDEN = {

@@ -17,10 +17,10 @@ _NAMED = 3  # copies of one note
 class GateCheck:
     """Reads what copies at their gates may use, and says once of each copy what is not planned."""
 
-    def __init__(self, placements: tuple[Placement, ...], tell: Callable[[Noted], None]) -> None:
+    def __init__(self, placements: tuple[Placement, ...], report: Callable[[Noted], None]) -> None:
         self._placements = placements
-        self._tell = tell
-        self._told: set[int] = set()
+        self._report = report
+        self._reported: set[int] = set()
         self._facts: dict[int, GateFacts] = {}
 
     def check(self, children: Iterable[Child]) -> None:
@@ -28,15 +28,15 @@ class GateCheck:
         found: list[str] = []
         for child in children:
             child.gate_facts = self._facts[child.copy] = facts = gate_facts(child.pid)
-            if child.copy in self._told:
+            if child.copy in self._reported:
                 continue
             plan = self._placements[child.copy]
             for complaint in gate_complaints(facts, plan.cpus, nodes_of(plan)):
-                self._told.add(child.copy)
+                self._reported.add(child.copy)
                 found.append(f"copy {child.copy} {complaint}")
         if found:
             more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            self._tell(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
+            self._report(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
 
     def take_over(self, child: Child) -> None:
         """Take what the copy might use at its gate for its next run, which has none.

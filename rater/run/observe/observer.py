@@ -1,9 +1,9 @@
-"""Look at copies while they run, often enough to prove their placement, seldom enough not to hurt.
+"""Sample copies while they run, often enough to prove their placement, seldom enough not to hurt.
 
-The kernel walks page tables for a look: 10 us for a megabyte in 4 KB pages, twice
-that where transparent huge pages are looked for too. So each look's CPU time is
-measured, and the next is made when all of them together stay below their share of
-one CPU. Every copy that lives for half a second is looked at once, whatever it
+The kernel walks page tables for a sample: 10 us for a megabyte in 4 KB pages, twice
+that where transparent huge pages are looked for too. So each sample's CPU time
+is measured, and the next is made when all of them together stay below their share of
+one CPU. Every copy that lives for half a second is sampled once, whatever it
 costs.
 """
 
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,133 +23,128 @@ import trio
 
 from rater.plan.request.sampling import Cadence
 from rater.record.events import Observed, Sampled
+from rater.run.host.priority import urgent
 from rater.run.host.proc_dir import open_process
-from rater.run.observe.probe import Looker, NoSample, Watched
-from rater.run.observe.probe_thread import Look, Reading, Wanted
+from rater.run.observe.probe import NoSample, Probe, RunningCopy
 
-FIRST_S = 0.2  # from a copy's release to the first look at it
-# Where copies share CPUs a look takes time from others of them, and those that end within half a
-# second need none: they are looked at as late as lets all be seen within that time.
+FIRST_S = 0.2  # from a copy's release to its first sample
+# Where copies share CPUs a sample takes time from others of them, and those that end within half a
+# second need none: they are sampled as late as lets all be seen within that time.
 _CROWDED_FIRST_S = 0.45
-_LOOK_NS = 250_000  # CPU time of a look at a small copy whose caches are cold
-_AGAIN_NS = 50_000_000  # after a look that gave nothing
+_SAMPLE_NS = 250_000  # CPU time of a sample of a small copy whose caches are cold
+_AGAIN_NS = 50_000_000  # after a sample that gave nothing
 _AGAIN_AT_MOST_NS = 1_000_000_000
 _LEAST_AUTO_S = 1.0  # memory that moves faster than this is not told from memory that moves
 _SHARE = 0.008  # of one CPU; the promise is 0.01
-_GROWTH = 2  # a copy may have grown so much since its last look, and its cost with it
-# Waking the event loop and handing over to the reading thread can not be told from other work of
+_GROWTH = 2  # a copy may have grown so much since its last sample, and its cost with it
+# Waking the event loop and handing over to the sampling thread can not be told from other work of
 # the process: 0.25 and 0.3 ms where the copies keep every cache cold.
 _TURN_NS = 500_000
-_MOST_IN_BATCH = 32  # copies read in one turn of the reading thread
+_MOST_IN_BATCH = 32  # copies sampled in one turn of the sampling thread
 _BATCH_CPU_NS = 5_000_000  # a turn ends when this was probably used
-_TOGETHER = 0.1  # of the interval: looks due so close are one turn
+_TOGETHER = 0.1  # of the interval: samples due so close are one turn
 
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """What is known of a copy that runs."""
+    """What is known of a copy that runs; the thread that samples it has it for that time."""
 
-    watched: Watched
-    due_ns: int = 0  # of its next look
+    copy: RunningCopy
+    due_ns: int = 0  # of its next sample
     last_ns: int | None = None
-    cost_ns: int = 0  # CPU time of its last look
+    cost_ns: int = 0  # CPU time of its last sample
     past_gate: bool = False
-    failures: int = 0  # looks that gave nothing
+    failures: int = 0  # samples that gave nothing
+    directory: int = -1  # an open descriptor of its /proc/PID
+    orphans: tuple[int, ...] = ()  # processes of it that are our children
+    result: Sampled | NoSample = NoSample.ENDED
+    read_ns: int = 0  # of CLOCK_MONOTONIC, when it was sampled
 
 
+type _Orphans = Callable[[], Mapping[int, Sequence[int]]]
 type _Line = OrderedDict[int, _State]  # by pid, who is due first in front
 
 
 class Observer:
-    """Looks at the copies of a run, phase by phase; all methods on the trio thread.
+    """Samples the copies of a run, phase by phase; all but `_serve` on the trio thread.
 
-    `spread`: see `probe.Looker`; False when rater has CPUs of its own.
+    `spread`: see `Probe`; False when rater has CPUs of its own.
     """
 
     def __init__(self, cadence: Cadence, *, spread: bool = True) -> None:
         self._cadence = cadence
         self._interval_ns = round((cadence.every_s or _LEAST_AUTO_S) * 1e9)
         self._spread = spread
-        self._looker = Looker(spread)
+        self._probe = Probe(spread)
         self._new: _Line = OrderedDict()  # released since the last turn
-        self._owed: _Line = OrderedDict()  # to be looked at for the first time
+        self._owed: _Line = OrderedDict()  # to be sampled for the first time
         self._again: _Line = OrderedDict()  # for another time, as far as it can be afforded
+        self._lines = (self._new, self._owed, self._again)
+        self._batches: queue.SimpleQueue[list[_State] | None] = queue.SimpleQueue()
+        self._sampled = trio.Event()
         self._sleep: trio.CancelScope | None = None
         self._begin_ns: int | None = None
         self._elapsed_ns = 0  # of phases that are over
         self._spent_ns = 0  # CPU time
-        self._settled_ns = 0  # the same as the next look is planned by
-        self._looked_ns = 0  # CPU time of looks alone
+        self._settled_ns = 0  # the same as the next sample is planned by
         self._cpus = os.cpu_count() or 1
         self._samples = 0
         self._gaps_ns = 0
         self._gaps = 0
         self._longest_ns = 0
 
-    def started(self, watched: Watched) -> None:
-        """Take note of a copy that was released: it will be looked at in time."""
-        self._new[watched.pid] = _State(watched)
+    def started(self, copy: RunningCopy) -> None:
+        """Take note of a copy that was released: it will be sampled in time."""
+        self._new[copy.pid] = _State(copy)
         if self._sleep is not None:
             soon = trio.current_time() + FIRST_S
             self._sleep.deadline = min(self._sleep.deadline, soon)
 
     def ended(self, pid: int) -> None:
         """Take note of a copy that is about to be reaped: its number is not its own any more."""
-        for line in (self._new, self._owed, self._again):
-            if line.pop(pid, None) is not None:
-                return
+        for line in self._lines:
+            line.pop(pid, None)
 
-    async def run(
-        self,
-        orphans: Callable[[], Mapping[int, Sequence[int]]],
-        emit: Callable[[Sampled], None],
-    ) -> None:
-        """Look at copies until cancelled.
+    async def run(self, orphans: _Orphans, emit: Callable[[Sampled], None]) -> None:
+        """Sample copies until cancelled.
 
         `orphans` returns the processes of copies that are our children by now, by copy.
         `emit` gets the samples, at times a moment after their copy's end.
         """
         self._begin_ns = time.monotonic_ns()
-        reading = Reading(self._looker.look, prompt=self._spread)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(reading.run)
+                nursery.start_soon(self._be_thread)
                 try:
-                    await self._go_round(reading, orphans, emit)
+                    while True:
+                        await self._go_round(orphans, emit)
                 finally:
-                    reading.close()
+                    self._batches.put(None)
         finally:
             self._elapsed_ns += time.monotonic_ns() - self._begin_ns
             self._begin_ns = None
             self._sleep = None
-            for line in (self._new, self._owed, self._again):
+            for line in self._lines:
                 line.clear()
 
-    async def _go_round(
-        self,
-        reading: Reading,
-        orphans: Callable[[], Mapping[int, Sequence[int]]],
-        emit: Callable[[Sampled], None],
-    ) -> None:
-        while True:
+    async def _go_round(self, orphans: _Orphans, emit: Callable[[Sampled], None]) -> None:
+        begin = time.thread_time_ns()
+        now = time.monotonic_ns()
+        batch, next_ns = self._turn(now)
+        opened = self._open(batch, now, orphans)
+        self._spent_ns += time.thread_time_ns() - begin
+        if opened:
+            self._spent_ns += _TURN_NS
+            await self._sample(opened)
             begin = time.thread_time_ns()
-            now = time.monotonic_ns()
-            batch, next_ns = self._turn(now)
-            opened = self._open(batch, now)
-            left = orphans() if opened else {}
+            for state in opened:
+                self._take(state, emit)
             self._spent_ns += time.thread_time_ns() - begin
-            if opened:
-                self._spent_ns += _TURN_NS
-                looks = await self._read(reading, opened, left)
-                begin = time.thread_time_ns()
-                for (state, _), look in zip(opened, looks, strict=False):
-                    self._take(state, look, emit)
-                self._spent_ns += time.thread_time_ns() - begin
-                # Only now: a plan that each waking for it puts off is never carried out.
-                self._settled_ns = self._spent_ns
-                await trio.lowlevel.checkpoint()
-            elif not batch:
-                await self._wait_until(next_ns, now)
+            # Only now: a plan that each waking for it puts off is never carried out.
+            self._settled_ns = self._spent_ns
+            await trio.lowlevel.checkpoint()
+        elif not batch:
+            await self._wait_until(next_ns, now)
 
     def report(self) -> Observed:
         """Return what it came to so far."""
@@ -159,13 +156,13 @@ class Observer:
             cpu_s=self._spent_ns / 1e9,
             share=self._spent_ns / elapsed_ns if elapsed_ns else 0.0,
             longest_read_s=self._longest_ns / 1e9,
-            unknown=tuple(self._looker.unknown),
+            unknown=tuple(self._probe.unknown),
         )
 
     # -- whose turn it is -------------------------------------------------------------------------
 
     def _turn(self, now_ns: int) -> tuple[list[_State], int | None]:
-        """Return whom to look at now; when there is nobody, also when to ask again."""
+        """Return whom to sample now; when there is nobody, also when to ask again."""
         self._line_up()
         first = list(islice(self._owed.values(), _MOST_IN_BATCH))
         due = [state for state in first if state.due_ns <= now_ns]
@@ -178,27 +175,26 @@ class Observer:
         return [], min(times, default=None)
 
     def _line_up(self) -> None:
-        """Say when those that were released since the last turn are looked at."""
+        """Say when those that were released since the last turn are sampled."""
         first_ns = self._first_ns(len(self._new) + len(self._owed) + len(self._again))
         for pid, state in self._new.items():
-            state.due_ns = state.watched.start_ns + first_ns
-            # The next run of a copy that was seen is as good as one more look at it.
-            if not state.watched.repeats:
+            state.due_ns = state.copy.start_ns + first_ns
+            # The next run of a copy that was seen is as good as one more sample of it.
+            if not state.copy.repeats:
                 self._owed[pid] = state
             elif not self._cadence.once:
                 self._again[pid] = state
         self._new.clear()
 
     def _first_ns(self, copies: int) -> int:
-        """Return the age at which a copy is first looked at, by how many run."""
+        """Return the age at which a copy is first sampled, by how many run."""
         least_ns = round(FIRST_S * 1e9)
         if copies <= self._cpus:
             return least_ns
-        each_ns = max(_LOOK_NS, self._looked_ns // max(1, self._samples))
-        return max(least_ns, round(_CROWDED_FIRST_S * 1e9) - copies * each_ns)
+        return max(least_ns, round(_CROWDED_FIRST_S * 1e9) - copies * _SAMPLE_NS)
 
     def _affordable(self) -> tuple[list[_State], int]:
-        """Return who is next to be looked at once more, and when: the longest ago first."""
+        """Return who is next to be sampled once more, and when: the longest ago first."""
         batch: list[_State] = []
         cost_ns = latest_ns = 0
         for state in islice(self._again.values(), _MOST_IN_BATCH):
@@ -229,54 +225,75 @@ class Observer:
             await trio.sleep_forever()
         self._sleep = None
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- sampling ---------------------------------------------------------------------------------
 
-    def _open(self, batch: list[_State], now_ns: int) -> list[tuple[_State, int]]:
+    def _open(self, batch: list[_State], now_ns: int, orphans: _Orphans) -> list[_State]:
         opened = []
+        left = orphans() if batch else {}
         for state in batch:
             try:
-                opened.append((state, open_process(state.watched.pid)))
+                state.directory = open_process(state.copy.pid)
+                state.result = NoSample.ENDED  # until the thread says else
+                state.orphans = tuple(left.get(state.copy.copy, ()))
+                opened.append(state)
             except OSError:  # hidden from us, or no descriptor left: copies come first
                 self._put_off(state, now_ns)
         return opened
 
-    @staticmethod
-    async def _read(
-        reading: Reading, opened: list[tuple[_State, int]], left: Mapping[int, Sequence[int]]
-    ) -> list[Look]:
+    async def _sample(self, opened: list[_State]) -> None:
+        """Have each sampled in order; not to be cancelled, as the descriptors are in use."""
+        self._sampled = trio.Event()
+        self._batches.put(opened)
         try:
-            return await reading.read(
-                [
-                    Wanted(
-                        state.watched,
-                        directory,
-                        state.past_gate,
-                        tuple(left.get(state.watched.copy, ())),
-                    )
-                    for state, directory in opened
-                ]
-            )
+            with trio.CancelScope(shield=True):
+                await self._sampled.wait()
         finally:
-            for _, directory in opened:
-                os.close(directory)
+            for state in opened:
+                os.close(state.directory)
 
-    def _take(self, state: _State, look: Look, emit: Callable[[Sampled], None]) -> None:
-        self._spent_ns += look.cpu_ns
-        if isinstance(look.result, NoSample):
-            self._put_off(state, look.at_ns)
+    async def _be_thread(self) -> None:
+        """Be the thread that samples, until it is given None.
+
+        A thread of trio's pool wakes as an ordinary one: with 64 busy copies a CPU that is up
+        to 0.1 s late for every batch. This one takes real-time priority once, and is then not
+        preempted either while the kernel holds a lock of a copy's memory for it.
+        """
+        try:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._serve)
+        finally:
+            self._sampled.set()  # nobody waits for it, unless the thread broke
+
+    def _serve(self) -> None:
+        # Where rater lives on one CPU it would be the supervisor that waits.
+        prompt = self._spread and len(os.sched_getaffinity(0)) > 1
+        with urgent() if prompt else nullcontext():
+            while (batch := self._batches.get()) is not None:
+                for state in batch:
+                    begin = time.thread_time_ns()
+                    state.result = self._probe.sample(
+                        state.copy, state.directory, state.past_gate, state.orphans
+                    )
+                    state.read_ns = time.monotonic_ns()
+                    state.cost_ns = time.thread_time_ns() - begin
+                trio.from_thread.run_sync(self._sampled.set)
+
+    def _take(self, state: _State, emit: Callable[[Sampled], None]) -> None:
+        self._spent_ns += state.cost_ns
+        if isinstance(state.result, NoSample):
+            self._put_off(state, state.read_ns)
             return
         if state.last_ns is not None:
             self._gaps += 1
-            self._gaps_ns += look.at_ns - state.last_ns
+            self._gaps_ns += state.read_ns - state.last_ns
         state.past_gate = True
-        state.last_ns, state.cost_ns = look.at_ns, look.cpu_ns
-        state.due_ns = look.at_ns + self._interval_ns
+        state.last_ns = state.read_ns
+        state.due_ns = state.read_ns + self._interval_ns
         if self._take_out(state) is not None and not self._cadence.once:
-            self._again[state.watched.pid] = state
+            self._again[state.copy.pid] = state
         self._samples += 1
-        self._looked_ns += look.cpu_ns
-        self._longest_ns = max(self._longest_ns, look.result.read_ns)
-        emit(look.result)
+        self._longest_ns = max(self._longest_ns, state.result.read_ns)
+        emit(state.result)
 
     def _put_off(self, state: _State, now_ns: int) -> None:
         """Try again soon, and less soon each time; one that has ended is about to be reaped."""
@@ -284,11 +301,11 @@ class Observer:
         state.failures = min(state.failures + 1, 10)
         line = self._take_out(state)
         if line is not None:
-            line[state.watched.pid] = state
+            line[state.copy.pid] = state
 
     def _take_out(self, state: _State) -> _Line | None:
         """Take a copy out of its line, and return that; None if it has ended meanwhile."""
-        pid = state.watched.pid
+        pid = state.copy.pid
         for line in (self._owed, self._again):
             if line.get(pid) is state:
                 del line[pid]

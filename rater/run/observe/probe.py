@@ -1,4 +1,4 @@
-"""One look at a running copy: the files of its processes in /proc, read by open directories."""
+"""One sample of a running copy: the files of its processes in /proc, read by open directories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rater.run.host.proc_text import (
     parse_status,
 )
 
-# A look is bounded whatever a copy starts; the number of what was left out is in the sample.
+# A sample is bounded whatever a copy starts; the number of what was left out is in the sample.
 MOST_PROCESSES = 16
 MOST_THREADS = 1024
 _MOVES_OF_THREADS = 64  # moves between CPUs are counted for so many of them
@@ -60,7 +60,7 @@ NO_CHILDREN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class RunningCopy:
     """A copy that runs: released and not reaped."""
 
     phase: int
@@ -68,11 +68,11 @@ class Watched:
     step: int
     pid: int
     start_ns: int  # of CLOCK_MONOTONIC, its release
-    repeats: bool = False  # what it did before in this phase: as good as one more look at that
+    repeats: bool = False  # what it did before in this phase: as good as one more sample of that
 
 
 class NoSample(Enum):
-    """Why a look gave nothing."""
+    """Why there is no sample."""
 
     AT_GATE = "at gate"  # released, but its exec has not happened yet
     ENDED = "ended"  # or hidden from us
@@ -98,7 +98,7 @@ class _Sum:
     swap_bytes: int | None = None
 
 
-class Looker:
+class Probe:
     """Reads copies, on one thread at a time; `unknown` collects what this machine hides.
 
     `spread`: a big copy is read on the CPU it runs on. Reading takes CPU time from
@@ -116,12 +116,12 @@ class Looker:
         self._has_children = self._present(f"task/{own}/children", NO_CHILDREN)
         self._transparent_bytes = transparent_huge_page_bytes()
 
-    def look(
-        self, watched: Watched, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
+    def sample(
+        self, copy: RunningCopy, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
     ) -> Sampled | NoSample:
         """Return what can be seen of a copy and of the processes below it.
 
-        `directory` is a descriptor of its /proc/PID, `past_gate` that an earlier look
+        `directory` is a descriptor of its /proc/PID, `past_gate` that an earlier one
         saw its own program. Children are found through their living parents;
         `orphans` are those of the copy that lost theirs and are our children now.
         """
@@ -130,7 +130,7 @@ class Looker:
         try:
             if not past_gate and is_gate(read_file("cmdline", directory), GATE_NAME):
                 return NoSample.AT_GATE
-            self._process(watched.pid, directory, None, total)
+            self._process(copy.pid, directory, None, total)
             for orphan in orphans:
                 self._below(orphan, os.getpid(), total)
         except OSError as error:
@@ -141,10 +141,10 @@ class Looker:
             return NoSample.ENDED
         many = total.processes > 1
         return Sampled(
-            phase=watched.phase,
-            copy=watched.copy,
-            step=watched.step,
-            age_ns=begin - watched.start_ns,
+            phase=copy.phase,
+            copy=copy.copy,
+            step=copy.step,
+            age_ns=begin - copy.start_ns,
             processes=total.processes,
             unread=total.unread,
             cpus=tuple(sorted(total.cpus)),

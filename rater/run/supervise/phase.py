@@ -35,7 +35,7 @@ from rater.run.host.priority import urgent
 from rater.run.host.proc_dir import last_cpu
 from rater.run.observe.counters import PhaseReadings
 from rater.run.observe.observer import FIRST_S, Observer
-from rater.run.observe.probe import Watched
+from rater.run.observe.probe import RunningCopy
 from rater.run.observe.samples import Samples
 from rater.run.supervise.disk_watch import watch_disk
 from rater.run.supervise.job import RunState
@@ -304,7 +304,7 @@ class PhaseRun:
         if self._state.observer is not None:
             repeats = child.position >= len(self._queues[child.copy].steps)
             self._state.observer.started(
-                Watched(
+                RunningCopy(
                     self._phase.number,
                     child.copy,
                     child.position,

@@ -31,7 +31,7 @@ from rater.run.host.proc_text import (
     parse_status,
 )
 from rater.run.observe.observer import FIRST_S, Observer
-from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, Looker, NoSample, Watched
+from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe, RunningCopy
 
 MB = 1 << 20
 # Eight nodes, every kind of line: file pages, private pages of a file, heap, stack, vdso,
@@ -186,14 +186,14 @@ def python(
     return running(sys.executable, "-I", "-S", "-c", f"{code}\n{HOLD}", affinity=affinity)
 
 
-def watched(pid: int, copy: int = 0) -> Watched:
-    return Watched(phase=0, copy=copy, step=0, pid=pid, start_ns=time.monotonic_ns())
+def watched(pid: int, copy: int = 0) -> RunningCopy:
+    return RunningCopy(phase=0, copy=copy, step=0, pid=pid, start_ns=time.monotonic_ns())
 
 
-def look_at(pid: int, looker: Looker | None = None) -> Sampled | NoSample:
+def look_at(pid: int, probe: Probe | None = None) -> Sampled | NoSample:
     directory = open_process(pid)
     try:
-        return (looker or Looker(spread=True)).look(watched(pid), directory, past_gate=False)
+        return (probe or Probe(spread=True)).sample(watched(pid), directory, past_gate=False)
     finally:
         os.close(directory)
 
@@ -315,9 +315,9 @@ def test_orphans_of_a_copy_count_with_it_as_long_as_they_are_our_children() -> N
     with python("pass") as copy, python("x = bytearray(b'x') * 9_000_000") as orphan:
         directory = open_process(copy.pid)
         try:
-            looker = Looker(spread=True)
-            both = looker.look(watched(copy.pid), directory, False, (orphan.pid,))
-            alone = looker.look(watched(copy.pid), directory, False, (os.getppid(),))
+            probe = Probe(spread=True)
+            both = probe.sample(watched(copy.pid), directory, False, (orphan.pid,))
+            alone = probe.sample(watched(copy.pid), directory, False, (os.getppid(),))
         finally:
             os.close(directory)
     assert isinstance(both, Sampled) and isinstance(alone, Sampled)
@@ -328,12 +328,12 @@ def test_orphans_of_a_copy_count_with_it_as_long_as_they_are_our_children() -> N
 def test_a_descriptor_of_a_dead_process_reads_nothing_whoever_has_its_number_now() -> None:
     with python("pass") as process:
         directory = open_process(process.pid)
-        looker = Looker(spread=False)
+        probe = Probe(spread=False)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert looker.look(watched(process.pid), directory, past_gate=False) is NoSample.ENDED
+        assert probe.sample(watched(process.pid), directory, past_gate=False) is NoSample.ENDED
         process.wait()
-        assert looker.look(watched(process.pid), directory, past_gate=True) is NoSample.ENDED
+        assert probe.sample(watched(process.pid), directory, past_gate=True) is NoSample.ENDED
     os.close(directory)
 
 
@@ -366,14 +366,14 @@ def test_what_may_not_be_read_is_not_known_and_said_once(
         return read_file(name, directory)
 
     monkeypatch.setattr("rater.run.observe.probe.read_file", refuse)
-    looker = Looker(spread=True)
+    probe = Probe(spread=True)
     with python("pass") as process:
-        samples = [look_at(process.pid, looker) for _ in range(2)]
+        samples = [look_at(process.pid, probe) for _ in range(2)]
     for sample in samples:
         assert isinstance(sample, Sampled)
         assert sample.node_bytes is sample.page_bytes is None
         assert sample.cpus and sample.rss_bytes and sample.unread == 1
-    assert list(looker.unknown) == [NOT_PERMITTED]
+    assert list(probe.unknown) == [NOT_PERMITTED]
 
 
 def test_a_kernel_without_numa_maps_still_tells_page_sizes(
@@ -381,14 +381,14 @@ def test_a_kernel_without_numa_maps_still_tells_page_sizes(
 ) -> None:
     present = os.path.exists
     monkeypatch.setattr(os.path, "exists", lambda p: "numa_maps" not in str(p) and present(p))
-    looker = Looker(spread=True)
+    probe = Probe(spread=True)
     with python("held = b'x' * (20 << 20)") as process:
-        sample = look_at(process.pid, looker)
+        sample = look_at(process.pid, probe)
     assert isinstance(sample, Sampled)
     assert sample.node_bytes is None
     assert sample.page_bytes is not None
     assert sum(size for _, size in sample.page_bytes) >= 20 * MB
-    assert list(looker.unknown) == [NO_NUMA_MAPS]
+    assert list(probe.unknown) == [NO_NUMA_MAPS]
 
 
 def test_the_gate_tells_what_the_kernel_allows() -> None:
@@ -405,7 +405,7 @@ def test_the_gate_tells_what_the_kernel_allows() -> None:
 
 def observe(
     observer: Observer,
-    alive: list[Watched],
+    alive: list[RunningCopy],
     until: Callable[[list[Sampled]], bool],
     seconds: float = 10.0,
 ) -> list[Sampled]:
@@ -461,15 +461,15 @@ def test_the_next_run_of_a_copy_that_was_seen_is_one_more_look_and_not_owed() ->
 
 
 def test_costly_looks_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    cheap = Looker.look
+    cheap = Probe.sample
 
-    def costly(self: Looker, *arguments: object, **named: object) -> Sampled | NoSample:
+    def costly(self: Probe, *arguments: object, **named: object) -> Sampled | NoSample:
         end = time.thread_time() + 0.02
         while time.thread_time() < end:
             pass
         return cheap(self, *arguments, **named)  # type: ignore[arg-type] # handed on as they came
 
-    monkeypatch.setattr(Looker, "look", costly)
+    monkeypatch.setattr(Probe, "sample", costly)
     with python("pass") as process:
         mine = [watched(process.pid)]
         # 20 ms are 1 % of 2 s: the second look has to wait for longer than this observes.
@@ -495,7 +495,7 @@ def test_a_look_that_breaks_stops_the_observer_instead_of_hanging_it(
     def broken(*_: object) -> NoSample:
         raise ValueError("what is this file?")
 
-    monkeypatch.setattr(Looker, "look", broken)
+    monkeypatch.setattr(Probe, "sample", broken)
     with python("pass") as process:
         mine = [watched(process.pid)]
         with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="what is this file")):
