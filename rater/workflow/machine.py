@@ -6,7 +6,7 @@ import argparse
 
 from rater.errors import InputError
 from rater.plan.placement.layout import (
-    WRITTEN,
+    EXPLICIT,
     layout_names,
     layout_path,
     layout_text,
@@ -66,7 +66,7 @@ def list_layouts(args: argparse.Namespace) -> int:
 
 def show_layout(args: argparse.Namespace) -> int:
     """Print a layout that reads; one that does not is an error with all its mistakes."""
-    if args.layout.partition(":")[0] in WRITTEN and ":" in args.layout:
+    if args.layout.partition(":")[0] in EXPLICIT and ":" in args.layout:
         layout, path = load_layout(args.layout), None
         text = written_text(layout)
     else:

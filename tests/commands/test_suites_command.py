@@ -11,7 +11,7 @@ import pytest
 from rater.commands import suites
 from rater.errors import RaterError
 from rater.plan.suite.find import load_suite, suite_names
-from rater.plan.suite.warnings import doubts
+from rater.plan.suite.warnings import suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
@@ -633,4 +633,4 @@ def test_a_benchmark_that_may_be_missing_is_left_out_unless_it_is_named(
 
 
 def test_the_suite_that_comes_with_rater_gives_no_warning() -> None:
-    assert doubts(load_suite("mini"), "train", lambda _path: 0) == []
+    assert suite_warnings(load_suite("mini"), "train", lambda _path: 0) == []

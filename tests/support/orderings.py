@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.orders import PERMUTATIONS, singles
 from rater.plan.topology.model import PU, Topology
 
 
-def layout(order: Order, **more: Any) -> Layout:
-    return Layout(order.value, "", order, Bind.PU, **more)
+def layout(order: CpuOrder, **more: Any) -> Layout:
+    return Layout(order.value, "", order, BindLevel.PU, **more)
 
 
-def sequence(topology: Topology, order: Order) -> list[PU]:
+def sequence(topology: Topology, order: CpuOrder) -> list[PU]:
     return [slot[0] for slot in PERMUTATIONS[order](singles(topology))]
 
 
 def scatter(topology: Topology) -> list[PU]:
-    return sequence(topology, Order.SCATTER)
+    return sequence(topology, CpuOrder.SCATTER)
 
 
 def numbers(pus: Sequence[PU]) -> list[int]:

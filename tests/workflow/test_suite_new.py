@@ -13,7 +13,7 @@ from rater.commands import suites
 from rater.errors import InputError
 from rater.plan.suite.find import load_suite
 from rater.plan.suite.model import Suite
-from rater.plan.suite.warnings import doubts
+from rater.plan.suite.warnings import suite_warnings
 from rater.run.check.compare_output import check_output
 
 type New = Callable[..., int]
@@ -66,7 +66,7 @@ next:
     )
     suite = load_suite("./mine.toml")
     assert suite.name == "mine"
-    assert doubts(suite, "train", lambda _path: 0) == []
+    assert suite_warnings(suite, "train", lambda _path: 0) == []
     assert "NAME" not in "".join(tree(Path()).values())
 
 

@@ -20,7 +20,7 @@ from rater.analysis.conditions.conditions import (
 )
 from rater.analysis.results.points import Point
 from rater.analysis.results.request import request_of
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.plan.request.option import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
 from rater.plan.request.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rater.plan.placement.gate_check import gate_complaints
+from rater.plan.placement.gate_check import gate_mismatches
 from rater.record.events import GateFacts, Sampled
 from rater.record.run import PlacedCopy
 from rater.text.cpuset import format_list
@@ -130,7 +130,7 @@ def judge(
     `last_cpu`: where its first thread ended.
     """
     nodes = planned_nodes(plan, homes)
-    complaints = list(gate_complaints(gate, plan.cpus, nodes or ())) if gate else []
+    complaints = list(gate_mismatches(gate, plan.cpus, nodes or ())) if gate else []
     complaints += _cpu_complaints(plan, gate, seen, last_cpu)
     complaints += _memory_complaints(plan, seen, nodes)
     if complaints:

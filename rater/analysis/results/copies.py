@@ -16,7 +16,7 @@ from rater.analysis.results.copy_outcome import FailedCopy, failed_copy, is_good
 from rater.analysis.results.model import Summary
 from rater.analysis.results.rates import PER_HOUR, RATIO, Key, benchmark_rates
 from rater.analysis.results.steady import is_steady, share_inside
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 
 

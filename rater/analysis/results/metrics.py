@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.results.copy_outcome import is_good, what_happened
 from rater.analysis.results.steady import is_steady, share_inside
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 

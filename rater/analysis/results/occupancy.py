@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.record.stored import StoredCopy
 
 ENOUGH = 0.95  # of the window; below, a rate says too much of rater and too little of the program

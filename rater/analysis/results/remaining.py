@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rater.analysis.results.copy_outcome import is_good
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.plan.schedule.phases import Phase, Plan
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun

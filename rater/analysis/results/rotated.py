@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from rater.analysis.results.copy_outcome import CopyTime, is_good, what_happened
 from rater.analysis.results.occupancy import gaps_ns
-from rater.analysis.stats.descriptive import Spread, geometric_mean, grouped, spread
+from rater.analysis.stats.descriptive import Spread, geometric_mean, spread
+from rater.groups import grouped
 from rater.plan.schedule.phases import ring_steps
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun

@@ -26,7 +26,8 @@ from rater.analysis.results.model import BenchmarkScore, IterationScore, SuiteSc
 from rater.analysis.results.request import is_selection, left_out
 from rater.analysis.results.rotated import score_rotated
 from rater.analysis.results.steady import is_steady, score_mix, score_window
-from rater.analysis.stats.descriptive import geometric_mean, grouped, lower_median_index
+from rater.analysis.stats.descriptive import geometric_mean, lower_median_index
+from rater.groups import grouped
 from rater.record.run import BenchmarkUsed
 from rater.record.status import CopyStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from rater.analysis.results.copy_outcome import is_good, what_happened
 from rater.analysis.results.occupancy import median_gap_s, occupied_share
 from rater.analysis.results.steadiness import Steadiness, Timed, compare_halves, rounded_up
-from rater.analysis.stats.descriptive import Spread, grouped, lower_median_index, spread
+from rater.analysis.stats.descriptive import Spread, lower_median_index, spread
+from rater.groups import grouped
 from rater.plan.schedule.phases import ring_steps
 from rater.record.run import BenchmarkUsed
 from rater.record.status import CopyStatus, Validity

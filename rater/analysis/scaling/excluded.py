@@ -12,7 +12,7 @@ from rater.analysis.conditions.conditions import (
     stored_conditions,
 )
 from rater.analysis.scaling.samples import Sample
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
 from rater.text.cpuset import format_list

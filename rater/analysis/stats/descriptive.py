@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-
-def grouped[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return the values by key, keys and values in the order they came."""
-    found: dict[K, list[V]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:

@@ -10,8 +10,8 @@ from rater.errors import InputError
 from rater.plan.placement.counts import Full, counted
 from rater.plan.placement.cpu_order import cpus_of, evaluate
 from rater.plan.placement.distrib import distrib
-from rater.plan.placement.filter import Narrowed, keep, narrow
-from rater.plan.placement.layout import WRITTEN, Counts, Layout, Order
+from rater.plan.placement.filter import Filtered, apply_filters, keep
+from rater.plan.placement.layout import EXPLICIT, Counts, CpuOrder, Layout
 from rater.plan.placement.layout_options import options
 from rater.plan.placement.orders import (
     PERMUTATIONS,
@@ -28,8 +28,8 @@ from rater.text import cpuset
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
-    """Which PUs each copy has of a machine that a layout has narrowed."""
+class Assigned:
+    """Which PUs each copy has of a machine that a layout has filtered."""
 
     topology: Topology  # what the layout leaves to copies
     slots: tuple[Slot, ...]  # by copy
@@ -39,14 +39,14 @@ class Dealt:
     full: tuple[Full, ...] = ()  # lgroups whose count is more than there is room for
 
 
-def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Dealt:
+def assign(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Assigned:
     """Give each of `copies` (at least 1) its PUs, `threads` of them; more copies go round.
 
     The layout's order must not be `none`. Raises `InputError` for what the machine
     does not have, and for a number of copies that the layout's counts do not add up to.
     """
-    narrowed = narrow(topology, layout)
-    usable = narrowed.topology
+    filtered = apply_filters(topology, layout)
+    usable = filtered.topology
     if layout.counts is not None:
         shares = _shares(usable, layout, layout.counts, copies)
         slots = _counted(usable, layout.order, shares, threads)
@@ -60,29 +60,29 @@ def deal(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> D
             for (domain, share), has in zip(shares, rooms, strict=True)
             if share > has
         )
-        return Dealt(usable, tuple(slots), narrowed.reserved, room, full=full)
-    slots = _slots(narrowed, layout, copies, threads)
+        return Assigned(usable, tuple(slots), filtered.reserved, room, full=full)
+    slots = _slots(filtered, layout, copies, threads)
     room = _disjoint(slots)
-    if layout.order not in WRITTEN:  # slots of whole cores are fewer than there is room for
+    if layout.order not in EXPLICIT:  # slots of whole cores are fewer than there is room for
         room = max(1, _room(usable, layout.order, threads))
     given = tuple(slots[copy % len(slots)] for copy in range(copies))
-    return Dealt(usable, given, narrowed.reserved, room, _dropped(narrowed, layout, slots))
+    return Assigned(usable, given, filtered.reserved, room, _dropped(filtered, layout, slots))
 
 
-def _dropped(narrowed: Narrowed, layout: Layout, slots: Sequence[Slot]) -> tuple[str, ...]:
-    """Tell which CPUs of a written order no copy gets however many there are, and why."""
-    if layout.order not in WRITTEN:
+def _dropped(filtered: Filtered, layout: Layout, slots: Sequence[Slot]) -> tuple[str, ...]:
+    """Tell which CPUs of an explicit order no copy gets however many there are, and why."""
+    if layout.order not in EXPLICIT:
         return ()
-    left = narrowed.topology.by_cpu
-    named = [pu.os for pu in named_by(narrowed, layout)]
-    filtered = [cpu for cpu in named if cpu not in left]
+    left = filtered.topology.by_cpu
+    named = [pu.os for pu in named_by(filtered, layout)]
+    gone = [cpu for cpu in named if cpu not in left]
     over = [cpu for cpu in named if cpu in left][sum(map(len, slots)) :]
     found = []
-    if filtered:
+    if gone:
         found.append(
-            f"{_cpus(filtered)} of the list {'are' if len(filtered) > 1 else 'is'} left out: the "
+            f"{_cpus(gone)} of the list {'are' if len(gone) > 1 else 'is'} left out: the "
             f"layout's filters ({', '.join(options(layout))}) take "
-            f"{'them' if len(filtered) > 1 else 'it'} away"
+            f"{'them' if len(gone) > 1 else 'it'} away"
         )
     if over:
         found.append(
@@ -92,24 +92,24 @@ def _dropped(narrowed: Narrowed, layout: Layout, slots: Sequence[Slot]) -> tuple
     return tuple(found)
 
 
-def named_by(narrowed: Narrowed, layout: Layout) -> tuple[PU, ...]:
+def named_by(filtered: Filtered, layout: Layout) -> tuple[PU, ...]:
     """Return the PUs that `list:` or `expr:` names, in its order.
 
     Filters take CPUs out of a list afterwards; an expression is of what they leave.
     """
-    if layout.order is Order.LIST:
-        return cpus_of(narrowed.open, layout.text)
-    return evaluate(narrowed.topology, layout.text)
+    if layout.order is CpuOrder.LIST:
+        return cpus_of(filtered.open, layout.text)
+    return evaluate(filtered.topology, layout.text)
 
 
 def _cpus(numbers: Sequence[int]) -> str:
     return f"CPU{'s' if len(set(numbers)) > 1 else ''} {cpuset.format_list(numbers)}"
 
 
-def _room(topology: Topology, order: Order, threads: int) -> int:
+def _room(topology: Topology, order: CpuOrder, threads: int) -> int:
     """Return how many copies can have PUs enough of their own; not for written orders."""
     most = len(topology.pus) // threads
-    if order is Order.DISTRIB and threads > 1:  # its sets are not all of one size
+    if order is CpuOrder.DISTRIB and threads > 1:  # its sets are not all of one size
         while most > 1 and min(map(len, distrib(topology, most))) < threads:
             most -= 1
     return most
@@ -127,20 +127,20 @@ def _disjoint(slots: Sequence[Slot]) -> int:
     return found
 
 
-def _slots(narrowed: Narrowed, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
+def _slots(filtered: Filtered, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
     """Return slots in the order in which copies get them, until all are used."""
-    usable = narrowed.topology
-    if layout.order is Order.DISTRIB:
+    usable = filtered.topology
+    if layout.order is CpuOrder.DISTRIB:
         return distrib(usable, max(1, min(copies, len(usable.pus) // threads)))
-    if layout.order is Order.LIST:
-        return _runs(_listed(narrowed, layout), layout, threads)
-    if layout.order is Order.EXPR:
-        return _runs(named_by(narrowed, layout), layout, threads)
-    if threads > 1 and layout.order in (Order.BALANCED, Order.SCATTER):
+    if layout.order is CpuOrder.LIST:
+        return _runs(_listed(filtered, layout), layout, threads)
+    if layout.order is CpuOrder.EXPR:
+        return _runs(named_by(filtered, layout), layout, threads)
+    if threads > 1 and layout.order in (CpuOrder.BALANCED, CpuOrder.SCATTER):
         slots = spread_slots(usable, copies, threads)
-        return compact([slots]) if layout.order is Order.BALANCED else slots
+        return compact([slots]) if layout.order is CpuOrder.BALANCED else slots
     tiers = slots_of(usable, copies, threads)
-    if layout.order is Order.BALANCED:
+    if layout.order is CpuOrder.BALANCED:
         return balanced(tiers, copies)
     return [
         slot for part in whole_first(tiers, copies) for slot in PERMUTATIONS[layout.order](part)
@@ -165,10 +165,10 @@ def _runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
     return slots
 
 
-def _listed(narrowed: Narrowed, layout: Layout) -> list[PU]:
+def _listed(filtered: Filtered, layout: Layout) -> list[PU]:
     """Return the PUs of a list; those that filters take away are left out."""
-    left = narrowed.topology.by_cpu
-    named = named_by(narrowed, layout)
+    left = filtered.topology.by_cpu
+    named = named_by(filtered, layout)
     pus = [left[pu.os] for pu in named if pu.os in left]
     if not pus:
         raise InputError(
@@ -198,13 +198,13 @@ def _shares(
 
 
 def _counted(
-    topology: Topology, order: Order, shares: Sequence[tuple[Domain, int]], threads: int
+    topology: Topology, order: CpuOrder, shares: Sequence[tuple[Domain, int]], threads: int
 ) -> Sequence[Slot]:
     """Give each domain its share, in the order that the layout has on the whole machine.
 
     A domain with more copies than PUs is gone through again.
     """
-    if order is Order.DISTRIB:
+    if order is CpuOrder.DISTRIB:
         slots: list[Slot] = []
         for domain, share in shares:
             if share:
@@ -212,7 +212,7 @@ def _counted(
                 sets = distrib(part, max(1, min(share, len(part.pus) // threads)))
                 slots += [sets[copy % len(sets)] for copy in range(share)]
         return slots
-    spread = order is Order.BALANCED
+    spread = order is CpuOrder.BALANCED
     lacking = [domain for domain, share in shares if share and len(domain.pus) < threads]
     if lacking:
         raise InputError(

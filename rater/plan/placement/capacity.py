@@ -6,24 +6,24 @@ from dataclasses import replace
 
 from rater.plan.placement.assign import named_by
 from rater.plan.placement.counts import counted
-from rater.plan.placement.filter import keep, narrow
-from rater.plan.placement.layout import WRITTEN, Layout, Order
+from rater.plan.placement.filter import apply_filters, keep
+from rater.plan.placement.layout import EXPLICIT, CpuOrder, Layout
 from rater.plan.topology.model import Topology
 
 
-def offered(topology: Topology, layout: Layout) -> Topology:
+def pus_offered(topology: Topology, layout: Layout) -> Topology:
     """Return the machine with only the PUs that the layout gives to copies.
 
     What `list:` and `expr:` do not name is not among them. Raises `InputError` as
-    `rater.plan.placement.filter.narrow` does, and for CPUs that are not there.
+    `rater.plan.placement.filter.apply_filters` does, and for CPUs that are not there.
     """
-    if layout.order is Order.NONE:
+    if layout.order is CpuOrder.NONE:
         return topology
-    narrowed = narrow(topology, layout)
-    left = narrowed.topology
-    if layout.order not in WRITTEN:
+    filtered = apply_filters(topology, layout)
+    left = filtered.topology
+    if layout.order not in EXPLICIT:
         return left
-    named = {pu.os for pu in named_by(narrowed, layout)}
+    named = {pu.os for pu in named_by(filtered, layout)}
     pus = [pu for pu in left.pus if pu.os in named]
     return keep(left, pus) if pus else left  # without any, placing says what is wrong
 
@@ -39,14 +39,14 @@ def copies_counted(layout: Layout, topology: Topology) -> int | None:
     return sum(share for _, share in counted(topology, layout, layout.counts))
 
 
-def cpus_written(layout: Layout, topology: Topology) -> int | None:
+def explicit_cpus(layout: Layout, topology: Topology) -> int | None:
     """Return how many CPUs an expression lists, None for other layouts.
 
     A CPU that stands there twice counts twice: it is to have two copies.
     """
-    if layout.order is not Order.EXPR:
+    if layout.order is not CpuOrder.EXPR:
         return None
-    return len(named_by(narrow(topology, layout), layout))
+    return len(named_by(apply_filters(topology, layout), layout))
 
 
 def one_a_lgroup(layout: Layout, usable: Topology) -> Layout:
@@ -55,7 +55,7 @@ def one_a_lgroup(layout: Layout, usable: Topology) -> Layout:
     `usable` is what the layout leaves of the machine. Layouts that say themselves
     which CPUs are for copies stay as they are.
     """
-    if layout.order in (Order.NONE, *WRITTEN) or layout.counts is not None:
+    if layout.order in (CpuOrder.NONE, *EXPLICIT) or layout.counts is not None:
         return layout
     nodes = tuple(sorted({pu.node for pu in usable.pus if pu.node is not None}))
     if not nodes or all(pu.node is not None for pu in usable.pus):

@@ -38,7 +38,7 @@ MOST_CPUS = 99_999  # in one list: as many as there can be copies
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _WORD = re.compile(r"[A-Za-z]+", re.ASCII)
 _LETTERS = "NSDCM"
-_DEALS = ("scatter", "balanced", "cbalanced")
+_DISTRIBUTIONS = ("scatter", "balanced", "cbalanced")
 _BLANKS = " \t"
 
 
@@ -62,15 +62,15 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
-    """CPUs of all domains of a letter, dealt to them evenly."""
+class Distribution:
+    """CPUs of all domains of a letter, assigned to them evenly."""
 
     letter: str
     how: str
     count: int | None  # None: all of them
 
 
-type Part = Positions | Chunks | Deal
+type Part = Positions | Chunks | Distribution
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -125,12 +125,14 @@ def _part(reader: _Reader) -> Part:
         if word != "N" or reader.at_digit():
             return Positions(domain, reader.numbers(cpuset.MAX_NUMBER))
     else:
-        reader.need(":", f"the number of a domain, as in {word}0, or ':' and {_any_of(_DEALS)}")
+        reader.need(
+            ":", f"the number of a domain, as in {word}0, or ':' and {_any_of(_DISTRIBUTIONS)}"
+        )
     place = reader.place
-    how = reader.word(_any_of(_DEALS))
-    if how not in _DEALS:
-        reader.fail(_any_of(_DEALS), place)
-    return Deal(word, how, reader.number(1, MOST_CPUS) if reader.skip(":") else None)
+    how = reader.word(_any_of(_DISTRIBUTIONS))
+    if how not in _DISTRIBUTIONS:
+        reader.fail(_any_of(_DISTRIBUTIONS), place)
+    return Distribution(word, how, reader.number(1, MOST_CPUS) if reader.skip(":") else None)
 
 
 def _domain(reader: _Reader) -> str:

@@ -10,7 +10,7 @@ from rater.groups import grouped
 from rater.plan.placement.cpu_expression import (
     MOST_CPUS,
     Chunks,
-    Deal,
+    Distribution,
     Part,
     Positions,
     parse_cpus,
@@ -84,10 +84,10 @@ class _Machine:
                         f"on {self.topology.source}"
                     )
                 return _chunked(pus, count or len(pus), chunk, stride, offset)
-            case Deal(letter, how, count):
-                return self._dealt(letter, how, count)
+            case Distribution(letter, how, count):
+                return self._in_turns(letter, how, count)
 
-    def _dealt(self, letter: str, how: str, count: int | None) -> list[PU]:
+    def _in_turns(self, letter: str, how: str, count: int | None) -> list[PU]:
         domains = list(self._domains(letter).values())
         queues = [_cores_first(pus) for pus in domains]
         turns = in_turn(queues)

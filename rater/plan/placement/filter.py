@@ -15,7 +15,7 @@ from rater.text import cpuset
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class Filtered:
     """A machine as a layout sees it."""
 
     topology: Topology  # with the PUs that copies are given, ranks counted among these
@@ -23,7 +23,7 @@ class Narrowed:
     reserved: tuple[PU, ...]  # for the system and the supervisor, in logical order
 
 
-def narrow(topology: Topology, layout: Layout) -> Narrowed:
+def apply_filters(topology: Topology, layout: Layout) -> Filtered:
     """Return what a layout leaves of a machine.
 
     In this order: excluded CPUs go; the reserved cores are taken from the rest of
@@ -56,7 +56,7 @@ def narrow(topology: Topology, layout: Layout) -> Narrowed:
             f"{len(topology.pus)} usable CPUs of {topology.source} to copies: ask for less"
         )
     rest = keep(topology, [pu for pu in topology.pus if pu.os not in taken]) if taken else topology
-    return Narrowed(left, rest, reserved)
+    return Filtered(left, rest, reserved)
 
 
 def keep(topology: Topology, pus: Collection[PU]) -> Topology:

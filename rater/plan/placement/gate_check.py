@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # `--proof` is checked by commands that need no records
     from rater.record.events import GateFacts
 
 
-def gate_complaints(
+def gate_mismatches(
     facts: GateFacts, cpus: Sequence[int] | None, memory_nodes: Sequence[int]
 ) -> tuple[str, ...]:
     """Say in words where the kernel's limits for a copy differ from its plan.
@@ -19,21 +19,21 @@ def gate_complaints(
     `cpus` is the planned mask (None: not bound), `memory_nodes` the nodes its
     memory is to come from (empty: none in particular).
     """
-    complaints = []
+    mismatches = []
     if cpus is not None and facts.cpus is not None and set(cpus) != set(facts.cpus):
         planned, seen = format_list(cpus), format_list(facts.cpus) or "none"
         if set(facts.cpus) < set(cpus):
-            complaints.append(
+            mismatches.append(
                 f"may use CPUs {seen} only of the planned {planned}: a cpuset (container, batch "
                 "system) or an offline CPU narrows them"
             )
         else:
-            complaints.append(f"bound to CPUs {seen}, planned {planned}")
+            mismatches.append(f"bound to CPUs {seen}, planned {planned}")
     if facts.mems is not None:
         missing = set(memory_nodes) - set(facts.mems)
         if missing:
-            complaints.append(
+            mismatches.append(
                 f"may not take memory of lgroup {format_list(missing)} as planned: its cpuset "
                 f"allows {format_list(facts.mems) or 'none'}"
             )
-    return tuple(complaints)
+    return tuple(mismatches)

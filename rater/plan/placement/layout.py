@@ -17,7 +17,7 @@ from rater.text.textfile import read_text
 MOST_CORES = cpuset.MAX_NUMBER + 1
 
 
-class Order(StrEnum):
+class CpuOrder(StrEnum):
     """In which order CPUs are given to copies (`rater.plan.placement.orders` has the orders)."""
 
     NONE = "none"  # copies are not bound
@@ -32,11 +32,11 @@ class Order(StrEnum):
     EXPR = "expr"  # CPUs in likwid's notation
 
 
-WRITTEN = (Order.LIST, Order.EXPR)  # `list:` and `expr:` and a text behind it
-NAMED_ORDERS = tuple(order for order in Order if order not in WRITTEN)
+EXPLICIT = (CpuOrder.LIST, CpuOrder.EXPR)  # `list:` and `expr:` and a text behind it
+NAMED_ORDERS = tuple(order for order in CpuOrder if order not in EXPLICIT)
 
 
-class Bind(StrEnum):
+class BindLevel(StrEnum):
     """How wide a copy's CPU mask is: all usable PUs of the object its own PU lies in."""
 
     PU = "pu"
@@ -71,14 +71,14 @@ class Counts:
 class Layout:
     """How copies are spread over a machine, whatever the machine and the number of copies.
 
-    `reserve`, `only`, `exclude`, `kind` and `smt` narrow what `order` deals out
+    `reserve`, `only`, `exclude`, `kind` and `smt` apply_filters what `order` deals out
     (`rater.plan.placement.filter` has the rules), `bind` widens each copy's mask afterwards.
     """
 
     name: str
     description: str
-    order: Order
-    bind: Bind
+    order: CpuOrder
+    bind: BindLevel
     text: str = ""  # what stands behind `list:` or `expr:`
     equals: str = ""  # what others call the same
     smt: int | None = None  # threads of a core that are used, None: all
@@ -112,16 +112,16 @@ def layout_path(name_or_path: str) -> Path:
     return path
 
 
-def written_order(text: str) -> tuple[Order, str] | None:
+def explicit_order(text: str) -> tuple[CpuOrder, str] | None:
     """Split `list:...` and `expr:...`; None for anything else.
 
     Raises `InputError` with the position of what is wrong behind the colon.
     """
     word, colon, rest = text.partition(":")
-    if not colon or word not in WRITTEN:
+    if not colon or word not in EXPLICIT:
         return None
-    order = Order(word)
-    if order is Order.LIST:
+    order = CpuOrder(word)
+    if order is CpuOrder.LIST:
         parse_cpus(rest)
     else:
         parse_expression(rest)
@@ -139,9 +139,9 @@ def load_layout(name_or_path: str) -> Layout:
     Raises `InputError` for an unknown name, an unreadable file and wrong text behind
     `list:` or `expr:`, and `MistakesError` with every mistake in a file.
     """
-    written = written_order(name_or_path)
+    written = explicit_order(name_or_path)
     if written is not None:
-        return Layout(name_or_path, "CPUs as written", written[0], Bind.PU, text=written[1])
+        return Layout(name_or_path, "CPUs as written", written[0], BindLevel.PU, text=written[1])
     path = layout_path(name_or_path)
     return parse_layout(layout_text(path), path, name_or_path)
 
@@ -162,7 +162,7 @@ def own_layout_text(name_or_path: str) -> str | None:
 
     What `list:` and `expr:` say is no file. Raises `InputError` as `load_layout` does.
     """
-    if written_order(name_or_path) is not None or name_or_path in layout_names():
+    if explicit_order(name_or_path) is not None or name_or_path in layout_names():
         return None
     return layout_text(layout_path(name_or_path))
 
@@ -182,9 +182,9 @@ def parse_layout(text: str, path: Path, name: str | None = None) -> Layout:
 
 def _layout(table: TableReader, name: str) -> Layout:
     order, text = table.get("order", _ORDER)
-    unbound = order is Order.NONE
-    bind = table.get("bind", choice(Bind), Bind.NONE if unbound else Bind.PU)
-    if order is not None and unbound != (bind is Bind.NONE):
+    unbound = order is CpuOrder.NONE
+    bind = table.get("bind", choice(BindLevel), BindLevel.NONE if unbound else BindLevel.PU)
+    if order is not None and unbound != (bind is BindLevel.NONE):
         table.mistake(
             f'"{bind}" does not go with order = "{order}"; copies are bound by both '
             'or by neither ("none")',
@@ -194,7 +194,7 @@ def _layout(table: TableReader, name: str) -> Layout:
     layout = Layout(
         name,
         description=table.get("description", STRING, ""),
-        order=order or Order.NONE,
+        order=order or CpuOrder.NONE,
         bind=bind,
         text=text,
         equals=table.get("equals", STRING, ""),
@@ -210,24 +210,24 @@ def _layout(table: TableReader, name: str) -> Layout:
         for key in ("smt", "kind", "reserve", "cpus", "nodes", "exclude", "counts"):
             if key in table:
                 table.mistake('does not go with order = "none": nothing is bound', key)
-    if order in WRITTEN and layout.counts is not None:
+    if order in EXPLICIT and layout.counts is not None:
         table.mistake(f'does not go with order = "{order}:...", which names each CPU', "counts")
     return layout
 
 
-def _order(value: object) -> tuple[Order | None, str] | None:
+def _order(value: object) -> tuple[CpuOrder | None, str] | None:
     """Return the order and what stands behind `list:` or `expr:`."""
     if value is None:
         return None
     try:
-        written = written_order(value) if isinstance(value, str) else None
+        written = explicit_order(value) if isinstance(value, str) else None
     except InputError as error:
         raise ValueError(str(error)) from None
-    return written or (Order(_ANY_ORDER.read(value)), "")
+    return written or (CpuOrder(_ANY_ORDER.read(value)), "")
 
 
 _ANY_ORDER = choice([*map(str, NAMED_ORDERS), "list:CPUS", "expr:EXPRESSION"])
-_ORDER: ValueKind[tuple[Order | None, str]] = ValueKind(
+_ORDER: ValueKind[tuple[CpuOrder | None, str]] = ValueKind(
     '"balanced" or another order', _order, (None, "")
 )
 _CPU_KIND = ValueKind(

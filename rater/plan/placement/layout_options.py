@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rater.errors import InputError
-from rater.plan.placement.layout import MOST_CORES, Bind, Layout, Order, Parts, is_kind
+from rater.plan.placement.layout import MOST_CORES, BindLevel, CpuOrder, Layout, Parts, is_kind
 from rater.text import cpuset
 
 
@@ -22,8 +22,8 @@ def override(
     `bind="none"` makes it one that does not bind. Raises `InputError` for values
     that mean nothing, and for options that do not go together.
     """
-    if bind is not None and bind not in list(Bind):
-        raise InputError(f"--bind {bind}: expected {', '.join(Bind)}")
+    if bind is not None and bind not in list(BindLevel):
+        raise InputError(f"--bind {bind}: expected {', '.join(BindLevel)}")
     if smt is not None and smt < 1:
         raise InputError(f"--smt {smt}: expected the number of threads of a core to use, 1 or more")
     if kind is not None and not is_kind(kind):
@@ -36,16 +36,16 @@ def override(
         kind=layout.kind if kind is None else kind,
         reserve=layout.reserve if reserve is None else reserve,
     )
-    if bind is not None and Bind(bind) is Bind.NONE:
-        changed = replace(changed, order=Order.NONE, bind=Bind.NONE, text="")
+    if bind is not None and BindLevel(bind) is BindLevel.NONE:
+        changed = replace(changed, order=CpuOrder.NONE, bind=BindLevel.NONE, text="")
     elif bind is not None:
-        if layout.order is Order.NONE:
+        if layout.order is CpuOrder.NONE:
             raise InputError(
                 f"--bind {bind}: layout {layout.name} does not bind copies: use another layout"
             )
-        changed = replace(changed, bind=Bind(bind))
+        changed = replace(changed, bind=BindLevel(bind))
     idle = options(changed)
-    if changed.order is Order.NONE and idle:
+    if changed.order is CpuOrder.NONE and idle:
         raise InputError(
             f"layout {layout.name} with {', '.join(idle)}: copies that are not bound run on any "
             "CPU: use a layout that binds, or leave that out"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
 from rater.groups import grouped
-from rater.plan.placement.layout import Order
+from rater.plan.placement.layout import CpuOrder
 from rater.plan.topology.model import PU, Topology
 
 type Key = Callable[[PU], object]
@@ -87,12 +87,12 @@ def balanced(tiers: Tiers, copies: int) -> list[Slot]:
 
 
 # Every order that depends on nothing but the slots.
-PERMUTATIONS: dict[Order, Callable[[Tiers], list[Slot]]] = {
-    Order.OS: by_number,
-    Order.COMPACT: compact,
-    Order.CORES: cores,
-    Order.FILL: fill,
-    Order.SCATTER: scatter,
+PERMUTATIONS: dict[CpuOrder, Callable[[Tiers], list[Slot]]] = {
+    CpuOrder.OS: by_number,
+    CpuOrder.COMPACT: compact,
+    CpuOrder.CORES: cores,
+    CpuOrder.FILL: fill,
+    CpuOrder.SCATTER: scatter,
 }
 
 _INSIDE: tuple[Key, ...] = (lambda pu: pu.package, lambda pu: pu.llc)

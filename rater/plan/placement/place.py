@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from rater.errors import InputError
 from rater.groups import grouped
-from rater.plan.placement.assign import Dealt, deal
+from rater.plan.placement.assign import Assigned, assign
 from rater.plan.placement.counts import MOST_COPIES, Full
-from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import (
     AT_HOME,
     Memory,
@@ -21,7 +21,7 @@ from rater.plan.placement.memory_policy import (
     settled,
 )
 from rater.plan.placement.orders import Key
-from rater.plan.placement.warnings import cautions, unbound_cautions
+from rater.plan.placement.warnings import placement_warnings, unbound_warnings
 from rater.plan.topology.model import Topology
 from rater.text import cpuset
 
@@ -34,7 +34,7 @@ __all__ = [
     "place",
     "resolve_copies",
     "settle",
-    "tried",
+    "trial_placements",
 ]
 
 
@@ -84,7 +84,7 @@ def place(
     policy = asked.policy
     named = named_nodes(topology, asked)
     at_home = policy in AT_HOME and not named
-    if layout.order is Order.NONE:
+    if layout.order is CpuOrder.NONE:
         if at_home:
             raise InputError(
                 f"layout {layout.name} does not bind copies to CPUs, so there is no home node "
@@ -96,40 +96,40 @@ def place(
                 Placement(copy, None, None, None, None, None, None, policy, named)
                 for copy in range(copies)
             ),
-            unbound_cautions(len(topology.pus), copies, threads),
+            unbound_warnings(len(topology.pus), copies, threads),
             most=max(1, len(topology.pus) // threads),
         )
-    dealt = deal(topology, layout, copies, threads)
-    pus = (pu for slot in dealt.slots for pu in slot)
+    assigned = assign(topology, layout, copies, threads)
+    pus = (pu for slot in assigned.slots for pu in slot)
     homes = home_nodes(topology, pus, policy) if at_home else None
-    placements = _bound(dealt, layout, policy, named, homes)
+    placements = _bound(assigned, layout, policy, named, homes)
     return Placed(
         placements,
         (
-            *dealt.warnings,
-            *cautions(
-                dealt.topology,
-                dealt.slots,
+            *assigned.warnings,
+            *placement_warnings(
+                assigned.topology,
+                assigned.slots,
                 [p.cpus or () for p in placements],
                 threads=threads,
                 policy=policy,
                 homes=homes,
             ),
         ),
-        reserved=tuple(sorted(pu.os for pu in dealt.reserved)),
-        most=dealt.most,
-        full=dealt.full,
+        reserved=tuple(sorted(pu.os for pu in assigned.reserved)),
+        most=assigned.most,
+        full=assigned.full,
     )
 
 
-def tried(
+def trial_placements(
     topology: Topology, layout: Layout, copies: int, threads: int = 1
 ) -> tuple[Placement, ...]:
     """Return where copies would be, without a word of what is wrong with it or of memory.
 
     The layout must bind. Raises `InputError` as `place` does.
     """
-    return _bound(deal(topology, layout, copies, threads), layout, MemoryPolicy.NONE, (), None)
+    return _bound(assign(topology, layout, copies, threads), layout, MemoryPolicy.NONE, (), None)
 
 
 def settle(
@@ -149,7 +149,7 @@ def settle(
 
 def default_memory(layout: Layout) -> MemoryPolicy:
     """Return the memory policy of a layout when the user asks for none: local, if it binds."""
-    return MemoryPolicy.NONE if layout.order is Order.NONE else MemoryPolicy.LOCAL
+    return MemoryPolicy.NONE if layout.order is CpuOrder.NONE else MemoryPolicy.LOCAL
 
 
 def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
@@ -183,14 +183,14 @@ def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
 
 
 def _bound(
-    dealt: Dealt,
+    assigned: Assigned,
     layout: Layout,
     policy: MemoryPolicy,
     nodes: tuple[int, ...],
     homes: Mapping[int, int] | None,
 ) -> tuple[Placement, ...]:
     """Return the placements of PUs; memory from `nodes`, or from the `homes` of each PU."""
-    masks = _masks(dealt.topology, layout)
+    masks = _masks(assigned.topology, layout)
     return tuple(
         Placement(
             copy=copy,
@@ -203,18 +203,18 @@ def _bound(
             policy=policy,
             memory_nodes=nodes if homes is None else tuple(sorted({homes[pu.os] for pu in slot})),
         )
-        for copy, slot in enumerate(dealt.slots)
+        for copy, slot in enumerate(assigned.slots)
     )
 
 
 def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
     """Return the affinity mask of the copy that is given each PU, by its OS number."""
-    key: dict[Bind, Key] = {
-        Bind.PU: lambda pu: pu.os,
-        Bind.CORE: lambda pu: pu.core,
-        Bind.LLC: lambda pu: pu.llc,
-        Bind.NODE: lambda pu: pu.domain,
-        Bind.PACKAGE: lambda pu: pu.package,
+    key: dict[BindLevel, Key] = {
+        BindLevel.PU: lambda pu: pu.os,
+        BindLevel.CORE: lambda pu: pu.core,
+        BindLevel.LLC: lambda pu: pu.llc,
+        BindLevel.NODE: lambda pu: pu.domain,
+        BindLevel.PACKAGE: lambda pu: pu.package,
     }
     of = key[layout.bind]
     groups = grouped((of(pu), pu.os) for pu in topology.pus)

@@ -25,7 +25,7 @@ def slots_of(topology: Topology, copies: int, threads: int) -> Tiers:
     if copies * threads <= len(topology.cores):
         firsts = [pu for pu in topology.pus if pu.rank == 0]
         alone = _groups(firsts, threads)
-        if _strays(scatter(alone)[:copies]) <= _strays(scatter(crowded)[:copies]):
+        if _straying(scatter(alone)[:copies]) <= _straying(scatter(crowded)[:copies]):
             return alone
     return crowded
 
@@ -39,7 +39,7 @@ def whole_first(tiers: Tiers, copies: int) -> tuple[Tiers, Tiers]:
     behind: list[Sequence[Slot]] = []
     for tier in tiers:
         enough = sum(map(len, first)) >= copies
-        (behind if enough and _strays(tier) else first).append(tier)
+        (behind if enough and _straying(tier) else first).append(tier)
     return first, behind
 
 
@@ -56,12 +56,12 @@ def spread_slots(topology: Topology, copies: int, threads: int) -> list[Slot]:
     wanted = min(copies, len(topology.pus) // threads)
     if not wanted:
         return [topology.pus]
-    dealt = [
+    assigned = [
         scatter(_groups(pus, threads))[:wanted]
         for pus in _tiers_of_cores(topology.pus)
         if len(pus) >= wanted * threads
     ]
-    return _loosened(topology, min(dealt, key=_strays), threads)
+    return _loosened(topology, min(assigned, key=_straying), threads)
 
 
 def _tiers_of_cores(pus: Sequence[PU]) -> list[list[PU]]:
@@ -83,7 +83,7 @@ def _loosened(topology: Topology, slots: Sequence[Slot], threads: int) -> list[S
     )
     found = list(slots)
     for domain, own in places.items():
-        if not _strays([slots[place] for place in own]):
+        if not _straying([slots[place] for place in own]):
             for place, slot in zip(own, _fill(owned[domain], len(own), threads), strict=True):
                 found[place] = slot
     return found
@@ -130,6 +130,6 @@ def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
     return tiers
 
 
-def _strays(slots: Sequence[Slot]) -> int:
+def _straying(slots: Sequence[Slot]) -> int:
     """Count the groups that lie in several lgroups."""
     return sum(len({pu.domain for pu in slot}) > 1 for slot in slots)

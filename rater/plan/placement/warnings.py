@@ -56,14 +56,14 @@ def pools(topology: Topology, masks: Sequence[Mask]) -> list[Pool]:
     return [Pool(copies[pool], cores_of[pool], len(pus[pool])) for pool in copies]
 
 
-def unbound_cautions(pus: int, copies: int, threads: int) -> tuple[str, ...]:
+def unbound_warnings(pus: int, copies: int, threads: int) -> tuple[str, ...]:
     """Return what to know of copies that the kernel puts on any of `pus` usable PUs."""
     if threads > 1:
         return _crowd_of_threads(copies, pus, threads)
     return _crowd([copies // pus + (pu < copies % pus) for pu in range(pus)], pus)
 
 
-def cautions(
+def placement_warnings(
     topology: Topology,
     given: Sequence[Slot],
     masks: Sequence[Mask],
@@ -79,7 +79,7 @@ def cautions(
     """
     said = [
         *_crowded(topology, given, masks, threads),
-        *_astray(given),
+        *_over_several_lgroups(given),
         *_unequal_nodes(topology, given, masks),
         *_kinds(topology, masks),
     ]
@@ -234,12 +234,12 @@ def _leaving_cores_idle(topology: Topology, given: Sequence[Slot]) -> list[str]:
     ]
 
 
-def _astray(given: Sequence[Slot]) -> list[str]:
-    astray = sum(len({pu.domain for pu in slot}) > 1 for slot in given)
-    if not astray:
+def _over_several_lgroups(given: Sequence[Slot]) -> list[str]:
+    straying = sum(len({pu.domain for pu in slot}) > 1 for slot in given)
+    if not straying:
         return []
     return [
-        f"{count(astray, 'copy has', 'copies have')} CPUs in several lgroups: "
+        f"{count(straying, 'copy has', 'copies have')} CPUs in several lgroups: "
         "part of their memory is remote"
     ]
 

@@ -13,19 +13,18 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from rater.errors import InputError
-from rater.plan.placement.layout import WRITTEN, Layout
-from rater.plan.placement.layout import Order as LayoutOrder
-from rater.plan.placement.place import Placement, tried
+from rater.plan.placement.layout import EXPLICIT, CpuOrder, Layout
+from rater.plan.placement.place import Placement, trial_placements
 from rater.plan.schedule.phases import Order, Plan
 from rater.plan.topology.model import PU, Topology
 
-# In the order in which they are tried where copies meet their like.
+# In the order in which they are trial_placements where copies meet their like.
 _LAYOUTS = (
-    LayoutOrder.BALANCED,
-    LayoutOrder.FILL,
-    LayoutOrder.CORES,
-    LayoutOrder.COMPACT,
-    LayoutOrder.SCATTER,
+    CpuOrder.BALANCED,
+    CpuOrder.FILL,
+    CpuOrder.CORES,
+    CpuOrder.COMPACT,
+    CpuOrder.SCATTER,
 )
 _RINGS = (-1, 1, -2, 2)
 
@@ -62,13 +61,15 @@ def rotation_warnings(
             f"each copy runs only {seen} of them, several times a round"
         )
     units = _starts(topology, placements, ring)
-    alike = _alike(units, ring)
+    alike = _meeting_their_like(units, ring)
     if alike:
         way_out = next(
             (
                 f"; {remedy.words} mixes them"
                 for remedy in remedies
-                if not _alike(_starts(topology, remedy.placements, remedy.ring), remedy.ring)
+                if not _meeting_their_like(
+                    _starts(topology, remedy.placements, remedy.ring), remedy.ring
+                )
             ),
             "",
         )
@@ -83,13 +84,15 @@ def remedies_for(
 ) -> Iterator[Remedy]:
     """Yield other orders of copies on the same CPUs, then other lengths of the ring."""
     ring = len(plan.benchmarks)
-    if layout.order not in (*WRITTEN, LayoutOrder.NONE):
+    if layout.order not in (*EXPLICIT, CpuOrder.NONE):
         cpus = Counter(p.cpu for p in placements)
         for order in _LAYOUTS:
             if order is layout.order:
                 continue
             try:
-                other = tried(topology, replace(layout, order=order), len(placements), threads)
+                other = trial_placements(
+                    topology, replace(layout, order=order), len(placements), threads
+                )
             except InputError:
                 continue  # a layout that cannot be is no way out
             if Counter(p.cpu for p in other) == cpus:
@@ -130,7 +133,7 @@ def _starts(
     return found
 
 
-def _alike(units: dict[str, list[Starts]], ring: int) -> list[str]:
+def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
     """Return, in words, where copies are beside their like though it need not be so."""
     said: list[str] = []
     for name in ("lgroup", "LLC"):

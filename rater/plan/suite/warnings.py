@@ -10,7 +10,7 @@ from rater.plan.suite.model import Benchmark, Size, Suite
 _LARGE_BYTES = 100_000_000  # to copy for every copy
 
 
-def doubts(
+def suite_warnings(
     suite: Suite,
     default_size: str,
     bytes_of: Callable[[Path], int],

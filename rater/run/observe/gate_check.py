@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rater.plan.placement.gate_check import gate_complaints
+from rater.plan.placement.gate_check import gate_mismatches
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.record.events import GateFacts, Noted
@@ -31,7 +31,7 @@ class GateCheck:
             if child.copy in self._reported:
                 continue
             plan = self._placements[child.copy]
-            for complaint in gate_complaints(facts, plan.cpus, nodes_of(plan)):
+            for complaint in gate_mismatches(facts, plan.cpus, nodes_of(plan)):
                 self._reported.add(child.copy)
                 found.append(f"copy {child.copy} {complaint}")
         if found:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rater.plan.placement.layout import WRITTEN, Layout, Parts
+from rater.plan.placement.layout import EXPLICIT, Layout, Parts
 from rater.show.console.format import plain
 from rater.show.plans.suite import Page
 from rater.text import cpuset
@@ -58,7 +58,7 @@ def layouts_text(layouts: Sequence[ListedLayout], page: Page) -> str:
 
 _LAYOUT = Members(
     "description equals?",
-    {"order": lambda it: f"{it.order}:{it.text}" if it.order in WRITTEN else it.order},
+    {"order": lambda it: f"{it.order}:{it.text}" if it.order in EXPLICIT else it.order},
     "bind smt kind? reserve",
     {
         "only": lambda layout: _parts_json(layout.only),

@@ -113,9 +113,11 @@ def trial_text(
     return page.joined(lines)
 
 
-def doubts_text(doubts: Sequence[str], page: Page) -> str:
+def suite_warnings_text(suite_warnings: Sequence[str], page: Page) -> str:
     """Return what is allowed but probably not meant, a paragraph each."""
-    return page.joined([line for doubt in doubts for line in page.prose(f"warning: {doubt}")])
+    return page.joined(
+        [line for doubt in suite_warnings for line in page.prose(f"warning: {doubt}")]
+    )
 
 
 def _row(listed: ListedSuite) -> tuple[str, str, str, str]:

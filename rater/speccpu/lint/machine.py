@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placed, place
 from rater.plan.topology.model import PU, Topology
@@ -16,7 +16,7 @@ from rater.text.words import copies_text, count
 
 # Every copy as far from the others as can be: with fewer copies than CPUs, too, each has a
 # core of its own, and nodes differ by one copy at most.
-_SPREAD = Layout("scatter", "", Order.SCATTER, Bind.PU)
+_SPREAD = Layout("scatter", "", CpuOrder.SCATTER, BindLevel.PU)
 
 
 def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.plan.placement.capacity import copies_counted, cpus_written, offered, one_a_lgroup
+from rater.plan.placement.capacity import copies_counted, explicit_cpus, one_a_lgroup, pus_offered
 from rater.plan.placement.counts import Full
 from rater.plan.placement.layout import load_layout
 from rater.plan.placement.layout_options import called, override
@@ -71,11 +71,11 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         kind=request.kind,
         reserve=request.reserve,
     )
-    usable = offered(topology, layout)
+    usable = pus_offered(topology, layout)
     counted = copies_counted(layout, usable)
     if request.copies is None and counted is not None:
         request = replace(request, copies=str(counted))
-    listed = cpus_written(layout, topology) if request.copies is None else None
+    listed = explicit_cpus(layout, topology) if request.copies is None else None
 
     def copies_of(threads: int) -> int:
         if listed is not None:

@@ -205,18 +205,18 @@ def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
 def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace) -> int:
     """Say what is doubtful, and the sum of it all."""
     from rater.plan.request.request import DEFAULT_SIZE
-    from rater.plan.suite.warnings import doubts
-    from rater.show.plans.suites import doubts_text, standard_page
+    from rater.plan.suite.warnings import suite_warnings
+    from rater.show.plans.suites import standard_page, suite_warnings_text
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
-    doubted = doubts(suite, DEFAULT_SIZE, _size_bytes, answered)
+    doubted = suite_warnings(suite, DEFAULT_SIZE, _size_bytes, answered)
     trials = [c.trial for c in checked]
     failed = [trial.benchmark for trial in trials if trial.error is not None]
     if args.json:
         print_json({**_json(suite, checked, doubted), "ok": not failed, "mistakes": []})
         return 1 if failed else 0
     if doubted:
-        print(doubts_text(doubted, standard_page()))
+        print(suite_warnings_text(doubted, standard_page()))
     if failed:
         said = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:

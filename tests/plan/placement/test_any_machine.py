@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import deal
+from rater.plan.placement.assign import assign
 from rater.plan.placement.distrib import distrib
-from rater.plan.placement.layout import WRITTEN, Bind, Counts, Layout, Order, Parts
+from rater.plan.placement.layout import EXPLICIT, BindLevel, Counts, CpuOrder, Layout, Parts
 from rater.plan.placement.orders import PERMUTATIONS
 from rater.plan.placement.place import MemoryPolicy, Placed, place
 from rater.plan.topology.model import PU, Topology
@@ -22,7 +22,7 @@ from tests.support.orderings import layout, numbers, scatter, sequence
 from tests.support.places import MACHINES, needs_machines
 
 DESCRIBED = ("node:4 pu:2", "pack:2 numa:2 core:3 pu:2", "node:18 core:4 pu:2", "nodes=7x5")
-DEALT = [order for order in Order if order is not Order.NONE and order not in WRITTEN]
+DEALT = [order for order in CpuOrder if order is not CpuOrder.NONE and order not in EXPLICIT]
 
 
 # The reference of the notes on topologies, section 4.
@@ -122,16 +122,16 @@ def check_orders(topology: Topology) -> None:
     for order in PERMUTATIONS:
         found = sequence(topology, order)
         assert sorted(pu.logical for pu in found) == [pu.logical for pu in topology.pus]
-    os = numbers(sequence(topology, Order.OS))
+    os = numbers(sequence(topology, CpuOrder.OS))
     assert os == sorted(os)
     check_scatter(topology)
-    check_cores_first(topology, sequence(topology, Order.CORES))
-    check_fill(topology, sequence(topology, Order.FILL))
+    check_cores_first(topology, sequence(topology, CpuOrder.CORES))
+    check_fill(topology, sequence(topology, CpuOrder.FILL))
     spread = scatter(topology)
     for copies in range(1, len(spread) + 1, max(1, len(spread) // 12)):
-        dealt = deal(topology, layout(Order.BALANCED), copies)
+        assigned = assign(topology, layout(CpuOrder.BALANCED), copies)
         wanted = sorted(spread[:copies], key=lambda pu: pu.logical)
-        assert [slot[0] for slot in dealt.slots] == wanted, topology.source
+        assert [slot[0] for slot in assigned.slots] == wanted, topology.source
         parts = distrib(topology, copies)
         assert len(parts) == copies
         assert tuple(pu for part in parts for pu in part) == topology.pus, topology.source
@@ -185,7 +185,7 @@ def check_plan(topology: Topology, wanted: Layout, placed: Placed) -> None:
     given = Counter(p.cpu for p in placed.placements)
     if len(placed.placements) <= placed.most:
         assert max(Counter(used).values()) == 1, topology.source
-    elif wanted.order is not Order.DISTRIB:
+    elif wanted.order is not CpuOrder.DISTRIB:
         assert len(given) == placed.most
     assert max(given.values()) - min(given.values()) <= 1, topology.source
     assert not set(used) & set(placed.reserved), topology.source
@@ -210,7 +210,7 @@ def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
         copies = share + len(topology.domains) - 1
         counts = Counts(((first.node, share),), 1)
         order = DEALT[seed % len(DEALT)]
-        slots = deal(topology, layout(order, counts=counts), copies).slots
+        slots = assign(topology, layout(order, counts=counts), copies).slots
         found = Counter(slot[0].domain for slot in slots)
         assert found.pop(first.node) == share, topology.source
         assert set(found.values()) <= {1}
@@ -264,19 +264,19 @@ def test_4096_pus_are_all_given_out(description: str) -> None:
     topology = from_synthetic(description)
     for order in DEALT:
         for copies in (4096, 2500):
-            dealt = deal(topology, layout(order, smt=8), copies)
-            assert len({slot[0].os for slot in dealt.slots}) == copies
+            assigned = assign(topology, layout(order, smt=8), copies)
+            assert len({slot[0].os for slot in assigned.slots}) == copies
 
 
-def wide(topology: Topology, bind: Bind, cpu: int) -> set[int]:
+def wide(topology: Topology, bind: BindLevel, cpu: int) -> set[int]:
     """What a copy that is given a CPU may run on, from the PUs one by one."""
     own = topology.by_cpu[cpu]
-    key: dict[Bind, Callable[[PU], object]] = {
-        Bind.PU: lambda pu: pu.os,
-        Bind.CORE: lambda pu: pu.core,
-        Bind.LLC: lambda pu: pu.llc,
-        Bind.NODE: lambda pu: pu.domain,
-        Bind.PACKAGE: lambda pu: pu.package,
+    key: dict[BindLevel, Callable[[PU], object]] = {
+        BindLevel.PU: lambda pu: pu.os,
+        BindLevel.CORE: lambda pu: pu.core,
+        BindLevel.LLC: lambda pu: pu.llc,
+        BindLevel.NODE: lambda pu: pu.domain,
+        BindLevel.PACKAGE: lambda pu: pu.package,
     }
     return {pu.os for pu in topology.pus if key[bind](pu) == key[bind](own)}
 
@@ -284,7 +284,9 @@ def wide(topology: Topology, bind: Bind, cpu: int) -> set[int]:
 def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
     bound = 0
     for seed, topology in enumerate(generated()):
-        bind = [Bind.PU, Bind.CORE, Bind.LLC, Bind.NODE, Bind.PACKAGE][seed % 5]
+        bind = [BindLevel.PU, BindLevel.CORE, BindLevel.LLC, BindLevel.NODE, BindLevel.PACKAGE][
+            seed % 5
+        ]
         order = DEALT[seed // 5 % len(DEALT)]
         threads = (1, 2, 3)[seed % 3]
         wanted = Layout("any", "", order, bind)
@@ -295,7 +297,7 @@ def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
             assert f"names no {bind}" in str(error)  # not every machine has them
             continue
         bound += 1
-        slots = deal(topology, wanted, copies, threads).slots
+        slots = assign(topology, wanted, copies, threads).slots
         for p, slot in zip(placed.placements, slots, strict=True):
             masks = [wide(topology, bind, pu.os) for pu in slot]
             assert set(p.cpus or ()) == set().union(*masks), topology.source
@@ -308,10 +310,10 @@ def test_copies_of_threads_have_cpus_of_their_own_while_there_are_enough_on_any_
         threads = (2, 3, 4)[seed % 3]
         most = len(topology.pus) // threads
         order = DEALT[seed % len(DEALT)]
-        if not most or order is Order.DISTRIB:  # its parts are as large as they come
+        if not most or order is CpuOrder.DISTRIB:  # its parts are as large as they come
             continue
         copies = 1 + seed % most
-        slots = deal(topology, layout(order), copies, threads).slots
+        slots = assign(topology, layout(order), copies, threads).slots
         used = [pu.os for slot in slots for pu in slot]
         assert len(used) == len(set(used)) == copies * threads, topology.source
 
@@ -322,12 +324,12 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
         random.Random(seed).shuffle(cpus)
         cpus = cpus[: 1 + seed % len(cpus)]
         text = ",".join(map(str, cpus))
-        listed = Layout(f"list:{text}", "", Order.LIST, Bind.PU, text=text)
+        listed = Layout(f"list:{text}", "", CpuOrder.LIST, BindLevel.PU, text=text)
         found = place(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == cpus * 2, topology.source
         places = [seed % len(topology.pus), 0, seed % len(topology.pus)]
         text = f"N:{','.join(map(str, places))}"
         first = sorted(topology.pus, key=lambda pu: (pu.rank, pu.logical))
-        again = Layout(f"expr:{text}", "", Order.EXPR, Bind.PU, text=text)
+        again = Layout(f"expr:{text}", "", CpuOrder.EXPR, BindLevel.PU, text=text)
         found = place(topology, again, 3, MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == [first[n].os for n in places], topology.source

@@ -3,10 +3,10 @@
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import deal
+from rater.plan.placement.assign import assign
 from rater.plan.placement.cpu_expression import parse_cpus, parse_expression
 from rater.plan.placement.cpu_order import cpus_of, evaluate
-from rater.plan.placement.filter import narrow
+from rater.plan.placement.filter import apply_filters
 from rater.plan.placement.layout import Layout, load_layout
 from rater.run.host.discover import from_synthetic
 from tests.support.machines import made
@@ -59,7 +59,7 @@ def test_caches_and_dies_are_counted_over_the_machine() -> None:
 def test_numbers_of_lgroups_are_those_of_the_system_and_gaps_stay() -> None:
     some = made([[[0], [1]], [[2], [3]], [[4], [5]]], usable={0, 3, 4, 5})
     assert [pu.os for pu in evaluate(some, "M2@M1")] == [4, 5, 3]
-    assert [slot[0].os for slot in deal(some, load_layout("expr:N"), 4).slots] == [0, 3, 4, 5]
+    assert [slot[0].os for slot in assign(some, load_layout("expr:N"), 4).slots] == [0, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_cpus_that_the_machine_lacks_are_named_with_what_there_is() -> None:
 def test_filters_take_cpus_out_of_a_list_and_reserved_ones_must_not_be_in_it() -> None:
     base = load_layout("list:0-7")
     first = Layout(base.name, "", base.order, base.bind, text=base.text, smt=1)
-    assert [slot[0].os for slot in deal(SMT, first, 4).slots] == [0, 1, 2, 3]
+    assert [slot[0].os for slot in assign(SMT, first, 4).slots] == [0, 1, 2, 3]
     kept = Layout(base.name, "", base.order, base.bind, text=base.text, reserve=1)
-    assert [pu.os for pu in narrow(SMT, kept).reserved] == [0, 4]
+    assert [pu.os for pu in apply_filters(SMT, kept).reserved] == [0, 4]
     with pytest.raises(InputError, match="CPUs 0,4 are not free to use: use some of 1-3,5-7"):
-        deal(SMT, kept, 4)
+        assign(SMT, kept, 4)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.layout import NAMED_ORDERS, Layout, Order, load_layout
+from rater.plan.placement.layout import NAMED_ORDERS, CpuOrder, Layout, load_layout
 from rater.plan.placement.layout_options import override
 from rater.plan.placement.memory_policy import Memory
 from rater.plan.placement.place import MemoryPolicy, Placed, Placement, place
@@ -27,7 +27,9 @@ FIRST = 12  # CPUs that are written out
 def asked() -> dict[str, tuple[Layout, Memory]]:
     """Every layout that binds, two with options, and other memory than local."""
     local = Memory(MemoryPolicy.LOCAL)
-    found = {order.value: load_layout(order) for order in NAMED_ORDERS if order is not Order.NONE}
+    found = {
+        order.value: load_layout(order) for order in NAMED_ORDERS if order is not CpuOrder.NONE
+    }
     balanced = found["balanced"]
     found["balanced, bind core, smt 1"] = override(balanced, bind="core", smt=1)
     found["fill, bind node, reserve 2"] = override(found["fill"], bind="node", reserve=2)

@@ -5,10 +5,10 @@ import pytest
 from rater.errors import InputError
 from rater.plan.placement.layout import (
     NAMED_ORDERS,
-    Bind,
+    BindLevel,
     Counts,
+    CpuOrder,
     Layout,
-    Order,
     Parts,
     layout_names,
     load_layout,
@@ -25,18 +25,18 @@ def test_the_built_in_layouts_load_and_say_what_they_do() -> None:
         assert layout.description
         assert layout.equals
     balanced, none = load_layout("balanced"), load_layout("none")
-    assert (balanced.order, balanced.bind) == (Order.BALANCED, Bind.PU)
-    assert (none.order, none.bind) == (Order.NONE, Bind.NONE)
+    assert (balanced.order, balanced.bind) == (CpuOrder.BALANCED, BindLevel.PU)
+    assert (none.order, none.bind) == (CpuOrder.NONE, BindLevel.NONE)
 
 
 def test_a_path_works_where_a_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.toml").write_text('order = "balanced"\nbind = "core"\n')
     typed = str(tmp_path / "mine.toml")
-    assert load_layout(typed) == Layout(typed, "", Order.BALANCED, Bind.CORE)
+    assert load_layout(typed) == Layout(typed, "", CpuOrder.BALANCED, BindLevel.CORE)
     monkeypatch.chdir(tmp_path)
-    assert load_layout("mine.toml") == Layout("mine.toml", "", Order.BALANCED, Bind.CORE)
+    assert load_layout("mine.toml") == Layout("mine.toml", "", CpuOrder.BALANCED, BindLevel.CORE)
     (tmp_path / "plain").write_text('order = "scatter"\n')
-    assert load_layout("plain") == Layout("plain", "", Order.SCATTER, Bind.PU)
+    assert load_layout("plain") == Layout("plain", "", CpuOrder.SCATTER, BindLevel.PU)
 
 
 def test_a_name_wins_over_a_file_called_like_it(
@@ -44,8 +44,8 @@ def test_a_name_wins_over_a_file_called_like_it(
 ) -> None:
     (tmp_path / "none").write_text('order = "balanced"\n')
     monkeypatch.chdir(tmp_path)
-    assert load_layout("none").order is Order.NONE
-    assert load_layout("./none").order is Order.BALANCED
+    assert load_layout("none").order is CpuOrder.NONE
+    assert load_layout("./none").order is CpuOrder.BALANCED
 
 
 def test_a_layout_of_one_s_own_can_say_everything() -> None:
@@ -71,8 +71,8 @@ rest = 1
     assert parse_layout(text, Path("own.toml")) == Layout(
         "own",
         "lgroup 0 is slow",
-        Order.CORES,
-        Bind.CORE,
+        CpuOrder.CORES,
+        BindLevel.CORE,
         equals="nothing",
         smt=2,
         kind="1",
@@ -85,10 +85,10 @@ rest = 1
 
 def test_cpus_can_be_written_out_as_a_layout_or_in_a_file() -> None:
     found = load_layout("list:0,8,1,9")
-    assert (found.name, found.order, found.text) == ("list:0,8,1,9", Order.LIST, "0,8,1,9")
+    assert (found.name, found.order, found.text) == ("list:0,8,1,9", CpuOrder.LIST, "0,8,1,9")
     found = parse_layout('order = "expr:M:scatter"', Path("own.toml"))
-    assert (found.name, found.order, found.text) == ("own", Order.EXPR, "M:scatter")
-    assert found.bind is Bind.PU
+    assert (found.name, found.order, found.text) == ("own", CpuOrder.EXPR, "M:scatter")
+    assert found.bind is BindLevel.PU
 
 
 def test_every_mistake_is_said_at_once() -> None:

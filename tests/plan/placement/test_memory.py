@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySupport, parse_memory
 from rater.plan.placement.place import Placement, place, settle
 from rater.plan.topology.build import RawNode, RawPU, build
@@ -16,8 +16,8 @@ from rater.plan.topology.xml import parse_xml
 from rater.run.host import discover as machine
 from tests.support.places import MACHINES, needs_machines
 
-BALANCED = Layout("balanced", "", Order.BALANCED, Bind.PU)
-UNBOUND = Layout("none", "", Order.NONE, Bind.NONE)
+BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
+UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
 FOUR = machine.from_synthetic("nodes=4x2")
 ALL = MemorySupport(frozenset(MemoryPolicy), preferred_many=True)
 NONE_AT_ALL = MemorySupport(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import deal
+from rater.plan.placement.assign import assign
 from rater.plan.placement.distrib import distrib
-from rater.plan.placement.layout import Bind, Counts, Layout, Order
+from rater.plan.placement.layout import BindLevel, Counts, CpuOrder, Layout
 from rater.plan.placement.place import MemoryPolicy, Placed, place
 from rater.plan.topology.build import RawNode, RawPU, build
 from rater.plan.topology.model import Topology
@@ -21,42 +21,47 @@ from tests.support.places import needs_machines
 SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
-def cpus(topology: Topology, order: Order, copies: int, **more: Any) -> list[int]:
-    return [slot[0].os for slot in deal(topology, layout(order, **more), copies).slots]
+def cpus(topology: Topology, order: CpuOrder, copies: int, **more: Any) -> list[int]:
+    return [slot[0].os for slot in assign(topology, layout(order, **more), copies).slots]
 
 
 @pytest.mark.parametrize(
     ("order", "wanted"),
     [
-        (Order.OS, [0, 1, 2, 3, 4, 5, 6, 7]),
-        (Order.COMPACT, [0, 4, 1, 5, 2, 6, 3, 7]),
-        (Order.CORES, [0, 1, 2, 3, 4, 5, 6, 7]),
-        (Order.FILL, [0, 1, 4, 5, 2, 3, 6, 7]),
-        (Order.SCATTER, [0, 2, 1, 3, 4, 6, 5, 7]),
-        (Order.BALANCED, [0, 4, 1, 5, 2, 6, 3, 7]),
-        (Order.DISTRIB, [0, 4, 1, 5, 2, 6, 3, 7]),
+        (CpuOrder.OS, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (CpuOrder.COMPACT, [0, 4, 1, 5, 2, 6, 3, 7]),
+        (CpuOrder.CORES, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (CpuOrder.FILL, [0, 1, 4, 5, 2, 3, 6, 7]),
+        (CpuOrder.SCATTER, [0, 2, 1, 3, 4, 6, 5, 7]),
+        (CpuOrder.BALANCED, [0, 4, 1, 5, 2, 6, 3, 7]),
+        (CpuOrder.DISTRIB, [0, 4, 1, 5, 2, 6, 3, 7]),
     ],
 )
-def test_each_order_on_a_small_machine(order: Order, wanted: list[int]) -> None:
+def test_each_order_on_a_small_machine(order: CpuOrder, wanted: list[int]) -> None:
     assert cpus(SMT, order, 8) == wanted
     assert cpus(SMT, order, 19) == wanted + wanted + wanted[:3]
 
 
 def test_balanced_has_the_cpus_of_scatter_numbered_along_the_machine() -> None:
     wanted = [[0], [0, 2], [0, 1, 2], [0, 1, 2, 3], [0, 4, 1, 2, 3], [0, 4, 1, 2, 6, 3]]
-    assert [cpus(SMT, Order.BALANCED, copies) for copies in range(1, 7)] == wanted
+    assert [cpus(SMT, CpuOrder.BALANCED, copies) for copies in range(1, 7)] == wanted
 
 
 def test_fill_is_the_bind_list_of_published_results_of_two_sockets() -> None:
     two = made([[[core, core + 28] for core in of] for of in (range(14), range(14, 28))])
-    assert cpus(two, Order.FILL, 56) == [*range(14), *range(28, 42), *range(14, 28), *range(42, 56)]
-    assert cpus(two, Order.CORES, 56) == cpus(two, Order.OS, 56) == list(range(56))
+    assert cpus(two, CpuOrder.FILL, 56) == [
+        *range(14),
+        *range(28, 42),
+        *range(14, 28),
+        *range(42, 56),
+    ]
+    assert cpus(two, CpuOrder.CORES, 56) == cpus(two, CpuOrder.OS, 56) == list(range(56))
 
 
 def test_os_is_what_the_firmware_makes_of_it() -> None:
     power = made([[[0, 1], [2, 3]], [[4, 5], [6, 7]]])  # siblings are numbered side by side
-    assert cpus(power, Order.OS, 4) == [0, 1, 2, 3]
-    assert cpus(power, Order.CORES, 8) == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert cpus(power, CpuOrder.OS, 4) == [0, 1, 2, 3]
+    assert cpus(power, CpuOrder.CORES, 8) == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 @needs_machines
@@ -87,8 +92,8 @@ def test_scatter_on_described_machines(description: str, first: list[int]) -> No
 
 def test_unequal_lgroups_are_equal_until_the_small_one_is_full() -> None:
     uneven = made([[[0], [1], [2], [3]], [[4]], [[5], [6]]])
-    assert cpus(uneven, Order.SCATTER, 7) == [0, 4, 5, 1, 6, 2, 3]
-    assert cpus(uneven, Order.BALANCED, 5) == [0, 1, 4, 5, 6]
+    assert cpus(uneven, CpuOrder.SCATTER, 7) == [0, 4, 5, 1, 6, 2, 3]
+    assert cpus(uneven, CpuOrder.BALANCED, 5) == [0, 1, 4, 5, 6]
 
 
 def test_lgroups_take_turns_however_many_of_them_a_package_holds() -> None:
@@ -131,54 +136,54 @@ def _xml(packages: list[list[list[int]]]) -> str:
 @needs_machines
 def test_lgroups_without_cpus_get_no_copies_and_cpus_without_a_lgroup_do() -> None:
     power9 = real("power9")
-    placed = place(power9, layout(Order.SCATTER), len(power9.pus), MemoryPolicy.LOCAL)
+    placed = place(power9, layout(CpuOrder.SCATTER), len(power9.pus), MemoryPolicy.LOCAL)
     assert {p.node for p in placed.placements} == {0, 8}
     haswell = real("haswell")
-    placed = place(haswell, layout(Order.SCATTER), 4, MemoryPolicy.LOCAL)
+    placed = place(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.LOCAL)
     assert [p.node for p in placed.placements].count(None) == 2
     with pytest.raises(InputError, match="use --mem local"):
-        place(haswell, layout(Order.SCATTER), 4, MemoryPolicy.BIND)
+        place(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.BIND)
 
 
 def test_counts_go_through_a_lgroup_again_where_it_has_fewer_cpus() -> None:
     counts = Counts(((0, 5),), 1)
-    assert cpus(SMT, Order.SCATTER, 6, counts=counts) == [0, 2, 1, 4, 5, 0]
-    assert cpus(SMT, Order.BALANCED, 6, counts=counts) == [0, 0, 4, 1, 5, 2]
-    assert cpus(SMT, Order.CORES, 6, counts=counts) == [0, 1, 2, 4, 5, 0]
-    assert cpus(SMT, Order.FILL, 3, counts=Counts(((0, 0),), 3)) == [2, 3, 6]
-    slots = deal(SMT, layout(Order.DISTRIB, counts=Counts(((1, 2),), 1)), 3).slots
+    assert cpus(SMT, CpuOrder.SCATTER, 6, counts=counts) == [0, 2, 1, 4, 5, 0]
+    assert cpus(SMT, CpuOrder.BALANCED, 6, counts=counts) == [0, 0, 4, 1, 5, 2]
+    assert cpus(SMT, CpuOrder.CORES, 6, counts=counts) == [0, 1, 2, 4, 5, 0]
+    assert cpus(SMT, CpuOrder.FILL, 3, counts=Counts(((0, 0),), 3)) == [2, 3, 6]
+    slots = assign(SMT, layout(CpuOrder.DISTRIB, counts=Counts(((1, 2),), 1)), 3).slots
     assert [numbers(slot) for slot in slots] == [[0, 4, 1, 5], [2, 6], [3, 7]]
 
 
 def test_counts_that_do_not_fit_the_machine_or_the_copies_are_an_error() -> None:
-    four = layout(Order.SCATTER, counts=Counts(((0, 4),), 1))
+    four = layout(CpuOrder.SCATTER, counts=Counts(((0, 4),), 1))
     with pytest.raises(
         InputError, match=r"has counts for 5 copies on made .*not for 8: use --copi"
     ):
-        deal(SMT, four, 8)
+        assign(SMT, four, 8)
     with pytest.raises(InputError, match="lgroup 3 is not there; on made copies can run on lgro"):
-        deal(SMT, layout(Order.SCATTER, counts=Counts(((3, 1),))), 1)
+        assign(SMT, layout(CpuOrder.SCATTER, counts=Counts(((3, 1),))), 1)
 
 
 def test_copies_on_few_cpus_get_a_warning_with_the_numbers() -> None:
-    few = Layout("list:0,2", "", Order.LIST, Bind.PU, text="0,2")
+    few = Layout("list:0,2", "", CpuOrder.LIST, BindLevel.PU, text="0,2")
     placed = place(SMT, few, 5, MemoryPolicy.LOCAL)
     assert [p.cpu for p in placed.placements] == [0, 2, 0, 2, 0]
     assert placed.warnings[0] == "5 copies share 2 PUs of 8 usable ones: 3 on 1 PU, 2 on 1 PU"
     assert placed.most == 2
-    twice = Layout("expr", "", Order.EXPR, Bind.PU, text="N:0-1@N:0-1")
+    twice = Layout("expr", "", CpuOrder.EXPR, BindLevel.PU, text="N:0-1@N:0-1")
     assert place(SMT, twice, 4, MemoryPolicy.LOCAL).warnings[0] == (
         "4 copies share 2 PUs of 8 usable ones: 2 copies on each"
     )
 
 
 def test_a_part_of_distrib_is_the_mask_of_its_copy() -> None:
-    placed = place(SMT, layout(Order.DISTRIB), 3, MemoryPolicy.BIND)
+    placed = place(SMT, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.BIND)
     assert [p.cpus for p in placed.placements] == [(0, 4), (1, 5), (2, 3, 6, 7)]
     assert [p.cpu for p in placed.placements] == [0, 1, 2]
-    one = place(SMT, layout(Order.DISTRIB), 1, MemoryPolicy.BIND).placements[0]
+    one = place(SMT, layout(CpuOrder.DISTRIB), 1, MemoryPolicy.BIND).placements[0]
     assert (one.cpus, one.memory_nodes) == (tuple(range(8)), (0, 1))
-    wide = Layout("wide", "", Order.DISTRIB, Bind.NODE)
+    wide = Layout("wide", "", CpuOrder.DISTRIB, BindLevel.NODE)
     assert place(SMT, wide, 3, MemoryPolicy.LOCAL).placements[0].cpus == (0, 1, 4, 5)
 
 
@@ -195,7 +200,9 @@ def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_befor
         allowed_nodes=~0,
         source="hostile",
     )
-    assert len(distrib(many, 2)) == 2  # at once; it took seconds when each was tried with all
+    assert (
+        len(distrib(many, 2)) == 2
+    )  # at once; it took seconds when each was trial_placements with all
 
 
 def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:
@@ -205,23 +212,23 @@ def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:
     assert [len(part) for part in distrib(topology, 3)] == [6, 6, 12]
 
 
-def threaded(order: Order, text: str, copies: int, threads: int, **more: Any) -> Placed:
-    written = Layout(order.value, "", order, Bind.PU, text=text, **more)
+def threaded(order: CpuOrder, text: str, copies: int, threads: int, **more: Any) -> Placed:
+    written = Layout(order.value, "", order, BindLevel.PU, text=text, **more)
     return place(SMT, written, copies, MemoryPolicy.LOCAL, threads)
 
 
 def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
-    assert threaded(Order.LIST, "0,1", 2, 2).warnings[0] == (
+    assert threaded(CpuOrder.LIST, "0,1", 2, 2).warnings[0] == (
         "2 copies of 2 threads share 2 PUs of 8 usable ones: there are PUs with more than one "
         "thread to run"
     )
     assert (
-        threaded(Order.EXPR, "N:0-1@N:1-2@N:3-4", 3, 2)
+        threaded(CpuOrder.EXPR, "N:0-1@N:1-2@N:3-4", 3, 2)
         .warnings[0]
         .startswith("2 copies of 2 threads share 1 PU of 8 usable ones")
     )
     assert (
-        threaded(Order.SCATTER, "", 3, 2, counts=Counts(((0, 3),)))
+        threaded(CpuOrder.SCATTER, "", 3, 2, counts=Counts(((0, 3),)))
         .warnings[0]
         .startswith("2 copies of 2 threads share 2 PUs of 8 usable ones")
     )
@@ -229,48 +236,48 @@ def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
 
 def test_written_copies_have_each_cpu_once() -> None:
     with pytest.raises(InputError, match=r"copy 0 of 2 threads would have a CPU twice \(0,0\)"):
-        threaded(Order.EXPR, "N:0,0,1,1", 2, 2)
-    assert threaded(Order.EXPR, "N:0-1@N:1-2@N:3-4", 3, 2).most == 2
+        threaded(CpuOrder.EXPR, "N:0,0,1,1", 2, 2)
+    assert threaded(CpuOrder.EXPR, "N:0-1@N:1-2@N:3-4", 3, 2).most == 2
 
 
 def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
     one = made([[[0], [1], [2]], [[3], [4], [5]]])
-    placed = place(one, layout(Order.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
+    placed = place(one, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
     assert [p.cpus for p in placed.placements] == [(0,), (1, 2), (3, 4, 5)]
     assert "1 copy has 1 CPU for 2 threads" in placed.warnings
     assert placed.most == 2
-    assert place(one, layout(Order.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2
+    assert place(one, layout(CpuOrder.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2
 
 
-@pytest.mark.parametrize("order", [Order.COMPACT, Order.OS, Order.FILL])
-def test_copies_lie_in_one_lgroup_while_such_room_is_free(order: Order) -> None:
+@pytest.mark.parametrize("order", [CpuOrder.COMPACT, CpuOrder.OS, CpuOrder.FILL])
+def test_copies_lie_in_one_lgroup_while_such_room_is_free(order: CpuOrder) -> None:
     two = made([[[0], [1], [2]], [[3], [4], [5]]])
-    cut = [[numbers(s) for s in deal(two, layout(order), copies, 2).slots] for copies in (2, 3)]
+    cut = [[numbers(s) for s in assign(two, layout(order), copies, 2).slots] for copies in (2, 3)]
     assert cut == [[[0, 1], [3, 4]], [[0, 1], [2, 5], [3, 4]]]
 
 
 def test_a_full_lgroup_of_counts_does_not_crowd_the_others() -> None:
     counts = Counts(((0, 2), (1, 1)))
-    slots = deal(SMT, layout(Order.COMPACT, counts=counts), 3, 2).slots
+    slots = assign(SMT, layout(CpuOrder.COMPACT, counts=counts), 3, 2).slots
     assert [numbers(slot) for slot in slots] == [[0, 4], [1, 5], [2, 3]]
     with pytest.raises(InputError, match="lgroup 0 has 4 usable CPUs, and one copy uses 5"):
-        deal(SMT, layout(Order.COMPACT, counts=Counts(((0, 1),))), 1, 5)
+        assign(SMT, layout(CpuOrder.COMPACT, counts=Counts(((0, 1),))), 1, 5)
 
 
 def test_cpus_of_a_list_that_no_copy_gets_are_named_with_the_reason() -> None:
-    assert threaded(Order.LIST, "0,4,1,2,3", 1, 3, smt=1).warnings[:2] == (
+    assert threaded(CpuOrder.LIST, "0,4,1,2,3", 1, 3, smt=1).warnings[:2] == (
         "CPU 4 of the list is left out: the layout's filters (smt 1) take it away",
         "CPU 3 at the end of the list is left over: each copy uses 3",
     )
-    assert threaded(Order.EXPR, "N:0-4", 1, 2).warnings[0] == (
+    assert threaded(CpuOrder.EXPR, "N:0-4", 1, 2).warnings[0] == (
         "CPU 4 at the end of the list is left over: each copy uses 2"
     )
-    assert threaded(Order.LIST, "0,1,2,3", 1, 2).warnings == ()
+    assert threaded(CpuOrder.LIST, "0,1,2,3", 1, 2).warnings == ()
 
 
 def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
     topology = from_synthetic("pack:1 numa:2 core:2 pu:1")
-    package = Layout("package", "", Order.COMPACT, Bind.PACKAGE)
+    package = Layout("package", "", CpuOrder.COMPACT, BindLevel.PACKAGE)
     assert place(topology, package, 1, MemoryPolicy.BIND).warnings == (
         "1 copy may run on CPUs of several lgroups, and --mem bind takes memory of the first "
         "CPU's only: it is remote from the others",

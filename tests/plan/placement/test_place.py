@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.layout import Bind, Layout, Order, load_layout
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
 from rater.plan.placement.orders import scatter as scatter_slots
 from rater.plan.placement.orders import singles
 from rater.plan.placement.place import (
@@ -22,8 +22,8 @@ from rater.run.host import discover as machine
 from rater.text import cpuset
 from tests.support.places import MACHINES, needs_machines
 
-BALANCED = Layout("balanced", "", Order.BALANCED, Bind.PU)
-UNBOUND = Layout("none", "", Order.NONE, Bind.NONE)
+BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
+UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
 LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
 
 
@@ -150,25 +150,27 @@ def test_memory_is_local_by_default_where_copies_are_bound() -> None:
 @pytest.mark.parametrize(
     ("bind", "masks"),
     [
-        (Bind.PU, [(0,), (4,), (1,)]),
-        (Bind.CORE, [(0, 4), (0, 4), (1, 5)]),
-        (Bind.NODE, [(0, 1, 4, 5)] * 3),
-        (Bind.PACKAGE, [(0, 1, 4, 5)] * 3),
+        (BindLevel.PU, [(0,), (4,), (1,)]),
+        (BindLevel.CORE, [(0, 4), (0, 4), (1, 5)]),
+        (BindLevel.NODE, [(0, 1, 4, 5)] * 3),
+        (BindLevel.PACKAGE, [(0, 1, 4, 5)] * 3),
     ],
 )
-def test_a_mask_is_as_wide_as_the_layout_says(bind: Bind, masks: list[tuple[int, ...]]) -> None:
-    layout = Layout("wide", "", Order.BALANCED, bind)
+def test_a_mask_is_as_wide_as_the_layout_says(
+    bind: BindLevel, masks: list[tuple[int, ...]]
+) -> None:
+    layout = Layout("wide", "", CpuOrder.BALANCED, bind)
     assert [p.cpus for p in place(SMT, layout, 8, LOCAL).placements][:3] == masks
 
 
 def test_a_mask_never_holds_cpus_that_may_not_be_used() -> None:
     topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable=0b0010_1111)
-    layout = Layout("wide", "", Order.BALANCED, Bind.NODE)
+    layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.NODE)
     assert {p.cpus for p in place(topology, layout, 5, LOCAL).placements} == {(0, 1, 5), (2, 3)}
 
 
 def test_a_mask_of_an_object_that_the_machine_lacks_is_an_error() -> None:
-    layout = Layout("wide", "", Order.BALANCED, Bind.LLC)
+    layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.LLC)
     with pytest.raises(InputError, match="made names no llc for CPUs 0-7"):
         place(SMT, layout, 2, LOCAL)
 

@@ -130,57 +130,6 @@ def test_all_mistakes_are_told_together_each_on_its_own_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (HEAD, "benchmarks: missing; expected a table"),
-        (HEAD + "[benchmarks]", "a suite needs at least one [benchmarks.NAME]"),
-        (HEAD + "[benchmarks]\nx = 3", "benchmarks.x: expected a table, got the number 3"),
-        (HEAD + '[benchmarks.a]\ncommand = ["a"]', "benchmarks.a.sizes: missing"),
-        (HEAD.replace("1", "2"), "suite.format: this rater reads format 1, got 2: update rater"),
-        ("[suite]", "suite.format: missing; expected format = 1"),
-        (with_benchmark('command = ["a"]\nlibraries = ["-lm"]'), "a command is not compiled"),
-        (with_benchmark('command = ["a"]\ncategory = "FP"'), 'expected "int" or "fp", got \'FP\''),
-        (with_benchmark('command = "a"'), "expected a list of strings, got 'a'"),
-        (with_benchmark('command = ["a\\u0000"]'), "expected a string without NUL"),
-        (with_benchmark('command = ["a"]', "absolute_tolerance = 1"), "needs an expected text"),
-        (with_benchmark('command = ["a"]', "memory_mb = nan"), "got the number nan"),
-        (with_benchmark('command = ["a"]', "memory_mb = true"), "got true"),
-        (
-            with_benchmark('command = ["a"]', f"memory_mb = 1{'0' * 400}"),
-            "at most 1e+12, got a huge",
-        ),
-        (with_benchmark('command = ["a"]', f"memory_mb = 1{'0' * 5000}"), "not valid TOML"),
-        (
-            with_benchmark('command = ["a"]', 'inputs = [{ name = "../x", path = "x" }]'),
-            "inputs[0].name: expected a path inside the run directory, got '../x'",
-        ),
-        (
-            with_benchmark('command = ["a"]', 'inputs = [{ name = "stdout", path = "x" }]'),
-            "is where rater keeps the copy's own output",
-        ),
-        (
-            with_benchmark('command = ["a"]', 'inputs = [{ name = "x" }]'),
-            "expected one of path = ",
-        ),
-        (
-            with_benchmark(
-                'command = ["a"]',
-                'inputs = [{ name = "x", generator = { sources = ["g.c"], args = ["3"] } }]',
-            ),
-            'no argument has "{output}"',
-        ),
-        (
-            with_benchmark('command = ["a"]', 'expected = [{ text = "1" }, { text = "2" }]'),
-            "'stdout' is expected twice",
-        ),
-    ],
-)
-def test_a_mistake_says_what_was_expected(text: str, said: str) -> None:
-    lines = mistakes_of(text)
-    assert len([line for line in lines if said in line]) == 1, lines
-
-
 def test_a_mistake_behind_quotes_in_a_comment_keeps_its_line() -> None:
     text = with_benchmark('# """ is odd\ncommand = ["a"]', "reference_s = 0")
     assert mistakes_of(text) == [
@@ -353,6 +302,14 @@ METRIC = f"{COMMAND}\n[benchmarks.a.metrics.m]\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (HEAD, "benchmarks: missing; expected a table"),
+        (HEAD + "[benchmarks]", "a suite needs at least one [benchmarks.NAME]"),
+        (HEAD + "[benchmarks]\nx = 3", "benchmarks.x: expected a table, got the number 3"),
+        (HEAD + '[benchmarks.a]\ncommand = ["a"]', "benchmarks.a.sizes: missing"),
+        (HEAD.replace("1", "2"), "suite.format: this rater reads format 1, got 2: update rater"),
+        ("[suite]", "suite.format: missing; expected format = 1"),
+        (with_benchmark('command = "a"'), "expected a list of strings, got 'a'"),
+        (with_benchmark('command = ["a\\u0000"]'), "expected a string without NUL"),
         (
             HEAD + 'leave_out = ["unift"]',
             "suite.leave_out[0]: unknown word 'unift'; did you mean unfit?",
@@ -364,144 +321,170 @@ METRIC = f"{COMMAND}\n[benchmarks.a.metrics.m]\n"
         (HEAD + "environment = { A = 1 }", 'got the number 1 (put it in quotes: "1")'),
         (HEAD + 'environment = { A = "a\\u0000" }', "A: expected a string without NUL"),
         (HEAD + 'environment = { RATER_COPY = "1" }', "are set by rater: expected another name"),
-        (with_benchmark(f"{COMMAND}\nthreads = 0"), "a whole number from 1 to 65536, got the"),
-        (with_benchmark(f"{COMMAND}\nthreads = 1.5"), "a whole number from 1 to 65536"),
-        (with_benchmark(f"{COMMAND}\nthreads = true"), "got true"),
-        (with_benchmark(f"{COMMAND}\nthread = 2"), "unknown key; did you mean threads?"),
-        (with_benchmark(METRIC), "metrics.m.pattern: missing; expected a string"),
-        (with_benchmark(METRIC + 'pattern = ""'), "expected a string, got an empty one"),
-        (with_benchmark(METRIC + "pattern = '(a'"), "got '(a': missing ), unterminated"),
-        (with_benchmark(METRIC + "pattern = '[[a](.)'"), "Possible nested set at position 1"),
-        (with_benchmark(METRIC + "pattern = '.{99999999999}(.)'"), "repetition number is too"),
-        (with_benchmark(METRIC + "pattern = 'a'"), "one group (...), the number, got 0"),
-        (with_benchmark(METRIC + "pattern = '(a|b) (.)'"), "got 2; write (?:...) for groups"),
-        (
-            with_benchmark(METRIC + "pattern = '(a)'\nbetter = 'more'"),
-            'expected "higher" or "lower", got \'more\'',
-        ),
-        (
-            with_benchmark(METRIC + "pattern = '(a)'\ncombine = 'max'"),
-            'expected "sum" or "mean", got \'max\'',
-        ),
-        (with_benchmark(METRIC + "pattern = '(a)'\nscale = 0"), "scale: expected a number above"),
-        (with_benchmark(METRIC + "pattern = '(a)'\nfile = '/a'"), "inside the run directory"),
-        (with_benchmark(METRIC + "pattern = '(a)'\nunits = 's'"), "did you mean unit?"),
-        (
-            with_benchmark(COMMAND, 'args = ["1"]\ncommands = [{ args = ["2"] }]'),
-            "test.args: expected inside one of the commands, not beside them",
-        ),
-        (
-            with_benchmark(COMMAND, 'command = ["b"]\ncommands = [{ args = ["2"] }]'),
-            "test.command: expected inside one of the commands",
-        ),
-        (with_benchmark(COMMAND, "commands = []"), "expected at least one command"),
-        (with_benchmark(COMMAND, "commands = [{ arg = [] }]"), "did you mean args?"),
-        (
-            with_benchmark(COMMAND, 'stdout = "a"'),
-            "stdout: expected inside one of commands",
-        ),
         (
             with_benchmark('sources = ["a.c"]', 'command = ["b"]'),
             "test.command: the program is built from sources",
         ),
-        (with_benchmark(COMMAND, 'stdin = "a"'), "'a' is none of the inputs, and no setup"),
-        (with_benchmark(COMMAND, 'stdin = "stdout"\n'), "where rater keeps the copy's own output"),
-        (with_benchmark(COMMAND, 'stdin = ""'), "expected a string, got an empty one"),
+    ],
+)
+def test_a_mistake_says_what_was_expected(text: str, said: str) -> None:
+    lines = mistakes_of(text)
+    assert len([line for line in lines if said in line]) == 1, lines
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('libraries = ["-lm"]', "a command is not compiled"),
+        ('category = "FP"', 'expected "int" or "fp", got \'FP\''),
+        ("threads = 0", "a whole number from 1 to 65536, got the"),
+        ("threads = 1.5", "a whole number from 1 to 65536"),
+        ("threads = true", "got true"),
+        ("thread = 2", "unknown key; did you mean threads?"),
+    ],
+)
+def test_a_mistake_in_a_benchmark_says_what_was_expected(text: str, said: str) -> None:
+    lines = mistakes_of(with_benchmark(f"{COMMAND}\n{text}"))
+    assert len([line for line in lines if said in line]) == 1, lines
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "metrics.m.pattern: missing; expected a string"),
+        ('pattern = ""', "expected a string, got an empty one"),
+        ("pattern = '(a'", "got '(a': missing ), unterminated"),
+        ("pattern = '[[a](.)'", "Possible nested set at position 1"),
+        ("pattern = '.{99999999999}(.)'", "repetition number is too"),
+        ("pattern = 'a'", "one group (...), the number, got 0"),
+        ("pattern = '(a|b) (.)'", "got 2; write (?:...) for groups"),
+        ("pattern = '(a)'\nbetter = 'more'", 'expected "higher" or "lower", got \'more\''),
+        ("pattern = '(a)'\ncombine = 'max'", 'expected "sum" or "mean", got \'max\''),
+        ("pattern = '(a)'\nscale = 0", "scale: expected a number above"),
+        ("pattern = '(a)'\nfile = '/a'", "inside the run directory"),
+        ("pattern = '(a)'\nunits = 's'", "did you mean unit?"),
+    ],
+)
+def test_a_mistake_in_a_metric_says_what_was_expected(text: str, said: str) -> None:
+    lines = mistakes_of(with_benchmark(f"{METRIC}{text}"))
+    assert len([line for line in lines if said in line]) == 1, lines
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("absolute_tolerance = 1", "needs an expected text"),
+        ("memory_mb = nan", "got the number nan"),
+        ("memory_mb = true", "got true"),
+        (f"memory_mb = 1{'0' * 400}", "at most 1e+12, got a huge"),
+        (f"memory_mb = 1{'0' * 5000}", "not valid TOML"),
         (
-            with_benchmark(COMMAND, 'commands = [{ stdout = "a" }, { stdout = "a" }]'),
+            'inputs = [{ name = "../x", path = "x" }]',
+            "inputs[0].name: expected a path inside the run directory, got '../x'",
+        ),
+        (
+            'inputs = [{ name = "stdout", path = "x" }]',
+            "is where rater keeps the copy's own output",
+        ),
+        ('inputs = [{ name = "x" }]', "expected one of path = "),
+        (
+            'inputs = [{ name = "x", generator = { sources = ["g.c"], args = ["3"] } }]',
+            'no argument has "{output}"',
+        ),
+        ('expected = [{ text = "1" }, { text = "2" }]', "'stdout' is expected twice"),
+        (
+            'args = ["1"]\ncommands = [{ args = ["2"] }]',
+            "test.args: expected inside one of the commands, not beside them",
+        ),
+        (
+            'command = ["b"]\ncommands = [{ args = ["2"] }]',
+            "test.command: expected inside one of the commands",
+        ),
+        ("commands = []", "expected at least one command"),
+        ("commands = [{ arg = [] }]", "did you mean args?"),
+        ('stdout = "a"', "stdout: expected inside one of commands"),
+        ('stdin = "a"', "'a' is none of the inputs, and no setup"),
+        ('stdin = "stdout"\n', "where rater keeps the copy's own output"),
+        ('stdin = ""', "expected a string, got an empty one"),
+        (
+            'commands = [{ stdout = "a" }, { stdout = "a" }]',
             "commands[1].stdout: 'a' is written twice",
         ),
         (
-            with_benchmark(COMMAND, 'commands = [{ stdout = "a", stderr = "./a" }]'),
+            'commands = [{ stdout = "a", stderr = "./a" }]',
             "commands[0].stderr: 'a' is written twice",
         ),
+        ('commands = [{}, { stdin = "a", stdout = "a" }]', "'a' is read and written at once"),
         (
-            with_benchmark(COMMAND, 'commands = [{}, { stdin = "a", stdout = "a" }]'),
-            "'a' is read and written at once",
-        ),
-        (
-            with_benchmark(
-                COMMAND,
-                'commands = [{ stdout = "a" }]\ninputs = [{ name = "a", path = "a" }]',
-            ),
+            'commands = [{ stdout = "a" }]\ninputs = [{ name = "a", path = "a" }]',
             "'a' is an input that all copies share",
         ),
         (
-            with_benchmark(COMMAND, 'commands = [{ stdout = "a" }, { stderr = "a/b" }]'),
+            'commands = [{ stdout = "a" }, { stderr = "a/b" }]',
             "commands[1].stderr: 'a' is written too, it cannot be the folder of 'a/b'",
         ),
         (
-            with_benchmark(COMMAND, 'commands = [{ stdout = "a/b", stderr = "a" }]'),
+            'commands = [{ stdout = "a/b", stderr = "a" }]',
             "commands[0].stderr: 'a' is the folder of 'a/b', which is written too",
         ),
         (
-            with_benchmark(
-                COMMAND,
-                'commands = [{ stdout = "d/b" }]\n'
-                'inputs = [{ name = "d", path = "a", copy = true }]',
-            ),
+            'commands = [{ stdout = "d/b" }]\ninputs = [{ name = "d", path = "a", copy = true }]',
             "commands[0].stdout: 'd' is an input, it cannot be the folder of 'd/b'",
         ),
         (
-            with_benchmark(
-                COMMAND, 'commands = [{ stdout = "d" }]\ninputs = [{ name = "d/x", path = "a" }]'
-            ),
+            'commands = [{ stdout = "d" }]\ninputs = [{ name = "d/x", path = "a" }]',
             "commands[0].stdout: 'd' is the folder of 'd/x', which is an input",
         ),
         (
-            with_benchmark(COMMAND, f'commands = [{{ stdout = "x/{"ä" * 128}/y" }}]'),
+            f'commands = [{{ stdout = "x/{"ä" * 128}/y" }}]',
             "commands[0].stdout: expected at most 255 bytes between slashes, got 256",
         ),
         (
-            with_benchmark(COMMAND, f'inputs = [{{ name = "{"n" * 300}", path = "a" }}]'),
+            f'inputs = [{{ name = "{"n" * 300}", path = "a" }}]',
             "inputs[0].name: expected at most 255 bytes between slashes, got 300",
         ),
         (
-            with_benchmark(COMMAND, "memory_mb = 1\nmemory_total_mb = 2"),
+            "memory_mb = 1\nmemory_total_mb = 2",
             "memory_total_mb: expected either memory_mb, of each copy, or",
         ),
         (
-            with_benchmark(COMMAND, 'inputs = [{ name = "x", made = "y" }]'),
+            'inputs = [{ name = "x", made = "y" }]',
             "inputs[0].made: a file that the set-up of the suite makes: expected setup",
         ),
         (
-            with_benchmark(COMMAND, 'inputs = [{ name = "x", path = "x", copy = 1 }]'),
+            'inputs = [{ name = "x", path = "x", copy = 1 }]',
             "copy: expected true or false, got the number 1",
         ),
         (
-            with_benchmark(
-                COMMAND, 'inputs = [{ name = "x", path = "x" }, { name = "x/y", path = "x" }]'
-            ),
+            'inputs = [{ name = "x", path = "x" }, { name = "x/y", path = "x" }]',
             "'x' is an input, it cannot be the folder of 'x/y'",
         ),
         (
-            with_benchmark(COMMAND, 'expected = { text = "a", path = "b" }'),
+            'expected = { text = "a", path = "b" }',
             "expected: expected one of text, path and sha256, got text and path",
         ),
-        (with_benchmark(COMMAND, "expected = {}"), "expected one of text, path and sha256"),
-        (with_benchmark(COMMAND, 'expected = { sha256 = "12" }'), "the 64 hexadecimal digits"),
+        ("expected = {}", "expected one of text, path and sha256"),
+        ('expected = { sha256 = "12" }', "the 64 hexadecimal digits"),
         (
-            with_benchmark(COMMAND, f'expected = {{ sha256 = "{"0" * 64}", relative = 1 }}'),
+            f'expected = {{ sha256 = "{"0" * 64}", relative = 1 }}',
             "relative: sha256 is of the exact content",
         ),
         (
-            with_benchmark(
-                COMMAND, f'absolute_tolerance = 1\nexpected = {{ sha256 = "{"0" * 64}" }}'
-            ),
+            f'absolute_tolerance = 1\nexpected = {{ sha256 = "{"0" * 64}" }}',
             "absolute_tolerance: a tolerance needs an expected text",
         ),
         (
-            with_benchmark(COMMAND, 'expected = { text = "a", ignore = "*" }'),
+            'expected = { text = "a", ignore = "*" }',
             "ignore: expected a regular expression of Python, got '*': nothing to repeat",
         ),
         (
-            with_benchmark(COMMAND, 'expected = { text = "a", file = "a/../../b" }'),
+            'expected = { text = "a", file = "a/../../b" }',
             "file: expected a path inside the run directory",
         ),
     ],
 )
-def test_a_mistake_in_what_a_copy_does_says_what_was_expected(text: str, said: str) -> None:
-    lines = mistakes_of(text)
+def test_a_mistake_in_a_size_says_what_was_expected(text: str, said: str) -> None:
+    lines = mistakes_of(with_benchmark(COMMAND, text))
     assert len([line for line in lines if said in line]) == 1, lines
 
 

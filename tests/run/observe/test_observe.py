@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from rater.errors import InputError
-from rater.plan.placement.gate_check import gate_complaints
+from rater.plan.placement.gate_check import gate_mismatches
 from rater.plan.request.sampling import Cadence, parse_cadence
 from rater.record.events import GateFacts, Sampled
 from rater.run.copies import launch
@@ -140,15 +140,15 @@ def test_a_sched_file_tells_migrations_where_it_has_them() -> None:
 
 def test_a_mask_narrowed_by_a_cpuset_is_told_from_a_wrong_one() -> None:
     seen = GateFacts(cpus=(0, 1), mems=(0,))
-    assert gate_complaints(seen, (0, 1), (0,)) == ()
-    assert gate_complaints(seen, None, ()) == ()
-    [narrowed] = gate_complaints(seen, (0, 1, 2, 3), ())
+    assert gate_mismatches(seen, (0, 1), (0,)) == ()
+    assert gate_mismatches(seen, None, ()) == ()
+    [narrowed] = gate_mismatches(seen, (0, 1, 2, 3), ())
     assert narrowed.startswith("may use CPUs 0-1 only of the planned 0-3")
-    [wrong] = gate_complaints(seen, (2,), ())
+    [wrong] = gate_mismatches(seen, (2,), ())
     assert wrong == "bound to CPUs 0-1, planned 2"
-    [missing] = gate_complaints(seen, (0, 1), (0, 2))
+    [missing] = gate_mismatches(seen, (0, 1), (0, 2))
     assert "lgroup 2 as planned: its cpuset allows 0" in missing
-    assert gate_complaints(GateFacts(None, None), (1,), (1,)) == ()
+    assert gate_mismatches(GateFacts(None, None), (1,), (1,)) == ()
 
 
 # -- real processes -------------------------------------------------------------------------------

@@ -6,11 +6,10 @@ from collections import Counter
 
 import pytest
 
-from rater.plan.placement.layout import Layout, Order, load_layout
+from rater.plan.placement.layout import CpuOrder, Layout, load_layout
 from rater.plan.placement.layout_options import override
 from rater.plan.placement.place import MemoryPolicy, place
-from rater.plan.schedule.phases import Order as PlanOrder
-from rater.plan.schedule.phases import Plan, make_plan
+from rater.plan.schedule.phases import Order, Plan, make_plan
 from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
 from rater.plan.topology.model import Topology
 from rater.run.host.discover import from_synthetic
@@ -22,7 +21,7 @@ FOUR = "pack:1 numa:4 l3:1 core:6 pu:2"
 
 def rotated(ring: int, copies: int, increment: int = 1) -> Plan:
     names = [f"b{number}" for number in range(ring)]
-    return make_plan(names, copies, mode="rotated", order=PlanOrder.ROTATED, increment=increment)
+    return make_plan(names, copies, mode="rotated", order=Order.ROTATED, increment=increment)
 
 
 def warned(
@@ -97,7 +96,7 @@ def test_advice_that_does_not_work_is_left_out() -> None:
 
 
 def test_a_layout_of_one_s_own_is_told_what_to_write() -> None:
-    own = Layout("./own.toml", "", Order.SCATTER, load_layout("scatter").bind)
+    own = Layout("./own.toml", "", CpuOrder.SCATTER, load_layout("scatter").bind)
     [said] = warned(FOUR, own, 24, 4)
     assert said.endswith('; order = "balanced" in the layout mixes them')
 

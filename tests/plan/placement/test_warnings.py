@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from rater.plan.placement.layout import Bind, Layout, Order
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.place import MemoryPolicy, place
 from rater.plan.placement.summary import remarks
 from rater.plan.placement.warnings import Pool, pools
@@ -22,9 +22,9 @@ SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 def warned(
     topology: Topology,
     copies: int,
-    bind: Bind = Bind.PU,
+    bind: BindLevel = BindLevel.PU,
     *,
-    order: Order = Order.BALANCED,
+    order: CpuOrder = CpuOrder.BALANCED,
     threads: int = 1,
 ) -> list[str]:
     layout = Layout("mine", "", order, bind)
@@ -45,35 +45,37 @@ def test_copies_on_a_wide_mask_share_cores_only_where_they_have_no_choice() -> N
         "4 copies share 2 cores while 2 run on cores of their own: they will not take equally long"
     ]
     # Three copies move over the two cores of each lgroup: all are alike.
-    assert warned(SMT, 6, Bind.NODE) == [
+    assert warned(SMT, 6, BindLevel.NODE) == [
         "6 copies share 4 cores, a thread for every copy: --smt 1 and fewer copies give each a "
         "core of its own"
     ]
-    assert warned(SMT, 4, Bind.NODE) == []
+    assert warned(SMT, 4, BindLevel.NODE) == []
     # Lgroup 0 has four copies for its two cores, lgroup 1 a core for each.
-    assert warned(SMT, 6, Bind.NODE, order=Order.COMPACT) == [
+    assert warned(SMT, 6, BindLevel.NODE, order=CpuOrder.COMPACT) == [
         "4 copies share 2 cores while 2 run on cores of their own: they will not take equally long",
         "lgroups run unequal numbers of copies: 4 on lgroup 0, 2 on lgroup 1",
     ]
-    assert warned(SMT, 5, Bind.CORE)[0] == (
+    assert warned(SMT, 5, BindLevel.CORE)[0] == (
         "2 copies share 1 core while 3 run on cores of their own: they will not take equally long"
     )
 
 
 def test_one_copy_alone_is_spoken_of_in_the_singular() -> None:
-    assert warned(SMT, 3, order=Order.COMPACT)[0] == (
+    assert warned(SMT, 3, order=CpuOrder.COMPACT)[0] == (
         "2 copies share 1 core while 1 runs on cores of their own: they will not take equally long"
     )
 
 
 def test_more_copies_than_a_wide_mask_has_cpus_are_counted_by_mask() -> None:
-    assert warned(SMT, 18, Bind.NODE)[0] == "18 copies share 8 usable PUs: 2 to 2.5 for each PU"
-    assert warned(SMT, 16, Bind.NODE) == ["16 copies share 8 usable PUs: 2 for each PU"]
+    assert (
+        warned(SMT, 18, BindLevel.NODE)[0] == "18 copies share 8 usable PUs: 2 to 2.5 for each PU"
+    )
+    assert warned(SMT, 16, BindLevel.NODE) == ["16 copies share 8 usable PUs: 2 for each PU"]
 
 
 def test_threads_of_copies_on_a_wide_mask_are_counted_by_mask() -> None:
-    assert warned(SMT, 2, Bind.NODE, threads=2) == []
-    assert warned(SMT, 3, Bind.NODE, threads=2)[0] == (
+    assert warned(SMT, 2, BindLevel.NODE, threads=2) == []
+    assert warned(SMT, 3, BindLevel.NODE, threads=2)[0] == (
         "2 copies have more threads than cores while 1 has not: they will not take equally long"
     )
 
@@ -87,8 +89,8 @@ def test_a_mask_over_cpus_of_several_speeds_is_the_warning() -> None:
         "copies may run on CPUs of 2 speeds each: how long they take depends on where the kernel "
         "puts them"
     )
-    assert warned(hybrid(), 3, Bind.NODE) == [f"3 {mixed}"]
-    assert warned(hybrid(), 7, Bind.PACKAGE) == [
+    assert warned(hybrid(), 3, BindLevel.NODE) == [f"3 {mixed}"]
+    assert warned(hybrid(), 7, BindLevel.PACKAGE) == [
         f"7 {mixed}",
         "7 copies share 5 cores, a thread for every copy: --smt 1 and fewer copies give each a "
         "core of its own",
@@ -100,7 +102,7 @@ def test_kinds_that_nothing_ranks_get_a_warning_too() -> None:
     assert warned(unranked, 7)[1] == (
         "copies run on CPUs of 2 kinds, and which is faster is not known: 4, 3 copies"
     )
-    assert warned(unranked, 2, Bind.NODE) == [
+    assert warned(unranked, 2, BindLevel.NODE) == [
         "2 copies may run on CPUs of 2 kinds each, and which is faster is not known: how long they "
         "take depends on where the kernel puts them"
     ]
@@ -120,7 +122,7 @@ def test_a_hybrid_without_frequencies_is_of_unknown_speeds() -> None:
 
 @needs_machines
 def test_a_hybrid_whose_copies_float_is_not_said_to_have_copies_on_cores_of_their_own() -> None:
-    for bind in (Bind.LLC, Bind.NODE, Bind.PACKAGE):
+    for bind in (BindLevel.LLC, BindLevel.NODE, BindLevel.PACKAGE):
         found = warned(real("i7-1370p"), 20, bind)
         assert [said.split(":")[0] for said in found] == [
             "20 copies may run on CPUs of 2 speeds each",
@@ -130,7 +132,7 @@ def test_a_hybrid_whose_copies_float_is_not_said_to_have_copies_on_cores_of_thei
 
 def test_copies_that_float_over_lgroups_are_in_none_of_them() -> None:
     topology = from_synthetic("pack:1 numa:2 core:2 pu:1")
-    assert warned(topology, 3, Bind.PACKAGE) == []
+    assert warned(topology, 3, BindLevel.PACKAGE) == []
     assert warned(topology, 3) == [
         "lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1"
     ]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import deal
-from rater.plan.placement.filter import keep, narrow, reserve
-from rater.plan.placement.layout import Bind, Layout, Order, Parts, load_layout
+from rater.plan.placement.assign import assign
+from rater.plan.placement.filter import apply_filters, keep, reserve
+from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, Parts, load_layout
 from rater.plan.placement.layout_options import options, override
 from rater.plan.placement.place import MemoryPolicy, place
 from rater.plan.topology.model import Topology
@@ -17,12 +17,12 @@ from tests.support.small_machines import hybrid, two_kinds
 SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
-def layout(order: Order = Order.COMPACT, **more: Any) -> Layout:
-    return Layout("mine", "", order, Bind.PU, **more)
+def layout(order: CpuOrder = CpuOrder.COMPACT, **more: Any) -> Layout:
+    return Layout("mine", "", order, BindLevel.PU, **more)
 
 
 def left(topology: Topology = SMT, **more: Any) -> list[int]:
-    return [pu.os for pu in narrow(topology, layout(**more)).topology.pus]
+    return [pu.os for pu in apply_filters(topology, layout(**more)).topology.pus]
 
 
 def test_smt_keeps_the_first_threads_of_each_core() -> None:
@@ -72,16 +72,16 @@ def test_copies_never_share_reserved_cores() -> None:
     assert placed.reserved == (0, 4)
     assert [p.cpu for p in placed.placements] == [1, 5, 2, 6, 3, 7, 1, 5]
     assert placed.warnings[0] == "8 copies share 6 usable PUs: 2 on 2 PUs, 1 on 4 PUs"
-    wide = Layout("wide", "", Order.COMPACT, Bind.PACKAGE, reserve=1)
+    wide = Layout("wide", "", CpuOrder.COMPACT, BindLevel.PACKAGE, reserve=1)
     assert place(SMT, wide, 1, MemoryPolicy.LOCAL).placements[0].cpus == (1, 5)
 
 
 def test_reserve_costs_nothing_where_copies_do_not_run_anyway() -> None:
-    found = narrow(SMT, layout(reserve=1, only=Parts(nodes=(1,))))
+    found = apply_filters(SMT, layout(reserve=1, only=Parts(nodes=(1,))))
     assert [pu.os for pu in found.topology.pus] == [2, 6, 3, 7]
     assert [pu.os for pu in found.reserved] == [0, 4]
     # What is excluded is for nobody, the supervisor neither.
-    found = narrow(SMT, layout(reserve=1, exclude=Parts(cpus=(0,))))
+    found = apply_filters(SMT, layout(reserve=1, exclude=Parts(cpus=(0,))))
     assert [pu.os for pu in found.reserved] == [1, 5]
     assert [pu.os for pu in found.topology.pus] == [4, 2, 6, 3, 7]
 
@@ -95,7 +95,7 @@ def test_cpus_lgroups_and_cores_are_chosen_and_excluded() -> None:
 
 
 def test_ranks_count_anew_so_that_a_core_s_only_thread_left_is_its_first() -> None:
-    found = deal(SMT, layout(Order.CORES, exclude=Parts(cpus=(0,))), 4)
+    found = assign(SMT, layout(CpuOrder.CORES, exclude=Parts(cpus=(0,))), 4)
     assert [slot[0].os for slot in found.slots] == [4, 1, 2, 3]
 
 
@@ -118,12 +118,17 @@ def test_a_layout_of_another_machine_is_an_error(more: dict[str, Any], message: 
 def test_the_command_line_changes_a_layout() -> None:
     base = load_layout("balanced")
     changed = override(base, bind="core", smt=1, kind="fast", reserve=2)
-    assert (changed.bind, changed.smt, changed.kind, changed.reserve) == (Bind.CORE, 1, "fast", 2)
-    assert changed.order is Order.BALANCED
+    assert (changed.bind, changed.smt, changed.kind, changed.reserve) == (
+        BindLevel.CORE,
+        1,
+        "fast",
+        2,
+    )
+    assert changed.order is CpuOrder.BALANCED
     assert override(base) == base
     assert override(override(base, reserve=2), reserve=0) == base
     unbound = override(load_layout("list:0,1"), bind="none")
-    assert (unbound.order, unbound.bind, unbound.text) == (Order.NONE, Bind.NONE, "")
+    assert (unbound.order, unbound.bind, unbound.text) == (CpuOrder.NONE, BindLevel.NONE, "")
     assert options(changed) == ["reserve 2", "kind fast", "smt 1"]
 
 
