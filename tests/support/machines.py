@@ -88,7 +88,9 @@ def generated() -> tuple[Topology, ...]:
     return tuple(machine(seed) for seed in range(200))
 
 
-def made(lgroups: list[list[list[int]]], *, usable: set[int] | None = None) -> Topology:
+def made(
+    lgroups: list[list[list[int]]], *, usable: set[int] | None = None, allowed_nodes: int = ~0
+) -> Topology:
     """Return a machine from the OS numbers of the threads of the cores of each lgroup.
 
     Each lgroup is a package of its own; there are no caches.
@@ -101,7 +103,7 @@ def made(lgroups: list[list[list[int]]], *, usable: set[int] | None = None) -> T
         nodes.append(RawNode(number, cpuset.mask_of(c for t in cores for c in t), 0, None))
     everything = cpuset.mask_of(pu.os for pu in pus)
     may = everything if usable is None else cpuset.mask_of(usable)
-    return build(pus, nodes, usable=may, allowed_nodes=~0, source="made")
+    return build(pus, nodes, usable=may, allowed_nodes=allowed_nodes, source="made")
 
 
 def machine(seed: int) -> Topology:

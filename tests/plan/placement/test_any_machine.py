@@ -14,15 +14,24 @@ from rater.plan.placement.assign import assign
 from rater.plan.placement.distrib import distrib
 from rater.plan.placement.layout import EXPLICIT, BindLevel, Counts, CpuOrder, Layout, Parts
 from rater.plan.placement.orders import PERMUTATIONS
+from rater.plan.placement.orders import scatter as in_scatter
 from rater.plan.placement.place import MemoryPolicy, Placed, place
+from rater.plan.placement.slots import slots_of
 from rater.plan.topology.model import PU, Topology
 from rater.run.host.discover import from_synthetic, own_environment
 from tests.support.machines import generated, machine, machine_xml, real_machines
 from tests.support.orderings import layout, numbers, scatter, sequence
 from tests.support.places import MACHINES, needs_machines
 
-DESCRIBED = ("node:4 pu:2", "pack:2 numa:2 core:3 pu:2", "node:18 core:4 pu:2", "nodes=7x5")
-DEALT = [order for order in CpuOrder if order is not CpuOrder.NONE and order not in EXPLICIT]
+DESCRIBED = (
+    "node:4 pu:2",
+    "pack:2 numa:2 core:3 pu:2",
+    "node:18 core:4 pu:2",
+    "nodes=7x5",
+    "2 3 2",
+)
+THREADS = (2, 3, 4, 7, 16)
+PLACED = [order for order in CpuOrder if order not in (CpuOrder.NONE, *EXPLICIT)]
 
 
 # The reference of the notes on topologies, section 4.
@@ -138,7 +147,7 @@ def check_orders(topology: Topology) -> None:
 
 
 def test_the_orders_hold_what_they_promise_on_any_machine() -> None:
-    for topology in generated():
+    for topology in (*map(from_synthetic, DESCRIBED), *generated()):
         check_orders(topology)
 
 
@@ -150,7 +159,7 @@ def test_the_orders_hold_what_they_promise_on_every_real_machine() -> None:
 
 def any_layout(topology: Topology, seed: int) -> Layout:
     """A layout with options that the machine has, another one for each seed."""
-    order = DEALT[seed % len(DEALT)]
+    order = PLACED[seed % len(PLACED)]
     nodes = sorted({pu.node for pu in topology.pus if pu.node is not None})
     return layout(
         order,
@@ -209,7 +218,7 @@ def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
         share = 1 + seed % 5
         copies = share + len(topology.domains) - 1
         counts = Counts(((first.node, share),), 1)
-        order = DEALT[seed % len(DEALT)]
+        order = PLACED[seed % len(PLACED)]
         slots = assign(topology, layout(order, counts=counts), copies).slots
         found = Counter(slot[0].domain for slot in slots)
         assert found.pop(first.node) == share, topology.source
@@ -262,7 +271,7 @@ def hwloc_distrib(hwloc: Any, sets: int) -> Iterator[set[int]]:
 )
 def test_4096_pus_are_all_given_out(description: str) -> None:
     topology = from_synthetic(description)
-    for order in DEALT:
+    for order in PLACED:
         for copies in (4096, 2500):
             assigned = assign(topology, layout(order, smt=8), copies)
             assert len({slot[0].os for slot in assigned.slots}) == copies
@@ -287,7 +296,7 @@ def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
         bind = [BindLevel.PU, BindLevel.CORE, BindLevel.LLC, BindLevel.NODE, BindLevel.PACKAGE][
             seed % 5
         ]
-        order = DEALT[seed // 5 % len(DEALT)]
+        order = PLACED[seed // 5 % len(PLACED)]
         threads = (1, 2, 3)[seed % 3]
         wanted = Layout("any", "", order, bind)
         copies = 1 + seed % max(1, len(topology.pus) // threads)
@@ -309,13 +318,57 @@ def test_copies_of_threads_have_cpus_of_their_own_while_there_are_enough_on_any_
     for seed, topology in enumerate(generated()):
         threads = (2, 3, 4)[seed % 3]
         most = len(topology.pus) // threads
-        order = DEALT[seed % len(DEALT)]
+        order = PLACED[seed % len(PLACED)]
         if not most or order is CpuOrder.DISTRIB:  # its parts are as large as they come
             continue
         copies = 1 + seed % most
         slots = assign(topology, layout(order), copies, threads).slots
         used = [pu.os for slot in slots for pu in slot]
         assert len(used) == len(set(used)) == copies * threads, topology.source
+
+
+def check_threads(topology: Topology, threads: int) -> None:
+    """What must hold of copies of several threads on any machine."""
+    pus = len(topology.pus)
+    most = max(1, pus // threads)
+    rooms = Counter(pu.domain for pu in topology.pus)
+    inside = sum(count // threads for count in rooms.values())
+    in_cores = Counter(core[0].domain for core in topology.cores)
+    alone = sum(count // threads for count in in_cores.values())
+    caches = Counter((core[0].domain, core[0].llc) for core in topology.cores)
+    in_caches = sum(count // threads for count in caches.values())
+    alike = len({pu.kind for pu in topology.pus}) == 1
+    for copies in range(1, most + 1, max(1, most // 12)):
+        found = place(
+            topology, layout(CpuOrder.BALANCED), copies, MemoryPolicy.LOCAL, threads
+        ).placements
+        about = (topology.source, copies, threads)
+        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in found]
+        assert all(len(slot) == min(threads, pus) for slot in given), about
+        assert len({pu.os for slot in given for pu in slot}) == sum(map(len, given)), about
+        firsts = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
+        assert firsts == sorted(set(firsts)), about
+        assert firsts == [min(pu.logical for pu in slot) for slot in given], about
+        if copies <= inside:
+            assert all(len({pu.domain for pu in slot}) == 1 for slot in given), about
+        if copies <= alone:
+            assert all(len({pu.core for pu in slot}) == threads for slot in given), about
+        if copies <= in_caches and alike:
+            assert all(len({pu.llc for pu in slot}) == 1 for slot in given), about
+    assert len(in_scatter(slots_of(topology, most, threads))) == most
+
+
+def test_copies_of_threads_stay_together_on_any_machine() -> None:
+    machines = (*map(from_synthetic, DESCRIBED), *generated()[:80])
+    for number, topology in enumerate(machines):
+        check_threads(topology, THREADS[number % len(THREADS)])
+
+
+@needs_machines
+def test_copies_of_threads_stay_together_on_every_real_machine() -> None:
+    for topology in real_machines():
+        for threads in THREADS:
+            check_threads(topology, threads)
 
 
 def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:

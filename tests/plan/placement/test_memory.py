@@ -12,9 +12,9 @@ from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySuppo
 from rater.plan.placement.place import Placement, place, settle
 from rater.plan.topology.build import RawNode, RawPU, build
 from rater.plan.topology.model import Topology
-from rater.plan.topology.xml import parse_xml
 from rater.run.host import discover as machine
-from tests.support.places import MACHINES, needs_machines
+from tests.support.machines import real
+from tests.support.places import needs_machines
 
 BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
 UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
@@ -23,10 +23,6 @@ ALL = MemorySupport(frozenset(MemoryPolicy), preferred_many=True)
 NONE_AT_ALL = MemorySupport(
     frozenset(), preferred_many=False, reason="[Errno 1] Operation not permitted"
 )
-
-
-def real(name: str) -> Topology:
-    return parse_xml((MACHINES / f"{name}.xml").read_bytes(), name)
 
 
 def nodes(topology: Topology, text: str, copies: int = 4) -> list[tuple[int, ...]]:

@@ -1,12 +1,7 @@
-import random
-from collections import Counter
-
 import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
-from rater.plan.placement.orders import scatter as scatter_slots
-from rater.plan.placement.orders import singles
 from rater.plan.placement.place import (
     MOST_COPIES,
     MemoryPolicy,
@@ -14,52 +9,20 @@ from rater.plan.placement.place import (
     place,
     resolve_copies,
 )
-from rater.plan.placement.slots import slots_of
 from rater.plan.topology.build import RawDistances, RawKind, RawNode, RawPU, build
-from rater.plan.topology.model import PU, Topology
-from rater.plan.topology.xml import parse_xml
+from rater.plan.topology.model import Topology
 from rater.run.host import discover as machine
-from rater.text import cpuset
-from tests.support.places import MACHINES, needs_machines
+from tests.support.machines import made, real
+from tests.support.orderings import scatter
+from tests.support.places import needs_machines
 
 BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
 UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
 LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
 
 
-def scatter(topology: Topology) -> list[PU]:
-    return [slot[0] for slot in scatter_slots(singles(topology))]
-
-
-def real(name: str) -> Topology:
-    return parse_xml((MACHINES / f"{name}.xml").read_bytes(), name)
-
-
-def real_machines() -> list[Topology]:
-    return [parse_xml(path.read_bytes(), path.stem) for path in sorted(MACHINES.glob("*.xml"))]
-
-
 def cpus(topology: Topology, copies: int, layout: Layout = BALANCED) -> list[int | None]:
     return [p.cpu for p in place(topology, layout, copies, LOCAL).placements]
-
-
-def made(nodes: list[list[list[int]]], *, usable: int | None = None, allowed: int = ~0) -> Topology:
-    """A machine from the OS numbers of the threads of the cores of each node; a package a node."""
-
-    pus, raw, core = [], [], 0
-    for number, cores in enumerate(nodes):
-        for threads in cores:
-            pus += [RawPU(os, core, number, None, None) for os in threads]
-            core += 1
-        raw.append(RawNode(number, cpuset.mask_of(os for t in cores for os in t), 0, None))
-    everything = cpuset.mask_of(pu.os for pu in pus)
-    return build(
-        pus,
-        raw,
-        usable=everything if usable is None else usable,
-        allowed_nodes=allowed,
-        source="made",
-    )
 
 
 # Two nodes of two cores of two threads; siblings are numbered last.
@@ -164,7 +127,7 @@ def test_a_mask_is_as_wide_as_the_layout_says(
 
 
 def test_a_mask_never_holds_cpus_that_may_not_be_used() -> None:
-    topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable=0b0010_1111)
+    topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
     layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.NODE)
     assert {p.cpus for p in place(topology, layout, 5, LOCAL).placements} == {(0, 1, 5), (2, 3)}
 
@@ -386,9 +349,9 @@ def test_copies_are_a_number_or_counted(text: str, copies: int) -> None:
 
 
 def test_counted_copies_count_what_may_be_used() -> None:
-    part = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable=0b0010_0011)
+    part = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 5})
     assert [resolve_copies(text, part) for text in ("pus", "cores", "nodes")] == [3, 2, 1]
-    homeless = made([[[0]], [[1]]], allowed=0)
+    homeless = made([[[0]], [[1]]], allowed_nodes=0)
     with pytest.raises(InputError, match="no NUMA node of made has usable CPUs"):
         resolve_copies("nodes", homeless)
 
@@ -399,136 +362,3 @@ def test_counted_copies_count_what_may_be_used() -> None:
 def test_wrong_copies_are_an_error(text: str) -> None:
     with pytest.raises(InputError, match=f"expected a number from 1 to {MOST_COPIES}, pus"):
         resolve_copies(text, SMT)
-
-
-def generated(seed: int) -> Topology:
-    """Any machine: 1-4 packages of 1-4 nodes, SMT 1-8, holes, two kinds, nodes without CPUs."""
-    dice = random.Random(seed)
-    threads = dice.choice((1, 2, 4, 8))
-    equal, n_cores = dice.random() < 0.5, dice.randint(1, 4)
-    numbers = iter(sorted(dice.sample(range(2048), 512)))
-    hybrid = dice.random() < 0.3
-    pus: list[RawPU] = []
-    nodes: list[RawNode] = []
-    core = slow = 0
-    for package in range(dice.randint(1, 4)):
-        for _ in range(dice.randint(1, 4)):
-            mask = 0
-            for _ in range(n_cores if equal else dice.randint(1, 4)):
-                is_slow = hybrid and dice.random() < 0.4
-                for _ in range(1 if is_slow else threads):
-                    os = next(numbers)
-                    pus.append(RawPU(os, core, package, core // 2, None))
-                    mask |= 1 << os
-                    slow |= is_slow << os
-                core += 1
-            nodes.append(RawNode(2 * len(nodes), mask, 0, None))
-    if dice.random() < 0.5:
-        nodes.append(RawNode(99, nodes[0].cpus, 0, "HBM"))
-        nodes.append(RawNode(100, 0, 0, None))
-    everything = cpuset.mask_of(pu.os for pu in pus)
-    usable = everything
-    if dice.random() < 0.3:
-        usable = cpuset.mask_of(pu.os for pu in pus if dice.random() < 0.6) or everything
-    return build(
-        pus,
-        nodes,
-        usable=usable,
-        allowed_nodes=~0 if dice.random() < 0.8 else 0b101,
-        source=f"generated {seed}",
-        kinds=[RawKind(everything & ~slow, 2), RawKind(slow, 1)] if slow else [],
-    )
-
-
-def check_properties(topology: Topology) -> None:
-    """What must hold on any machine at every number of copies up to that of PUs."""
-    sequence = scatter(topology)
-    assert sorted(sequence, key=lambda pu: pu.logical) == list(topology.pus), topology.source
-    n_cores = len(topology.cores)
-    assert len({pu.core for pu in sequence[:n_cores]}) == n_cores, topology.source
-    sizes = {len(domain.pus) for domain in topology.domains}
-    alike = len(sizes) == 1 and len({(pu.kind) for pu in topology.pus}) == 1
-    threads = {len(core) for core in topology.cores}
-    packages = Counter(domain.package for domain in topology.domains)
-    if alike and len(threads) == 1 and len(set(packages.values())) == 1:
-        counts = dict.fromkeys(((d.node, d.package) for d in topology.domains), 0)
-        homes = {pu.os: (d.node, d.package) for d in topology.domains for pu in d.pus}
-        for pu in sequence:
-            counts[homes[pu.os]] += 1
-            assert max(counts.values()) - min(counts.values()) <= 1, topology.source
-    for copies in range(1, len(sequence) + 1, max(1, len(sequence) // 24)):
-        found = place(topology, BALANCED, copies, LOCAL).placements
-        assert {p.cpu for p in found} == {pu.os for pu in sequence[:copies]}, topology.source
-        logical = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
-        assert logical == sorted(set(logical)), topology.source
-        assert [p.copy for p in found] == list(range(copies))
-
-
-def check_threads(topology: Topology, threads: int) -> None:
-    """What must hold of copies of several threads on any machine."""
-    pus = len(topology.pus)
-    most = max(1, pus // threads)
-    rooms = Counter(pu.domain for pu in topology.pus)
-    inside = sum(count // threads for count in rooms.values())
-    in_cores = Counter(core[0].domain for core in topology.cores)
-    alone = sum(count // threads for count in in_cores.values())
-    caches = Counter((core[0].domain, core[0].llc) for core in topology.cores)
-    in_caches = sum(count // threads for count in caches.values())
-    alike = len({pu.kind for pu in topology.pus}) == 1
-    for copies in range(1, most + 1, max(1, most // 12)):
-        found = place(topology, BALANCED, copies, LOCAL, threads).placements
-        about = (topology.source, copies, threads)
-        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in found]
-        assert all(len(slot) == min(threads, pus) for slot in given), about
-        assert len({pu.os for slot in given for pu in slot}) == sum(map(len, given)), about
-        firsts = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
-        assert firsts == sorted(set(firsts)), about
-        assert firsts == [min(pu.logical for pu in slot) for slot in given], about
-        if copies <= inside:
-            assert all(len({pu.domain for pu in slot}) == 1 for slot in given), about
-        if copies <= alone:
-            assert all(len({pu.core for pu in slot}) == threads for slot in given), about
-        if copies <= in_caches and alike:
-            assert all(len({pu.llc for pu in slot}) == 1 for slot in given), about
-    assert len(scatter_slots(slots_of(topology, most, threads))) == most
-
-
-THREADS = (2, 3, 4, 7, 16)
-
-
-@needs_machines
-def test_copies_of_threads_stay_together_on_every_real_machine() -> None:
-    for topology in real_machines():
-        for threads in THREADS:
-            check_threads(topology, threads)
-
-
-def test_copies_of_threads_stay_together_on_any_machine() -> None:
-    for text in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4", "nodes=7x5", "2 3 2"):
-        for threads in THREADS:
-            check_threads(machine.from_synthetic(text), threads)
-    for seed in range(80):
-        check_threads(generated(seed), THREADS[seed % len(THREADS)])
-
-
-@needs_machines
-def test_copies_spread_evenly_on_every_real_machine() -> None:
-    for topology in real_machines():
-        check_properties(topology)
-
-
-def test_copies_spread_evenly_on_described_machines() -> None:
-    for text in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4", "nodes=7x5", "2 3 2"):
-        check_properties(machine.from_synthetic(text))
-
-
-def test_copies_spread_evenly_on_any_machine() -> None:
-    for seed in range(150):
-        check_properties(generated(seed))
-
-
-def test_the_same_machine_gets_the_same_plan() -> None:
-    for seed in range(20):
-        copies = 3 + seed
-        first = place(generated(seed), BALANCED, copies, LOCAL)
-        assert place(generated(seed), BALANCED, copies, LOCAL) == first
