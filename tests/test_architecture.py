@@ -88,7 +88,6 @@ LARGER = {  # path: why it is larger
     "speccpu/kit/kit.py": "to be made smaller",
     "speccpu/results/log.py": "to be made smaller",
     "speccpu/results/rsf.py": "to be made smaller",
-    "store/sweeps.py": "to be made smaller",
     "workflow/speccpu/kit.py": "to be made smaller",
     "speccpu/results/rsf.py:_Reader": "to be made smaller",
     "speccpu/results/log.py:_Reader": "to be made smaller",

@@ -98,7 +98,7 @@ def kept_search(
     connection: sqlite3.Connection, run_id: int
 ) -> tuple[DivotSearch, tuple[str, ...]] | None:
     """Return how a run was searched and its findings as JSON; None: it was not."""
-    for search in read_table(connection, DivotSearch, "divot_search", run_id):
+    for search in read_table(connection, DivotSearch, "divot_search", run_id=run_id):
         found = connection.execute(
             "SELECT finding FROM divot WHERE run_id = ? ORDER BY position", (run_id,)
         )

@@ -84,7 +84,7 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
 
     def table[T](kind: type[T], name: str, **how: Any) -> tuple[T, ...]:
-        return read_table(connection, kind, name, run_id, **how)
+        return read_table(connection, kind, name, run_id=run_id, **how)
 
     def query[T](kind: type[T], text: str, **how: Any) -> tuple[T, ...]:
         return tuple(read(connection, kind, text, run=run_id, **how))

@@ -125,17 +125,18 @@ def read_table[T](
     connection: sqlite3.Connection,
     kind: type[T],
     table: str,
-    run_id: int,
     *,
-    order: str = "run_id",
+    order: str = "1",
     finish: Callable[[dict[str, Any]], None] | None = None,
+    **where: Value,
 ) -> tuple[T, ...]:
-    """Return a run's rows in a table: the columns that are fields of `kind`, a dataclass."""
+    """Return the rows of a table that have these values: the columns that are fields of `kind`."""
     known: Any = kind
     own = {field.name for field in fields(known)}
     names = ", ".join(name for name in _columns_of(connection, table) if name in own)
-    query = f"SELECT {names} FROM {table} WHERE run_id = :run ORDER BY {order}"
-    return tuple(read(connection, kind, query, finish=finish, run=run_id))
+    those = " AND ".join(f"{name} = :{name}" for name in where)
+    query = f"SELECT {names} FROM {table} WHERE {those} ORDER BY {order}"
+    return tuple(read(connection, kind, query, finish=finish, **where))
 
 
 def _columns_of(connection: sqlite3.Connection, table: str) -> dict[str, bool]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rater.errors import InputError
 from rater.plan.sweep.grid import AxisKind, BlockOrder, Slot, Values
@@ -15,6 +17,7 @@ from rater.record.status import RunStatus
 from rater.store.insert import insert_run
 from rater.store.read import named
 from rater.store.remove import remove_runs
+from rater.store.rows import insert, insert_all, read, read_table
 from rater.store.store import Store
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand
@@ -22,8 +25,8 @@ _LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LEAST_OF_A_UUID = 4
 _HEAD = (
-    "uuid started_at rounds block_order seed until stop_on_failure suite command_line "
-    "rater_version directory file file_sha256 file_text"
+    "SELECT id AS number, status, reason, ended_at, resumed, extended, pid, pid_start, boot_id "
+    "FROM sweep WHERE id = :sweep"
 )
 _REPLACED = "replaced-by"  # tag of a run that did not get to its end: the run in its place
 _NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says: why
@@ -36,7 +39,7 @@ class SweepAsked:
     uuid: str
     started_at: str  # UTC, ISO 8601 with "Z"
     rounds: int
-    order: BlockOrder
+    block_order: BlockOrder
     seed: int
     until: float | None  # 0.01: 1 %
     stop_on_failure: bool
@@ -105,39 +108,24 @@ def new_sweep(
     slots: Iterable[Slot],
 ) -> int:
     """Store a sweep that begins now, made by this process; return its number."""
+    texts: dict[str, Any] = {
+        "command_line": storable(asked.command_line),
+        "directory": storable(asked.directory),
+        "file": None if asked.file is None else storable(asked.file),
+    }
+    made_by: dict[str, Any] = asdict(this_process())
     with store.writing("beginning a sweep") as connection:
-        owner = this_process()
-        row = (
-            *(asked.uuid, asked.started_at, asked.rounds, asked.order, asked.seed, asked.until),
-            *(asked.stop_on_failure, asked.suite, storable(asked.command_line)),
-            *(asked.rater_version, storable(asked.directory)),
-            *(None if asked.file is None else storable(asked.file), asked.file_sha256),
-            *(asked.file_text, RunStatus.RUNNING, owner.pid, owner.pid_start, owner.boot_id),
-        )
-        columns = f"{_HEAD} status pid pid_start boot_id".split()
-        cursor = connection.execute(
-            f"INSERT INTO sweep ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-            row,
-        )
-        number = cursor.lastrowid or 0
-        connection.executemany(
-            "INSERT INTO sweep_axis (sweep_id, position, name, kind) VALUES (?, ?, ?, ?)",
-            ((number, place, name, kind) for place, (name, kind) in enumerate(axes)),
-        )
-        connection.executemany(
-            "INSERT INTO sweep_point (sweep_id, point, label, request, left_out) "
-            "VALUES (?, ?, ?, ?, ?)",
-            ((number, it.point, storable(it.label), it.request, it.left_out) for it in points),
-        )
-        connection.executemany(
-            "INSERT INTO sweep_value (sweep_id, point, axis, value) VALUES (?, ?, ?, ?)",
-            (
-                (number, it.point, axis, storable(value))
-                for it in points
-                for axis, value in it.values
-            ),
-        )
-        _add_slots(connection, number, slots)
+        status = RunStatus.RUNNING
+        number = insert(connection, "sweep", asked, status=status, **made_by, **texts)
+        of: dict[str, Any] = {"sweep_id": number}
+        for place, (name, kind) in enumerate(axes):
+            insert(connection, "sweep_axis", **of, position=place, name=name, kind=kind)
+        for it in points:
+            insert(connection, "sweep_point", it, **of, label=storable(it.label))
+            for axis, value in it.values:
+                kept = storable(value)
+                insert(connection, "sweep_value", **of, point=it.point, axis=axis, value=kept)
+        insert_all(connection, "sweep_slot", slots, sweep_id=number)
     return number
 
 
@@ -148,24 +136,22 @@ def take_up(store: Store, number: int, *, resumed: int, rounds: int, slots: Iter
     `InputError` when another rater has it, or has had it since then.
     """
     with store.writing("taking up a sweep") as connection:
-        row = connection.execute(
-            "SELECT status, resumed, pid, pid_start, boot_id FROM sweep WHERE id = ?", (number,)
-        ).fetchone()
-        if row is None:
+        found = connection.execute("SELECT resumed FROM sweep WHERE id = ?", (number,)).fetchone()
+        if found is None:
             raise InputError(f"there is no sweep {number} any more")
-        if row[0] == RunStatus.RUNNING and is_alive(ProcessId(*row[2:])):
-            raise InputError(f"sweep {number} is still running (rater's process {row[2]})")
-        if row[1] != resumed:
+        owner = _running(connection, number)
+        if owner:
+            raise InputError(f"sweep {number} is still running (rater's process {owner.pid})")
+        if found != (resumed,):
             raise InputError(f"sweep {number} was taken up by another rater meanwhile; try again")
-        owner = this_process()
         connection.execute(
-            "UPDATE sweep SET status = ?, reason = NULL, ended_at = NULL, resumed = resumed + 1, "
-            "extended = extended + (rounds < ?), rounds = ?, pid = ?, pid_start = ?, boot_id = ? "
-            "WHERE id = ?",
-            (RunStatus.RUNNING, rounds, rounds)
-            + (owner.pid, owner.pid_start, owner.boot_id, number),
+            "UPDATE sweep SET status = :status, reason = NULL, ended_at = NULL, "
+            "resumed = resumed + 1, extended = extended + (rounds < :rounds), rounds = :rounds, "
+            "pid = :pid, pid_start = :pid_start, boot_id = :boot_id WHERE id = :number",
+            {"number": number, "status": RunStatus.RUNNING, "rounds": rounds}
+            | asdict(this_process()),
         )
-        _add_slots(connection, number, slots)
+        insert_all(connection, "sweep_slot", slots, sweep_id=number)
 
 
 def give_back(store: Store, before: StoredSweep) -> None:
@@ -237,14 +223,9 @@ def begin_run(
         run_id = insert_run(connection, run, host, settings=settings, pus=pus, owner=this_process())
         if before:
             connection.execute(f"UPDATE sweep_run SET replaced = 1 WHERE {of_slot}", place)
-            connection.execute(
-                "INSERT OR REPLACE INTO tag (run_id, name, value) VALUES (?, ?, ?)",
-                (before[0], _REPLACED, str(run_id)),
-            )
-        connection.execute(
-            "INSERT INTO sweep_run (run_id, sweep_id, block, point, phases) VALUES (?, ?, ?, ?, ?)",
-            (run_id, *place, phases),
-        )
+            _tag(connection, before[0], _REPLACED, str(run_id))
+        of: dict[str, Any] = {"sweep_id": number, "block": slot.block, "point": slot.point}
+        insert(connection, "sweep_run", run_id=run_id, phases=phases, **of)
     return run_id
 
 
@@ -260,10 +241,7 @@ def discard_run(store: Store, run: int, why: str) -> None:
             (run,),
         )
         connection.execute("UPDATE sweep_run SET replaced = 1 WHERE run_id = ?", (run,))
-        connection.execute(
-            "INSERT OR REPLACE INTO tag (run_id, name, value) VALUES (?, ?, ?)",
-            (run, _NOT_COUNTED, storable(why)),
-        )
+        _tag(connection, run, _NOT_COUNTED, storable(why))
 
 
 def end_sweep(
@@ -321,78 +299,56 @@ def find_sweep(store: Store, spec: str) -> int:
     )
 
 
-def _add_slots(connection: sqlite3.Connection, number: int, slots: Iterable[Slot]) -> None:
-    connection.executemany(
-        "INSERT INTO sweep_slot (sweep_id, block, position, point) VALUES (?, ?, ?, ?)",
-        ((number, it.block, it.position, it.point) for it in slots),
-    )
+def _tag(connection: sqlite3.Connection, run: int, name: str, value: str) -> None:
+    insert(connection, "tag", replace=True, run_id=run, name=name, value=value)
+
+
+def _running(connection: sqlite3.Connection, number: int) -> ProcessId | None:
+    """Return the process that runs a sweep now, None where there is none."""
+    for owner in read_table(
+        connection, ProcessId, "sweep", id=number, status=RunStatus.RUNNING.value
+    ):
+        return owner if is_alive(owner) else None
+    return None
 
 
 def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[StoredSweep]:
-    found = []
-    for number in numbers:
-        key = (number,)
-        row = connection.execute(
-            f"SELECT {', '.join(_HEAD.split())}, status, reason, ended_at, resumed, extended, pid, "
-            "pid_start, boot_id FROM sweep WHERE id = ?",
-            key,
-        ).fetchone()
-        if row is None:
-            continue
-        *asked, status, reason, ended_at, resumed, extended, pid, pid_start, boot_id = row
-        status = RunStatus(status)
-        if status is RunStatus.RUNNING and not is_alive(ProcessId(pid, pid_start, boot_id)):
-            status = RunStatus.KILLED
-        asked[3], asked[6] = BlockOrder(asked[3]), bool(asked[6])
-        axes = connection.execute(
-            "SELECT name, kind FROM sweep_axis WHERE sweep_id = ? ORDER BY position", key
-        ).fetchall()
-        found.append(
-            StoredSweep(
-                number=number,
-                asked=SweepAsked(*asked),
-                status=status,
-                reason=reason,
-                ended_at=ended_at,
-                resumed=resumed,
-                extended=extended,
-                axes=tuple((name, AxisKind(kind)) for name, kind in axes),
-                points=_points(connection, number, [name for name, _ in axes]),
-                slots=tuple(
-                    SlotRun(
-                        Slot(block, position, point),
-                        run,
-                        None if status is None else RunStatus(status),
-                        bool(done),
-                        elapsed_s,
-                    )
-                    for block, position, point, _, run, status, done, elapsed_s in (
-                        connection.execute(named("sweep_runs"), {"sweep": number})
-                    )
-                ),
-            )
-        )
-    return found
+    return [it for number in numbers for it in _loaded(connection, number)]
 
 
-def _points(
-    connection: sqlite3.Connection, number: int, axes: Sequence[str]
-) -> tuple[SweepPoint, ...]:
-    values: dict[int, dict[str, str]] = {}
-    for point, axis, value in connection.execute(
+def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
+    """Return a sweep, or none."""
+    axes = connection.execute(
+        "SELECT name, kind FROM sweep_axis WHERE sweep_id = ? ORDER BY position", (number,)
+    ).fetchall()
+    values: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for place, axis, value in connection.execute(
         "SELECT point, axis, value FROM sweep_value WHERE sweep_id = ?", (number,)
     ):
-        values.setdefault(point, {})[axis] = value
-    rows = connection.execute(
-        "SELECT point, label, request, left_out FROM sweep_point WHERE sweep_id = ? ORDER BY point",
-        (number,),
-    )
-    return tuple(
-        SweepPoint(
-            point, label, tuple((axis, values[point][axis]) for axis in axes), request, left_out
+        values[place][axis] = value
+
+    def point(row: dict[str, Any]) -> None:
+        row["values"] = tuple((axis, values[row["point"]][axis]) for axis, _ in axes)
+
+    def slot(row: dict[str, Any]) -> None:
+        row["slot"] = Slot(row.pop("block"), row.pop("position"), row.pop("point"))
+        row["run"] = row.pop("run_id")
+        del row["label"]
+
+    def sweep(row: dict[str, Any]) -> None:
+        owner = ProcessId(row.pop("pid"), row.pop("pid_start"), row.pop("boot_id"))
+        if row["status"] is RunStatus.RUNNING and not is_alive(owner):
+            row["status"] = RunStatus.KILLED
+        (row["asked"],) = read_table(connection, SweepAsked, "sweep", id=number)
+        row["axes"] = tuple((name, AxisKind(kind)) for name, kind in axes)
+        row["points"] = read_table(
+            connection, SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number
         )
-        for point, label, request, left_out in rows
-    )
+        row["slots"] = tuple(
+            read(connection, SlotRun, named("sweep_runs"), finish=slot, sweep=number)
+        )
+
+    return read(connection, StoredSweep, _HEAD, finish=sweep, sweep=number)
 
 
 def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> tuple[int, ...]:
@@ -404,12 +360,10 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> t
     with store.writing("removing a sweep") as connection:
         gone = dict.fromkeys(runs)
         for sweep in sweeps:
-            row = connection.execute(
-                "SELECT status, pid, pid_start, boot_id FROM sweep WHERE id = ?", (sweep,)
-            ).fetchone()
-            if row is not None and row[0] == RunStatus.RUNNING and is_alive(ProcessId(*row[1:])):
+            owner = _running(connection, sweep)
+            if owner:
                 raise InputError(
-                    f"sweep {sweep} is still running (rater's process {row[1]}); end it first"
+                    f"sweep {sweep} is still running (rater's process {owner.pid}); end it first"
                 )
             gone |= dict.fromkeys(
                 run

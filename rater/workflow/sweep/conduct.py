@@ -109,7 +109,7 @@ def _store(
             uuid=str(uuids.uuid4()),
             started_at=now_utc(),
             rounds=asked.rounds,
-            order=asked.order,
+            block_order=asked.order,
             seed=asked.seed,
             until=asked.until,
             stop_on_failure=asked.stop_on_failure,

@@ -68,7 +68,7 @@ def resume(args: argparse.Namespace) -> int:
     points = _points_again(args, sweep, kinds, cache)
     if args.dry_run:
         return _show_missing(args, sweep)
-    more = slots_of(sorted(points), rounds, asked.order, asked.seed, first=asked.rounds + 1)
+    more = slots_of(sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1)
 
     def begin(store: Store, _: Mapping[int, str]) -> int:
         take_up(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)

@@ -88,7 +88,7 @@ def view_of(
             for point in sweep.points
         ),
         rounds=asked.rounds,
-        order=asked.order,
+        order=asked.block_order,
         seed=asked.seed,
         until=asked.until,
         slots=tuple(
