@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Finding, Kind, Single
+from rater.record.status import CopyStatus
 from rater.show.charts.picture import Dot, Label, Panel
 from rater.text.cpuset import format_list
 from rater.text.words import copies_text
 
 _LEAST_EXPLAINED = 0.01  # of a time; less than the layout does is hardly to be seen
+_MOST_LETTERS = 20  # of a list of copies
 # Findings whose place is no name: it is all copies.
 _NAMES = {
     Kind.STARTUP: "start-up",
@@ -122,10 +124,17 @@ def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
 
 
 def failed_text(panel: Panel) -> str | None:
-    """Say which copies failed, None for none."""
-    copies = sorted({copy for _, copy, _ in panel.failed})
-    if not copies:
-        return None
-    if len(format_list(copies)) > 20:
-        return f"{copies_text(len(copies))} failed"
-    return f"{words.copies(copies)} failed"
+    """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
+    parts = []
+    for interrupted, how in ((False, "failed"), (True, "interrupted")):
+        copies = sorted(
+            {
+                one.copy
+                for _, one in panel.failed
+                if (one.status is CopyStatus.INTERRUPTED) is interrupted
+            }
+        )
+        long = len(format_list(copies)) > _MOST_LETTERS
+        which = copies_text(len(copies)) if long else words.copies(copies)
+        parts += [f"{which} {how}"] if copies else []
+    return "; ".join(parts) or None

@@ -1,35 +1,34 @@
-"""The machine of a page as an SVG of its own: packages, lgroups, LLCs, cores and CPUs.
+"""The machine as packages, lgroups, LLCs, cores and CPUs: drawn here, for a page and a file.
 
-A page builds it of buttons (`machine.js`); this drawing groups the same parts in the same
-order, colours them by the same statistic, and writes numbers alike. They must agree.
+The CPUs of an lgroup are an SVG. A page frames each in HTML, so that they flow on any screen, and
+its script colours them anew; a file has frames of SVG around them. The colours and numbers are the
+medians of `slowdowns`.
 """
 
 from __future__ import annotations
 
-import html
 import math
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-type _Row = Sequence[int | None]  # CPU, package, lgroup, LLC, core
+from rater.record.stored import StoredRun
+from rater.show.charts.markup import Html, element, joined
+from rater.show.charts.vega import FONT, WIDTH, coloured, page_colours
 
-ASSETS = Path(__file__).parents[1] / "html" / "assets"
-_FONT = "DejaVu Sans, sans-serif"
-WIDTH = 900
-_LETTER = 6.7  # points that one of a name takes at most, on average
-_CELL, _APART, _PAD = 16.0, 4.0, 6.0
-_NAME = 17.0  # points that the line of a name takes
-_LEAST_SPAN = 0.05  # of the colours, as in the page
-_MANY, _MOST_OF_SPAN = 50, 0.98  # of many CPUs so many are within the colours, as in the page
+type MachineRow = Sequence[int | None]  # CPU, package, lgroup, LLC, core
+
+_LETTER = 6.7  # pixels that one of a name takes at most, on average
+_CELL, _GAP, _PAD = 16.0, 4.0, 6.0
+_NAME = 17.0  # pixels that the line of a name takes
+_LEAST_SPAN = 0.05  # of the colours
+_MANY, _MOST_OF_SPAN = 50, 0.98  # of many CPUs so many are within the colours
 _MOST_THREADS = 16  # of a core beside each other
-_LARGE = 0.015  # of an lgroup: its number is shown as slow, as in the page
-_RAMP = 90.0  # points
+_LARGE = 0.015  # of an lgroup: its number is shown as slow
+_RAMP = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,204 +37,282 @@ class _Block:
 
     width: float
     height: float
-    svg: str
+    svg: Html
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What copies say of CPUs and lgroups: their times over the median copy's."""
-
-    cpus: Mapping[int, float]
-    nodes: Mapping[int, float]
-    failed: frozenset[int]  # CPUs on which a copy failed
-    span: float  # of the colours
+# -- what is drawn ------------------------------------------------------------------------
 
 
-def machine_svg(run: Mapping[str, Any]) -> str:
-    """Return the machine of `run_data`'s value, coloured by the slowdown of its copies."""
-    seen, colours, rows = _seen(run), page_colours(), run["machine"]
-    packages = _split(rows, 1)
-    # Packages hold lgroups; where one lgroup spans packages (memory alike from all), it holds them.
-    spans = any(len(_split(of, 1)) > 1 for of in _split(rows, 2).values())
+def machine_rows(run: StoredRun) -> list[list[int | None]]:
+    """Return the machine as packages > lgroups > LLCs > cores > CPUs, as far as they are known.
 
-    def lgroup(node: int | None, blocks: Sequence[_Block]) -> _Block:
-        share = None if node is None else seen.nodes.get(node)
-        name = "CPUs" if node is None else f"lgroup {node}"
-        slow = share is not None and share >= 1 + _LARGE
-        told = "" if share is None else f" {_percent(share)}"
-        return _framed(
-            name + told,
-            _flow(blocks, _PAD, _broad(blocks)),
-            colours["slow-text" if slow else "ink"],
-            fill=colours["soft"],
-        )
-
-    def package(number: int | None, blocks: Sequence[_Block]) -> _Block:
-        inner = _flow(blocks, 8.0, WIDTH - 40)
-        if len(packages) < 2 or number is None:
-            return inner
-        return _framed(f"package {number}", inner, colours["faint"], line=colours["grid"])
-
-    outer, inner = (lgroup, package) if spans else (package, lgroup)
-    wholes = [
-        outer(
-            whole,
-            [
-                inner(part, [_cache(cache, of, seen, colours) for cache, of in caches])
-                for part, of_part in _split(of_whole, 1 if spans else 2).items()
-                for caches in [_split(of_part, 3).items()]
-            ],
-        )
-        for whole, of_whole in _split(rows, 2 if spans else 1).items()
-    ]
-    head = _key(run["run"], rows, seen, colours)
-    body = _flow(wholes, 10.0, WIDTH)
-    width, height = max(head.width, body.width) + 16, head.height + body.height + 22
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}" font-family="{_FONT}">'
-        f"{_rect(0, 0, width, height, fill=colours['page'])}"
-        f"{_moved(head, 8, 6)}{_moved(body, 8, head.height + 14)}</svg>"
-    )
-
-
-def page_colours() -> dict[str, str]:
-    """Return the light colours of the page's style sheet by name, as `#rrggbb`."""
-    block = (ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")[0]
-    found = re.findall(r"--([\w-]+): #([0-9a-f]{3,6});", block)
-    return {
-        name: "#" + ("".join(2 * digit for digit in value) if len(value) == 3 else value)
-        for name, value in found
+    Of an imported run without a machine: what its copies say of their CPUs.
+    """
+    places: dict[int, tuple[int | None, ...]] = {
+        pu.cpu: (pu.package, pu.node, pu.llc, pu.core) for pu in run.pus
     }
+    for row in run.copies:
+        if row.cpu is None:
+            continue
+        of_copy = (row.package, row.node, row.llc, row.core)
+        known = places.get(row.cpu, (None,) * 4)
+        places[row.cpu] = tuple(
+            own if own is not None else other for own, other in zip(known, of_copy, strict=True)
+        )
+    return [
+        [cpu, *place]
+        for cpu, place in sorted(places.items(), key=lambda item: (*map(_key, item[1]), item[0]))
+    ]
 
 
-def _seen(run: Mapping[str, Any]) -> _Seen:
-    """Return the median of each CPU's and each lgroup's copies: of all their runs at once."""
+def slowdowns(panels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return times over the median copy's by CPU and lgroup, medians over all these panels.
+
+    And the CPUs on which a copy failed. `panels` as `run_data` has them.
+    """
     cpus: dict[int, list[float]] = {}
     nodes: dict[int, list[float]] = {}
     failed: set[int] = set()
-    for panel in run["panels"]:
+    for panel in panels:
         dots = panel["dots"]
         failed |= {cpu for _, _, _, cpu, *_ in panel["failed"] if cpu is not None}
         if not panel["median"]:
             continue
         for cpu, node, elapsed_s in zip(dots["cpu"], dots["node"], dots["s"], strict=True):
-            share = elapsed_s / panel["median"]
-            if node is not None:
-                nodes.setdefault(node, []).append(share)
-            if cpu is not None:
-                cpus.setdefault(cpu, []).append(share)
-    shares = {cpu: median(of) for cpu, of in cpus.items()}
-    sizes = sorted(abs(share - 1) for share in shares.values())
+            for of, key in ((nodes, node), (cpus, cpu)):
+                if key is not None:
+                    of.setdefault(key, []).append(elapsed_s / panel["median"])
+    return {
+        "cpus": {cpu: round(median(of), 6) for cpu, of in sorted(cpus.items())},
+        "nodes": {node: round(median(of), 6) for node, of in sorted(nodes.items())},
+        "failed": sorted(failed),
+    }
+
+
+def colour_span(shares: Iterable[float]) -> float:
+    """Return how far from the median copy the colours reach, for shares of CPUs."""
+    sizes = sorted(abs(share - 1) for share in shares)
     # Among many CPUs a few that are far out may not take the colours from all the others.
     last = int((_MOST_OF_SPAN if len(sizes) > _MANY else 1) * (len(sizes) - 1))
-    largest = sizes[last] if sizes else 0.0
-    return _Seen(
-        shares,
-        {node: median(of) for node, of in nodes.items()},
-        frozenset(failed),
-        max(_LEAST_SPAN, largest),
+    return max(_LEAST_SPAN, sizes[last] if sizes else 0.0)
+
+
+def machine_html(rows: Sequence[MachineRow], failed: Sequence[int]) -> Html:
+    """Return the machine of a page; its script colours it. `failed`: CPUs to be struck out."""
+    if not rows:
+        return element("p", "It is not known where the copies ran.", class_="dim")
+
+    def cpu(row: MachineRow) -> Html:
+        strike = _strike() if row[0] in failed else ""
+        return element(
+            "g",
+            _rect(_CELL, _CELL, fill="var(--even)", line="line"),
+            strike,
+            class_="cpu",
+            role="button",
+            tabindex=-1,
+            data_cpu=row[0],
+            data_core=row[4],
+            data_lgroup=row[2],
+        )
+
+    def framed(at: int, value: int | None, inner: Sequence[Html]) -> Html:
+        name: str = ""
+        if at == 1:
+            several = len(_split(rows, 1)) > 1 and value is not None
+            name = element("div", f"package {value}", class_="name") if several else ""
+        elif value is None:
+            name = element("div", "CPUs", class_="name")
+        else:
+            words = (f"lgroup {value} ", element("span", class_="share"))
+            name = element("button", *words, type="button", class_="name", data_node=value)
+        return element("div", name, *inner, class_="package" if at == 1 else "lgroup")
+
+    def drawn(part: Sequence[MachineRow]) -> Html:
+        block = _part(part, cpu)
+        return element(
+            "svg",
+            block.svg,
+            viewBox=f"-1 -1 {block.width + 2:g} {block.height + 2:g}",
+            style=f"--wide: {block.width + 2:g}px",
+        )
+
+    wholes = (
+        framed(
+            at,
+            whole,
+            [
+                element(
+                    "div",
+                    *(framed(3 - at, value, [drawn(part)]) for value, part in parts),
+                    class_="parts",
+                )
+            ],
+        )
+        for at, whole, parts in _nested(rows)
     )
+    return element("div", *wholes, class_="boxes dense" if len(rows) > 256 else "boxes")
 
 
-def _split(rows: Sequence[_Row], at: int) -> dict[Any, list[_Row]]:
+def machine_svg(run: Mapping[str, Any]) -> str:
+    """Return the machine of `run_data`'s value, coloured by the slowdown of its copies."""
+    rows, seen = run["machine"], slowdowns(run["panels"])
+    span = colour_span(seen["cpus"].values())
+
+    def cpu(row: MachineRow) -> Html:
+        return _coloured_cpu(int(row[0] or 0), seen, span)
+
+    def framed(at: int, value: int | None, blocks: Sequence[_Block]) -> _Block:
+        if at == 1:
+            inner = _flow(blocks, 8.0, WIDTH - 40)
+            if value is None or len(_split(rows, 1)) < 2:
+                return inner
+            return _framed(f"package {value}", inner, "faint", line="grid")
+        share = seen["nodes"].get(value)
+        name = "CPUs" if value is None else f"lgroup {value}"
+        slow = share is not None and share >= 1 + _LARGE
+        name += "" if share is None else f" {_percent(share)}"
+        inner = _flow(blocks, _PAD, _broad(blocks))
+        return _framed(name, inner, "slow-text" if slow else "ink", fill="var(--soft)")
+
+    wholes = [
+        framed(at, whole, [framed(3 - at, value, [_part(part, cpu)]) for value, part in parts])
+        for at, whole, parts in _nested(rows)
+    ]
+    head = _legend(run["run"], rows, seen, span)
+    body = _flow(wholes, 10.0, WIDTH)
+    width, height = max(head.width, body.width) + 16, head.height + body.height + 22
+    drawing = element(
+        "svg",
+        _rect(width, height, fill="var(--page)"),
+        _moved(head, 8, 6),
+        _moved(body, 8, head.height + 14),
+        xmlns="http://www.w3.org/2000/svg",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {width:g} {height:g}",
+        font_family=FONT,
+    )
+    return coloured(drawing)
+
+
+# -- parts that both have -----------------------------------------------------------------
+
+
+def _nested(
+    rows: Sequence[MachineRow],
+) -> Iterator[tuple[int, int | None, list[tuple[int | None, list[MachineRow]]]]]:
+    """Yield packages with their lgroups: 1, a package, its lgroups with their rows.
+
+    Where one lgroup spans packages (memory alike from all), lgroups with their packages: 2, ...
+    """
+    spans = any(len(_split(of, 1)) > 1 for of in _split(rows, 2).values())
+    at = 2 if spans else 1
+    for whole, of_whole in _split(rows, at).items():
+        yield at, whole, list(_split(of_whole, 3 - at).items())
+
+
+def _split(rows: Sequence[MachineRow], at: int) -> dict[Any, list[MachineRow]]:
     """Return the rows by one of their values; of unknown cores each CPU is one."""
-    found: dict[Any, list[_Row]] = {}
+    found: dict[Any, list[MachineRow]] = {}
     for row in rows:
         key = f"CPU {row[0]}" if at == 4 and row[4] is None else row[at]
         found.setdefault(key, []).append(row)
     return found
 
 
+def _part(rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]) -> _Block:
+    """Return the CPUs of an lgroup in a package, LLC by LLC, as `cpu` draws each."""
+    caches = [_cache(cache, of, cpu) for cache, of in _split(rows, 3).items()]
+    return _flow(caches, _PAD, _broad(caches))
+
+
 def _cache(
-    cache: int | None, rows: Sequence[_Row], seen: _Seen, colours: Mapping[str, str]
+    cache: int | None, rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]
 ) -> _Block:
     """Return the CPUs below one LLC, in a frame where it is known; those of a core touch."""
-    cores = [
-        _core([_cpu(int(row[0] or 0), seen, colours) for row in of], colours)
-        for of in _split(rows, 4).values()
-    ]
+    cores = [_core([cpu(row) for row in of]) for of in _split(rows, 4).values()]
     columns = max(4, math.ceil(math.sqrt(3 * len(rows))))
-    inner = _flow(cores, _APART, columns * (_CELL + _APART))
+    inner = _flow(cores, _GAP, columns * (_CELL + _GAP))
     if cache is None:
         return inner
-    width, height = inner.width + 2 * _APART, inner.height + 2 * _APART
-    frame = _rect(0, 0, width, height, fill=colours["page"], line=colours["grid"])
-    return _Block(width, height, f"<g><title>LLC</title>{frame}{_moved(inner, _APART, _APART)}</g>")
+    width, height = inner.width + 2 * _GAP, inner.height + 2 * _GAP
+    frame = _rect(width, height, fill="var(--page)", line="grid")
+    group = element("g", element("title", "LLC"), frame, _moved(inner, _GAP, _GAP))
+    return _Block(width, height, group)
 
 
-def _core(cpus: Sequence[str], colours: Mapping[str, str]) -> _Block:
+def _core(cpus: Sequence[Html]) -> _Block:
     """Return the CPUs of a core; of several the frame is darker."""
     inner = _flow([_Block(_CELL, _CELL, cpu) for cpu in cpus], 0.0, _MOST_THREADS * _CELL)
     if len(cpus) < 2:
         return inner
-    frame = _rect(0, 0, inner.width, inner.height, line=colours["dot2"])
-    return _Block(inner.width, inner.height, inner.svg + frame)
+    frame = _rect(inner.width, inner.height, line="dot2")
+    return _Block(inner.width, inner.height, joined(inner.svg, frame))
 
 
-def _cpu(cpu: int, seen: _Seen, colours: Mapping[str, str]) -> str:
-    share, failed = seen.cpus.get(cpu), cpu in seen.failed
-    told = [] if share is None else [_percent(share)]
-    told += ["a copy failed"] if failed else [] if told else ["not used"]
-    if share is not None:
-        heat = min(1.0, abs(share - 1) / seen.span)
-        fill = _mixed(colours["even"], colours["cool" if share < 1 else "hot"], heat)
-    else:
-        fill = colours["even"] if failed else "none"
-    box = _rect(0, 0, _CELL, _CELL, fill=fill, line=colours["line"])
-    strike = _strike(colours) if failed else ""
-    return f"<g><title>CPU {cpu}: {', '.join(told)}</title>{box}{strike}</g>"
-
-
-def _strike(colours: Mapping[str, str]) -> str:
-    return (
-        f'<line x1="1" y1="1" x2="{_CELL - 1:g}" y2="{_CELL - 1:g}" '
-        f'stroke="{colours["ink"]}" stroke-width="2"/>'
+def _strike() -> Html:
+    return element(
+        "path",
+        class_="strike",
+        d=f"M1 1L{_CELL - 1:g} {_CELL - 1:g}",
+        stroke="var(--ink)",
+        stroke_width=2,
     )
 
 
-def _key(run: int, rows: Sequence[_Row], seen: _Seen, colours: Mapping[str, str]) -> _Block:
+# -- the file -----------------------------------------------------------------------------
+
+
+def _coloured_cpu(cpu: int, seen: Mapping[str, Any], span: float) -> Html:
+    share, failed = seen["cpus"].get(cpu), cpu in seen["failed"]
+    words = [] if share is None else [_percent(share)]
+    words += ["a copy failed"] if failed else [] if words else ["not used"]
+    fill = "var(--even)" if failed else "none"
+    if share is not None:
+        colours = page_colours()
+        end = colours["cool" if share < 1 else "hot"]
+        fill = _mixed(colours["even"], end, min(1.0, abs(share - 1) / span))
+    return element(
+        "g",
+        element("title", f"CPU {cpu}: {', '.join(words)}"),
+        _rect(_CELL, _CELL, fill=fill, line="line"),
+        _strike() if failed else "",
+    )
+
+
+def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float) -> _Block:
     """Return what the drawing is of, and what its colours, marks and frames mean."""
     title = f"run {run}: each CPU by the median of its copies' times over the median copy"
-    span = f"{_rounded(seen.span * 100, 0)} %"
-    ramp = (
-        f'<linearGradient id="ramp">{_stop(0, colours["cool"])}{_stop(0.5, colours["even"])}'
-        f"{_stop(1, colours['hot'])}</linearGradient>"
-        f'<rect width="{_RAMP:g}" height="{_CELL:g}" fill="url(#ramp)"/>'
+    end = f"{_rounded(span * 100, 0)} %"
+    colours = page_colours()
+    stops = (
+        element("stop", offset=at, stop_color=colours[name])
+        for at, name in ((0, "cool"), (0.5, "even"), (1, "hot"))
     )
-    empty = _rect(0, 0, _CELL, _CELL, fill="none", line=colours["line"])
-    even = _rect(0, 0, _CELL, _CELL, fill=colours["even"], line=colours["line"])
-    colour_key = [
-        _word(f"faster, \u2212{span}", colours),
-        _Block(_RAMP, _CELL, ramp),
-        _word(f"+{span}, slower", colours),
-    ]
-    marks: list[tuple[str, str]] = []
-    if seen.failed:
-        marks.append((even + _strike(colours), "a copy failed"))
-    if any(row[0] not in seen.cpus and row[0] not in seen.failed for row in rows):
-        marks.append((empty, "not used"))
+    ramp = joined(
+        element("linearGradient", *stops, id="ramp"), _rect(_RAMP, _CELL, fill="url(#ramp)")
+    )
+    even = _rect(_CELL, _CELL, fill="var(--even)", line="line")
+    key = [_word(f"faster, \u2212{end}"), _Block(_RAMP, _CELL, ramp), _word(f"+{end}, slower")]
+    marks: list[tuple[Html, str]] = []
+    if seen["failed"]:
+        marks.append((joined(even, _strike()), "a copy failed"))
+    if any(row[0] not in seen["cpus"] and row[0] not in seen["failed"] for row in rows):
+        marks.append((_rect(_CELL, _CELL, line="line"), "not used"))
     for svg, words in marks:
-        colour_key += [_Block(_CELL, _CELL, svg), _word(words, colours)]
-    parts = ["CPUs that touch are a core"] if _shared_cores(rows) else []
+        key += [_Block(_CELL, _CELL, svg), _word(words)]
+    cores = Counter(tuple(row[1:]) for row in rows if row[4] is not None)
+    shared = any(cpus > 1 for cpus in cores.values())
+    parts = ["CPUs that touch are a core"] if shared else []
     parts += ["a frame is a last-level cache (LLC)"] if any(r[3] is not None for r in rows) else []
-    lines = [_word(title, colours, "ink"), _flow(colour_key, 6.0, WIDTH)]
-    lines += [_word("; ".join(parts), colours)] if parts else []
+    lines = [_word(title, "ink"), _flow(key, 6.0, WIDTH)]
+    lines += [_word("; ".join(parts))] if parts else []
     return _flow(lines, 4.0, 0.0)
 
 
-def _shared_cores(rows: Sequence[_Row]) -> bool:
-    """Tell whether a core has several CPUs."""
-    cores = Counter(tuple(row[1:]) for row in rows if row[4] is not None)
-    return any(cpus > 1 for cpus in cores.values())
-
-
-def _stop(at: float, colour: str) -> str:
-    return f'<stop offset="{at:g}" stop-color="{colour}"/>'
-
-
-def _word(words: str, colours: Mapping[str, str], colour: str = "faint") -> _Block:
-    return _Block(_LETTER * len(words), _CELL, _text(0, 12, words, colours[colour]))
+def _word(words: str, colour: str = "faint") -> _Block:
+    return _Block(_LETTER * len(words), _CELL, _text(0, words, colour))
 
 
 def _framed(
@@ -244,9 +321,9 @@ def _framed(
     """Return a box wide enough for its name above what it holds."""
     width = max(inner.width, _LETTER * len(name)) + 2 * _PAD
     height = inner.height + _NAME + _PAD
-    box = _rect(0, 0, width, height, fill=fill, line=line)
-    text = _text(_PAD, 12, name, ink)
-    return _Block(width, height, f"<g>{box}{text}{_moved(inner, _PAD, _NAME)}</g>")
+    box = _rect(width, height, fill=fill, line=line)
+    group = element("g", box, _text(_PAD, name, ink), _moved(inner, _PAD, _NAME))
+    return _Block(width, height, group)
 
 
 def _broad(blocks: Sequence[_Block]) -> float:
@@ -257,7 +334,7 @@ def _broad(blocks: Sequence[_Block]) -> float:
 
 def _flow(blocks: Sequence[_Block], gap: float, most: float) -> _Block:
     """Return blocks side by side in lines that are at most so wide, as words are set."""
-    parts: list[str] = []
+    parts: list[Html] = []
     left = top = high = width = 0.0
     for block in blocks:
         if left and left + block.width > most:
@@ -265,22 +342,22 @@ def _flow(blocks: Sequence[_Block], gap: float, most: float) -> _Block:
         parts.append(_moved(block, left, top))
         width, high = max(width, left + block.width), max(high, block.height)
         left += block.width + gap
-    return _Block(width, top + high, "".join(parts))
+    return _Block(width, top + high, joined(*parts))
 
 
-def _moved(block: _Block, x: float, y: float) -> str:
-    return f'<g transform="translate({x:g} {y:g})">{block.svg}</g>' if x or y else block.svg
+def _moved(block: _Block, x: float, y: float) -> Html:
+    if not x and not y:
+        return block.svg
+    return element("g", block.svg, transform=f"translate({x:g} {y:g})")
 
 
-def _rect(
-    x: float, y: float, width: float, height: float, *, fill: str = "none", line: str | None = None
-) -> str:
-    edge = f' stroke="{line}"' if line else ""
-    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"{edge}/>'
+def _rect(width: float, height: float, *, fill: str = "none", line: str | None = None) -> Html:
+    stroke = None if line is None else f"var(--{line})"
+    return element("rect", width=width, height=height, fill=fill, stroke=stroke)
 
 
-def _text(x: float, y: float, text: str, fill: str) -> str:
-    return f'<text x="{x:g}" y="{y:g}" font-size="11" fill="{fill}">{html.escape(text)}</text>'
+def _text(x: float, text: str, colour: str) -> Html:
+    return element("text", text, x=x, y=12, font_size=11, fill=f"var(--{colour})")
 
 
 def _percent(share: float) -> str:
@@ -298,9 +375,9 @@ def _rounded(size: float, places: int) -> str:
 
 def _mixed(first: str, second: str, share: float) -> str:
     """Return a colour between two of `#rrggbb`."""
-    pairs = zip(_rgb(first), _rgb(second), strict=True)
+    pairs = ((int(one[at : at + 2], 16) for one in (first, second)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
-def _rgb(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+def _key(number: int | None) -> tuple[bool, int]:
+    return number is None, number or 0

@@ -1,8 +1,8 @@
 """What a picture of the copies' times consists of, before it is drawn anywhere; pure.
 
 The picture is that of the SPECrate2006 paper's Figures 1-3: a copy is a place on the
-horizontal axis, lgroup beside lgroup, and its time a dot above it. `plot_file` draws
-it with matplotlib, `plot_text` with the signs of a terminal.
+horizontal axis, lgroup beside lgroup, and its time a dot above it. `panels` draws it into
+a file, `terminal` with the signs of a terminal, and a page of `rater report` in a browser.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LgroupSpan:
     """Places side by side that belong to one lgroup."""
 
     node: int | None  # None: these copies are not bound
@@ -65,6 +65,8 @@ class Dot:
     place: int  # on the horizontal axis
     copy: int
     cpu: int | None
+    core: int | None
+    node: int | None
     iteration: int
     value: float
     fastest: float  # of several runs in steady mode; else the same
@@ -84,7 +86,7 @@ class Panel:
     title: str  # with the tune where the run has several
     median_s: float | None  # of the dots; None: no copy ran well
     dots: tuple[Dot, ...]
-    failed: tuple[tuple[int, int, int], ...]  # place, copy and iteration
+    failed: tuple[tuple[int, FailedCopy], ...]  # with their places; once in an iteration
     low: float  # share of the median
     high: float
     labels: tuple[Label, ...]
@@ -150,7 +152,7 @@ class Picture:
     title: str
     axis: str  # "copy" or "CPU"
     names: tuple[int, ...]  # what stands at each place
-    groups: tuple[Group, ...]  # empty: nothing is known of lgroups
+    groups: tuple[LgroupSpan, ...]  # empty: nothing is known of lgroups
     iterations: tuple[int, ...]  # that are shown, ascending
     repeated: bool  # dots are the median runs of copies that ran several times
     panels: tuple[Panel, ...]
@@ -243,7 +245,9 @@ def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[
                     for dot in panel.dots
                     if panel.median_s
                 ],
-                "failed": [{"copy": copy, "iteration": it} for _, copy, it in panel.failed],
+                "failed": [
+                    {"copy": one.copy, "iteration": one.iteration} for _, one in panel.failed
+                ],
                 "labels": [asdict(label) for label in panel.labels],
             }
             for panel in picture.panels
@@ -279,6 +283,8 @@ def _panel(
             place=place(point) or 0,
             copy=point.copy,
             cpu=point.cpu,
+            core=point.core,
+            node=point.node,
             iteration=cell.iteration,
             value=point.elapsed_s / median_s,
             fastest=point.fastest_s / median_s,
@@ -291,14 +297,17 @@ def _panel(
     )
     low, high = _limits(dots)
     shown = {cell.iteration for cell in cells}
-    failed = [(place(one), one.copy, cell.iteration) for cell in cells for one in cell.failed]
+    failed: dict[tuple[int | None, int, int], FailedCopy] = {}
+    for cell in cells:
+        for one in cell.failed:
+            failed.setdefault((place(one), one.copy, cell.iteration), one)
     return Panel(
         benchmark=name,
         tune=tune,
         title=plain(title),
         median_s=median_s,
         dots=dots,
-        failed=tuple(dict.fromkeys((x, c, it) for x, c, it in failed if x is not None)),
+        failed=tuple((at, one) for (at, _, _), one in failed.items() if at is not None),
         low=low,
         high=high,
         labels=tuple(
@@ -362,13 +371,13 @@ def _node_key(node: int | None) -> tuple[bool, int]:
     return node is None, node or 0
 
 
-def _groups(nodes: Sequence[int | None]) -> tuple[Group, ...]:
-    groups: list[Group] = []
+def _groups(nodes: Sequence[int | None]) -> tuple[LgroupSpan, ...]:
+    groups: list[LgroupSpan] = []
     for place, node in enumerate(nodes):
         if groups and groups[-1].node == node:
-            groups[-1] = Group(node, groups[-1].first, groups[-1].size + 1)
+            groups[-1] = LgroupSpan(node, groups[-1].first, groups[-1].size + 1)
         else:
-            groups.append(Group(node, place, 1))
+            groups.append(LgroupSpan(node, place, 1))
     return tuple(groups)
 
 

@@ -154,7 +154,7 @@ def _stacked(picture: Picture) -> tuple[Panel, ...]:
             panel,
             title=f"{panel.title}, iteration {iteration}",
             dots=tuple(dot for dot in panel.dots if dot.iteration == iteration),
-            failed=tuple(one for one in panel.failed if one[2] == iteration),
+            failed=tuple(one for one in panel.failed if one[1].iteration == iteration),
             labels=tuple(
                 replace(label, iterations=())
                 for label in panel.labels
@@ -182,7 +182,7 @@ def _panel_lines(panel: Panel, picture: Picture, room: _Room, height: int) -> It
         yield room.text(seconds, canvas.line(y, boundaries), share)
     if panel.failed:
         marks = _Canvas(room, 1)
-        for place, _, _ in panel.failed:
+        for place, _ in panel.failed:
             marks.sign(room.cell(place), 0, "x" if room.ascii_only else "×", 1, _SLOW)
         yield room.text("failed", marks.line(0, boundaries))
 

@@ -1,7 +1,8 @@
-"""Pictures of the page as files: timeline, machine and comparison, as SVG, PNG or PDF.
+"""Pictures as files: the specifications that a page draws, filled and drawn by vl-convert.
 
-The same specifications that a page draws, filled here and drawn by vl-convert; the machine,
-which a page builds of buttons, is an SVG of its own (`page_machine`).
+A chart is values of a specification's signals and data sets (`html/assets`), by name; a page's
+script fills them in alike. No dates, no random ids: SVG and PNG are the same for the same run (in a
+PDF the order of its objects is not).
 """
 
 from __future__ import annotations
@@ -9,153 +10,225 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
-from rater.show.charts.machine import ASSETS, WIDTH, machine_svg, page_colours
+from rater.show.console.format import plain
 
-__all__ = ["comparison_svg", "machine_svg", "rendered_svg", "timeline_svg"]
+type Chart = Mapping[str, Any]  # "signals" and "data"; more of it is the page's
 
-_TITLE = 18
+ASSETS = Path(__file__).parents[1] / "html" / "assets"
+WIDTH = 900.0
+FONT = "DejaVu Sans, Verdana, sans-serif"
 _PNG_SCALE = 2.0
-_LETTER = 6.4  # points that one takes beside a chart
-_MOST_TIMELINE = 430  # points high
-_KIND_COLOURS = ("var(--bar)", "var(--slow)", "var(--explained)")
-_VERDICTS = {"better": "var(--good)", "worse": "var(--slow-text)"}
-
-
-def rendered_svg(svg: str, form: str) -> bytes:
-    """Return an SVG as a file of this form: svg, png or pdf."""
-    vega = _vega()
-    if form == "svg":
-        return svg.encode()
-    drawn: bytes = vega.svg_to_png(svg, scale=_PNG_SCALE) if form == "png" else vega.svg_to_pdf(svg)
-    return drawn
-
-
-def timeline_svg(run: Mapping[str, Any], bracket: int) -> str:
-    """Return who ran when in one bracket of `run_data`'s value."""
-    told = run["timeline"]["brackets"][bracket]
-    bars, places = told["bars"], {name: place for place, name in enumerate(run["names"])}
-    by_cpu = run["axis"] == "CPU"
-    kinds, bad = dict(bars["kind"]), dict(bars["bad"])
-    rows = []
-    for i, elapsed_s in enumerate(bars["s"]):
-        name = bars["cpu"][i] if by_cpu and bars["cpu"][i] is not None else bars["copy"][i]
-        if name in places:
-            shade = "var(--bar2)" if told["benchmark"] is None and bars["name"][i] % 2 else None
-            colour = shade if shade and i not in kinds else _KIND_COLOURS[kinds.get(i, 0)]
-            rows.append(
-                {
-                    "place": places[name],
-                    "from": bars["from"][i],
-                    "to": bars["from"][i] + elapsed_s,
-                    "colour": "var(--failed)" if i in bad else colour,
-                    "bad": i in bad,
-                }
-            )
-    most = max((row["to"] for row in rows), default=1.0)
-    running = _running(rows, most)
-    thick = 4 if len(places) > 40 else 9 if len(places) > 8 else 14
-    window = told["window"]
-    what = told["benchmark"] or "all benchmarks"
-    which = "" if told["iteration"] is None else f", iteration {told['iteration']}"
-    return _filled(
-        "timeline",
-        f"who ran when: run {run['run']}, {what}{which}",
-        {
-            "groups": [
-                {"name": name, "first": first, "size": size, "place": place}
-                for place, (name, first, size) in enumerate(run["groups"])
-            ],
-            "bars": rows,
-            "failed": [row for row in rows if row["bad"]],
-            "running": running,
-            "window": [{"from": window[0], "to": window[1]}] if len(window) == 2 else [],
-            "edges": [{"at": at} for at in window],
-        },
-        {
-            "places": max(1, len(places)),
-            "most": most,
-            "copies": max((one["n"] for one in running), default=1),
-            "height": max(28, min(_MOST_TIMELINE, thick * len(places))),
-        },
-    )
-
-
-def _running(rows: Sequence[Mapping[str, Any]], most: float) -> list[dict[str, float]]:
-    """Return how many copies were running, from each change on."""
-    changes = sorted((row[end], by) for row in rows for end, by in (("from", 1), ("to", -1)))
-    found: dict[float, int] = {}
-    running = 0
-    for at, by in changes:
-        running += by
-        found[at] = running
-    return [{"at": at, "n": n} for at, n in found.items()] + [{"at": most, "n": 0}]
-
-
-def comparison_svg(data: Mapping[str, Any]) -> str:
-    """Return the chart of `comparison_data`."""
-    sides = data["sides"]
-    titles = [
-        {
-            "row": row,
-            "side": at,
-            "lead": at == 0,
-            "text": name if len(sides) == 1 else f"{name}: {side}" if at == 0 else side,
+_TITLE, _NOTE = 12.0, 9.0  # letters
+_TOP = 26.0  # of a page, for its title
+_GAP = 14.0  # between charts
+_COLOURED = re.compile(r'((?:fill|stroke)=")var\(--([\w-]+)\)"')
+_PLACES = re.compile(r'(?<= d=")[^"]*|(?<= transform=")[^"]*')
+_LONG = re.compile(r"(\.\d\d)\d+")
+_LISTED = re.compile(rb"(?: +/\w+ \d+ 0 R\n)+")
+_DOTS = re.compile(
+    r'<path transform="translate\([^)]*\)" d="M([\d.]+),0A[^"]*" fill="([^"]*)" opacity="([^"]*)"/>'
+    r'(?:<path transform="translate\([^)]*\)" d="M\1,0A[^"]*" fill="\2" opacity="\3"/>)*'
+)
+_TEXTS = {  # words at places that are known: titles, names of parts
+    "type": "text",
+    "from": {"data": "texts"},
+    "encode": {
+        "update": {
+            "fill": {"field": "colour"},
+            "fontSize": {"field": "size"},
+            "fontWeight": {"field": "weight"},
+            **{name: {"field": name} for name in ("x", "y", "text", "align")},
         }
-        for row, name in enumerate(data["names"])
-        for at, side in enumerate(sides)
-    ]
-    lines = [
-        line | {"colour": _VERDICTS.get(line["kind"], "var(--faint)")} for line in data["lines"]
-    ]
-    longest = max(len(str(title["text"])) for title in titles)
-    return _filled(
-        "comparison",
-        f"speedup over {data['baseline']}, with its interval "
-        "(+ better, \u2212 worse, = same, ? cannot tell)",
-        {"titles": titles, "lines": lines},
-        {
-            "names": min(0.4 * WIDTH, 14 + _LETTER * longest),
-            "low": data["low"],
-            "high": data["high"],
-            "rows": len(data["names"]),
-            "sides": len(sides),
-        },
-    )
+    },
+}
 
 
-def _filled(
-    kind: str, title: str, data: Mapping[str, Sequence[Any]], signals: Mapping[str, float]
-) -> str:
-    """Return the drawing of a specification with these values, in the page's light colours."""
-    colours = page_colours()
-    text = (ASSETS / f"{kind}.vega.json").read_text(encoding="utf-8")
-    spec = json.loads(text)
-    for one in spec["data"]:
-        one["values"] = list(data.get(one["name"], ()))
-    for signal in spec["signals"]:
-        if signal["name"] in signals:
-            signal["value"] = signals[signal["name"]]
-            signal.pop("update", None)
-    spec |= {"width": WIDTH, "background": colours["page"]}
-    spec["padding"]["top"] += _TITLE
-    place = {"x": 6 - spec["padding"]["left"], "y": _TITLE - 4 - spec["padding"]["top"]}
-    told = place | {"text": title, "fontSize": 12, "fill": colours["ink"]}
-    values = {name: {"value": value} for name, value in told.items()}
-    spec["marks"].append({"type": "text", "encode": {"update": values}})
-    filled = re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], json.dumps(spec))
-    svg: str = _vega().vega_to_svg(json.loads(filled), allowed_base_urls=[])
-    return svg
+@dataclass(frozen=True, slots=True)
+class PlacedText:
+    """Words in a picture; `y` is their base line, from the upper left corner of what has them."""
+
+    x: float
+    y: float
+    text: str
+    colour: str = "ink"  # of the page's style sheet
+    align: str = "left"
+    size: float = 10.0
+    weight: str = "normal"
+
+    def values(self) -> dict[str, object]:
+        """Return what Vega draws."""
+        found = {name: getattr(self, name) for name in ("x", "y", "align", "size", "weight")}
+        return found | {"text": plain(self.text), "colour": f"var(--{self.colour})"}
 
 
-def _vega() -> Any:
+@dataclass(frozen=True, slots=True)
+class PlacedChart:
+    """A chart with its size, and the words beside it; all in pixels."""
+
+    kind: str  # of the specification
+    chart: Chart
+    width: float
+    height: float
+    texts: Sequence[PlacedText] = ()
+    below: float = 0.0  # more room than the specification leaves
+    above: float = 0.0
+    right: float = 0.0
+
+
+def vega(what: str = "a picture in a file") -> Any:
+    """Return vl-convert: 85 MB, loaded only where something is drawn.
+
+    Raises `InputError` where the extra `rater[report]` is not installed.
+    """
     try:
-        import vl_convert  # noqa: PLC0415 - 80 MB, only where a picture is drawn
+        import vl_convert  # noqa: PLC0415 - heavy
     except ImportError as error:
         raise InputError(
-            f"this picture needs vl-convert-python, which is not installed ({error}); "
+            f"{what} needs vl-convert-python, which is not installed ({error}); "
             "`pip install 'rater[report]'` installs it"
         ) from error
     return vl_convert
+
+
+@cache
+def library() -> str:
+    """Return Vega as a script that makes `window.vegaEmbed` and asks for nothing; about 900 kB."""
+    script: str = vega("a report").javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return f"(function () {{{script}}})();"  # its hundreds of short names stay its own
+
+
+def write_drawing(svg: str, path: Path) -> None:
+    """Write an SVG as what the file's name says: .svg, .png or .pdf.
+
+    Raises `InputError` where it cannot be written, or vl-convert is missing.
+    """
+    data = rendered(svg, path.suffix.lower().removeprefix("."))
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
+
+
+def rendered(svg: str, form: str) -> bytes:
+    """Return an SVG as the content of a file: svg, png or pdf."""
+    if form == "svg":
+        return svg.encode()
+    if form == "png":
+        picture: bytes = vega().svg_to_png(svg, scale=_PNG_SCALE)
+        return picture
+    # What a part of a PDF uses is listed in any order, another one each time.
+    return _LISTED.sub(
+        lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), vega().svg_to_pdf(svg)
+    )
+
+
+def sheet_svg(
+    title: str,
+    figures: Sequence[PlacedChart],
+    *,
+    columns: int = 1,
+    notes: Sequence[PlacedText] = (),
+) -> str:
+    """Return figures of one size in rows below a title; `notes` stand right of it, or below."""
+    first = figures[0]
+    sides = _spec(first.kind)["padding"]
+    top = _TOP + max([0.0, *(note.y - _TITLE for note in notes)])
+    across = sides["left"] + first.width + max(sides["right"], first.right)
+    down = first.above + sides["top"] + first.height
+    rows = -(-len(figures) // columns)
+    width = across * min(columns, len(figures)) + _GAP
+    heading = PlacedText(sides["left"], 18, title, size=_TITLE)
+    groups = [
+        _group(
+            one,
+            sides["left"] + i % columns * across,
+            top + i // columns * (down + _GAP) + first.above + sides["top"],
+        )
+        for i, one in enumerate(figures)
+    ]
+    page = {
+        "width": width,
+        "height": top + rows * (down + _GAP) + max(sides["bottom"], first.below),
+        "padding": 0,
+        "autosize": "none",
+        "background": "var(--page)",
+        "config": {"text": {"font": FONT}, "axis": {"labelFont": FONT}},
+        "data": [
+            {"name": "texts", "values": [one.values() for one in (heading, *_right(notes, width))]}
+        ],
+        "marks": [_TEXTS, *groups],
+    }
+    svg: str = vega().vega_to_svg(page, allowed_base_urls=[])
+    # To a hundredth of a pixel, and the dots of one colour as one path: an eighth, the same look.
+    short = _PLACES.sub(lambda found: _LONG.sub(r"\1", found[0]), svg)
+    return coloured(_DOTS.sub(_one_path, short))
+
+
+def _one_path(dots: re.Match[str]) -> str:
+    """Return circles of one size and colour as one line of points with round ends."""
+    points = "".join(f"M{place}h.01" for place in re.findall(r"translate\(([^)]*)", dots[0]))
+    faint = "" if dots[3] == "1" else f' opacity="{dots[3]}"'
+    return (
+        f'<path d="{points}" stroke="{dots[2]}" stroke-width="{2 * float(dots[1]):g}" '
+        f'stroke-linecap="round"{faint}/>'
+    )
+
+
+def coloured(svg: str) -> str:
+    """Return an SVG with the page's light colours in the place of their names."""
+    colours = page_colours()
+    return _COLOURED.sub(lambda found: f'{found[1]}{colours.get(found[2], "#000000")}"', svg)
+
+
+@cache
+def page_colours() -> Mapping[str, str]:
+    """Return the light colours of the page's style sheet by name, as `#rrggbb`."""
+    block = (ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")[0]
+    found = re.findall(r"--([\w-]+): #([0-9a-f]{3,6});", block)
+    return {
+        name: "#" + ("".join(2 * digit for digit in value) if len(value) == 3 else value)
+        for name, value in found
+    }
+
+
+def _spec(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ASSETS / f"{kind}.vega.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _right(notes: Sequence[PlacedText], width: float) -> list[PlacedText]:
+    """Return notes that end at negative places of x from the right end of the page."""
+    return [replace(note, x=width + note.x) if note.x < 0 else note for note in notes]
+
+
+def _group(figure: PlacedChart, x: float, y: float) -> dict[str, Any]:
+    """Return a filled specification as a part of a page."""
+    spec = _spec(figure.kind)
+    size = {"width": figure.width, "height": figure.height}
+    values = size | dict(figure.chart["signals"])
+    signals = [one for one in spec["signals"] if one["name"] not in values]
+    return {
+        "type": "group",
+        "encode": {
+            "update": {name: {"value": at} for name, at in {"x": x, "y": y, **size}.items()}
+        },
+        "signals": [*({"name": name, "value": value} for name, value in values.items()), *signals],
+        "data": [
+            *(
+                one | {"values": figure.chart["data"].get(one["name"], [])}
+                if "source" not in one
+                else one
+                for one in spec["data"]
+            ),
+            {"name": "texts", "values": [one.values() for one in figure.texts]},
+        ],
+        "scales": spec["scales"],
+        "axes": spec.get("axes", []),
+        "marks": [*spec["marks"], _TEXTS],
+    }

@@ -1,9 +1,8 @@
-"""HTML from text that may hold anything: elements that escape, and tables as a printer has them."""
+"""HTML from text that may hold anything: scripts, and tables as a printer has them."""
 
 from __future__ import annotations
 
 import hashlib
-import html
 import io
 import json
 from base64 import b64encode
@@ -11,13 +10,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from rater.show.console.format import plain
+from rater.show.charts.markup import Html, element, joined
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column
 
 _WIDE = 10_000  # cells: a page breaks its lines itself
 _LONG = 40  # letters: longer cells break into lines
-_VOID = ("br", "meta", "link", "input")
 # Ends of a script element (and what begins one, or a comment), and line ends in JavaScript.
 _IN_SCRIPT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 _CLASSES = {
@@ -29,35 +27,6 @@ _CLASSES = {
     "dim": "dim",
     "bold": "lead",
 }
-
-
-class Html(str):
-    """Text that is HTML already; everything else is escaped where it enters."""
-
-    __slots__ = ()
-
-
-def element(name: str, *children: str, **attributes: str | int | bool | None) -> Html:
-    """Return an element; text among the children is escaped and freed of control characters.
-
-    `class_` is `class`, `aria_sort` is `aria-sort`; an attribute of None or False is left out.
-    """
-    told = []
-    for key, value in attributes.items():
-        if value is None or value is False:
-            continue
-        called = key.rstrip("_").replace("_", "-")
-        text = "" if value is True else plain(str(value))
-        told.append(f' {called}="{html.escape(text)}"')
-    start = f"<{name}{''.join(told)}>"
-    return Html(start if name in _VOID else f"{start}{joined(*children)}</{name}>")
-
-
-def joined(*parts: str) -> Html:
-    """Return the parts one after the other, those that are not HTML escaped."""
-    return Html(
-        "".join(part if isinstance(part, Html) else html.escape(plain(part)) for part in parts)
-    )
 
 
 def script_json(value: object) -> str:

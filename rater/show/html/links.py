@@ -6,15 +6,15 @@ import json
 from collections.abc import Sequence
 
 from rater.analysis.divots.data.finding import PLACED, Finding, Kind
+from rater.show.charts.markup import Html, element
 from rater.show.console.format import plain
-from rater.show.html.data import Told
-from rater.show.html.html import Html, element
+from rater.show.html.data import PageRun
 from rater.text.cpuset import format_list
 
 _MOST_LINKED = 6
 
 
-def links_of(one: Finding, told: Told) -> Html:
+def links_of(one: Finding, told: PageRun) -> Html:
     """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
     sizes: dict[tuple[str, str | None], float] = {}
     for cell in one.cells:
@@ -68,7 +68,7 @@ def _iterations(numbers: Sequence[int]) -> str:
     return f"iteration{'' if len(numbers) == 1 else 's'} {format_list(numbers)}"
 
 
-def _part(one: Finding, told: Told) -> dict[str, object]:
+def _part(one: Finding, told: PageRun) -> dict[str, object]:
     """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
 
     `turns`: by iteration the lgroups that were slow in it, where they take turns.

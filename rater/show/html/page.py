@@ -10,19 +10,23 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from string import Template
+from typing import Any
 
 from rater import __version__
 from rater.analysis.compare.barrier import can_compare, compare_with_barrier
 from rater.analysis.results.copies import normalise, yardsticks
 from rater.analysis.results.model import Summary
+from rater.show.charts.comparison import comparison_chart
+from rater.show.charts.machine import colour_span, machine_html
+from rater.show.charts.markup import Html, element, joined
+from rater.show.charts.scaling import scaling_charts
+from rater.show.charts.vega import ASSETS
 from rater.show.console.format import duration, gigabytes, plain, what_ran
 from rater.show.console.table import Column
-from rater.show.html.charts import comparison_data, scaling_data
-from rater.show.html.data import Told, run_data
-from rater.show.html.html import Html, PagePrinter, element, joined, script_hash, script_json
+from rater.show.html.data import PageRun, run_data
+from rater.show.html.html import PagePrinter, script_hash, script_json
 from rater.show.html.several import Together, common_ranges, compared
 from rater.show.html.story import story
 from rater.show.results.barrier import print_beside
@@ -36,22 +40,30 @@ from rater.show.results.steady import print_mix, print_verdicts
 from rater.text.cpuset import format_list
 
 MARK = "rater report"  # in the page's head: rater may write over a file that has it
-_ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _MOST_ROWS = 40  # of a table that is there at once
 _SPECS = ("panel", "brackets", "timeline", "comparison", "scaling")
 
 
-def page_of(runs: Sequence[Told], library: str, together: Together | None = None) -> str:
-    """Return the page of one run or several; `library` is Vega as a script (`page_library`).
+def page_of(runs: Sequence[PageRun], library: str, together: Together | None = None) -> str:
+    """Return the page of one run or several; `library` is Vega as a script (`charts.vega`).
 
     `together`: what several come to beside each other.
     """
     several = len(runs) > 1
     ranges = common_ranges(runs)
+    drawn = [run_data(told, ranges) for told in runs]
     body = joined(
         *(compared(runs, together) if together else ()),
-        *(story(told, several=several, first=told is runs[0]) for told in runs),
+        *(
+            story(
+                told,
+                machine_html(data["machine"], data["slowdowns"][0]["failed"]),
+                several=several,
+                first=told is runs[0],
+            )
+            for told, data in zip(runs, drawn, strict=True)
+        ),
         _pictures(several=several, lgroups=any(told.picture.groups for told in runs)),
         element("div", *(_details(told, several=several) for told in runs), id="results"),
         element(
@@ -61,10 +73,12 @@ def page_of(runs: Sequence[Told], library: str, together: Together | None = None
     )
     library = _inline(library)
     script = _inline(_script())
+    scaling = together.scaling if together else None
     data = {
-        "runs": [run_data(told, ranges) for told in runs],
-        "comparison": comparison_data(together.comparison) if together else None,
-        "scaling": scaling_data(together.scaling.curves) if together and together.scaling else None,
+        "runs": drawn,
+        "spans": _spans(drawn),
+        "comparison": comparison_chart(together.comparison) if together else None,
+        "scaling": scaling_charts(scaling.curves) if scaling else None,
         "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
     }
     return Template(_asset("page.html")).substitute(
@@ -79,6 +93,19 @@ def page_of(runs: Sequence[Told], library: str, together: Together | None = None
     )
 
 
+def _spans(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how far the colours of the machines reach, by the title of a panel; "" is of all.
+
+    One scale for all runs of the page: the same colour is the same slowdown.
+    """
+    shares: dict[str, list[float]] = {}
+    for run in runs:
+        titles = ["", *(panel["title"] for panel in run["panels"])]
+        for title, slow in zip(titles, run["slowdowns"], strict=True):
+            shares.setdefault(title, []).extend(slow["cpus"].values())
+    return {title: colour_span(of) for title, of in shares.items()}
+
+
 def is_page(start: str) -> bool:
     """Tell from its first kilobytes whether a file is a page that rater wrote."""
     return bool(re.search(rf'<meta name="generator" content="{MARK} [^"]*">', start))
@@ -90,7 +117,7 @@ def _script() -> str:
 
 
 def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _inline(script: str) -> str:
@@ -98,7 +125,7 @@ def _inline(script: str) -> str:
     return script.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _title(runs: Sequence[Told]) -> str:
+def _title(runs: Sequence[PageRun]) -> str:
     names = []
     for told in runs:
         head = told.run.head
@@ -142,7 +169,7 @@ def _pictures(*, several: bool, lgroups: bool) -> Html:
     )
 
 
-def _details(told: Told, *, several: bool) -> Html:
+def _details(told: PageRun, *, several: bool) -> Html:
     """Return the tables of a run, its warnings, how it was measured, and its settings."""
     name = f", run {told.run.head.run}" if several else ""
     return joined(
@@ -156,7 +183,7 @@ def _details(told: Told, *, several: bool) -> Html:
     )
 
 
-def _results(told: Told) -> Iterator[Html]:
+def _results(told: PageRun) -> Iterator[Html]:
     summary, printer = told.summary, PagePrinter()
     if summary.rotated is not None:
         print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
@@ -190,7 +217,7 @@ def _results(told: Told) -> Iterator[Html]:
         yield element("details", element("summary", words), copies)
 
 
-def _how_measured(told: Told) -> Iterator[Html]:
+def _how_measured(told: PageRun) -> Iterator[Html]:
     summary, head, printer = told.summary, told.run.head, PagePrinter()
     print_placement(summary.proof, printer)
     notable = notable_text(told.readings.notable, head.run)
@@ -225,7 +252,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
     )
 
 
-def _run_facts(told: Told) -> list[tuple[str, str]]:
+def _run_facts(told: PageRun) -> list[tuple[str, str]]:
     """Return what is known of a run and its machine by name, in the words of the record."""
     run, head = told.run, told.run.head
     host, file = run.host, run.imported

@@ -9,9 +9,10 @@ from rater.analysis.compare.model import Comparison
 from rater.analysis.divots.recurring import between_runs
 from rater.analysis.scaling.curve import Scaling
 from rater.analysis.scaling.pairs import orders, smt_yields
+from rater.show.charts.markup import Html, element
 from rater.show.compare.table import print_comparison
-from rater.show.html.data import Told
-from rater.show.html.html import Html, PagePrinter, element
+from rater.show.html.data import PageRun
+from rater.show.html.html import PagePrinter
 from rater.show.html.story import machine_words, words_of
 from rater.show.scaling.table import print_scaling
 
@@ -25,7 +26,7 @@ class Together:
     notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
 
 
-def common_ranges(runs: Sequence[Told]) -> dict[tuple[str, str | None], tuple[float, float]]:
+def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
     """Return one axis in seconds for each benchmark of several runs, so that they compare."""
     if len(runs) < 2:
         return {}
@@ -39,7 +40,7 @@ def common_ranges(runs: Sequence[Told]) -> dict[tuple[str, str | None], tuple[fl
     return {key: (min(ends), max(ends)) for key, ends in found.items()}
 
 
-def compared(runs: Sequence[Told], together: Together) -> Iterator[Html]:
+def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     """Yield what several runs come to beside the first of them; nothing of one run.
 
     What they differ in beside that which is compared stands first: it may be why.
@@ -74,12 +75,12 @@ def compared(runs: Sequence[Told], together: Together) -> Iterator[Html]:
     yield element("section", element("h2", "What comes back"), printer.take())
 
 
-def _where(told: Told) -> list[str]:
+def _where(told: PageRun) -> list[str]:
     host = told.run.head.hostname
     return [*([f"on {host}"] if host else []), *machine_words(told)]
 
 
-def _alike(runs: Sequence[Told], words_of_run: Callable[[Told], Sequence[str]]) -> str:
+def _alike(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[str]]) -> str:
     """Return the words that all runs share, then those of single runs behind their numbers."""
     words = {told.run.head.run: words_of_run(told) for told in runs}
     first, *others = words.values()
@@ -106,7 +107,7 @@ def _scaling(scaling: Scaling) -> Html:
             "p",
             "Throughput against the number of copies: dots are medians of runs, the dashed line "
             "is linear from the smallest number, the curve the Universal Scalability Law where it "
-            "fits. In a ring: the knee.",
+            "fits. In a ring: the knee. Shaded: copies share cores, darker: CPUs.",
             class_="how",
         ),
         element("div", id="scaling", class_="scaling"),

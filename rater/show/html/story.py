@@ -10,11 +10,12 @@ from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.data.finding import Analysis, Finding, nothing_to_compare
 from rater.analysis.results.model import Summary
 from rater.record.status import CopyStatus
+from rater.show.charts.markup import Html, element
 from rater.show.console.format import clock, duration, gigabytes, number, what_ran
 from rater.show.divots.findings import print_findings, visible_line
 from rater.show.divots.to_json import evidence_line
-from rater.show.html.data import Told
-from rater.show.html.html import Html, PagePrinter, element
+from rater.show.html.data import PageRun
+from rater.show.html.html import PagePrinter
 from rater.show.html.links import links_of
 from rater.show.results.run import print_head
 from rater.text.words import copies_text, count, percent, some
@@ -27,10 +28,10 @@ _LONG = 60  # letters
 _LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
-def story(told: Told, *, several: bool, first: bool = True) -> Html:
+def story(told: PageRun, machine: Html, *, several: bool, first: bool = True) -> Html:
     """Return what stands above the pictures of a run; `several`: there are other runs as well.
 
-    `first`: its words are explained here.
+    `first`: its words are explained here. `machine`: drawn (`machine_html`).
     """
     printer = PagePrinter()
     print_head(told.run.head, printer)
@@ -46,7 +47,7 @@ def story(told: Told, *, several: bool, first: bool = True) -> Html:
             element(
                 "div",
                 element("h3" if several else "h2", "The machine"),
-                element("div", class_="map", data_run=told.run.head.run),
+                element("div", machine, class_="map", data_run=told.run.head.run),
                 class_="machine",
             ),
             class_="beside",
@@ -56,11 +57,11 @@ def story(told: Told, *, several: bool, first: bool = True) -> Html:
     )
 
 
-def _heading(told: Told) -> str:
+def _heading(told: PageRun) -> str:
     return f"run {told.run.head.run}: {', '.join(words_of(told))}"
 
 
-def words_of(told: Told) -> list[str]:
+def words_of(told: PageRun) -> list[str]:
     """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
     head = told.run.head
     what, more = what_ran(head.suite, head.benchmarks)
@@ -91,7 +92,7 @@ def score_lost(summary: Summary) -> float | None:
     return 1 - math.exp(math.fsum(map(math.log, left)) / len(left))
 
 
-def _figures(told: Told) -> Html:
+def _figures(told: PageRun) -> Html:
     summary, head = told.summary, told.run.head
     figures: list[tuple[str, str]] = []
     for score in summary.suites:
@@ -140,14 +141,14 @@ def _lasted(elapsed_s: float) -> str:
     return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else duration(elapsed_s)
 
 
-def _where(told: Told) -> Iterator[Html]:
+def _where(told: PageRun) -> Iterator[Html]:
     """Say on what machine it ran, as far as that is known."""
     parts = machine_words(told)
     if parts:
         yield element("p", ", ".join(parts))
 
 
-def machine_words(told: Told) -> list[str]:
+def machine_words(told: PageRun) -> list[str]:
     """Return what is known of the machine in words: its name, its processor, its parts."""
     host = told.run.host
     settings = dict(told.run.settings)
@@ -168,7 +169,7 @@ def machine_words(told: Told) -> list[str]:
     return parts
 
 
-def _glossary(told: Told) -> Iterator[Html]:
+def _glossary(told: PageRun) -> Iterator[Html]:
     """Explain the words of the top to someone who reads a page of rater for the first time."""
     words = [
         "An lgroup is a NUMA node: CPUs with memory of their own.",
@@ -195,7 +196,7 @@ def _glossary(told: Told) -> Iterator[Html]:
     yield element("p", " ".join(words), class_="how words")
 
 
-def _divots(told: Told) -> list[Finding]:
+def _divots(told: PageRun) -> list[Finding]:
     findings = told.divots.findings if told.divots else ()
     return [one for one in findings if not one.explained]
 
@@ -215,7 +216,7 @@ def _without(summary: Summary) -> str:
     return f" ({some(names, 3)} left out: no valid result)" if names else ""
 
 
-def _slow(told: Told, *, several: bool) -> Iterator[Html]:
+def _slow(told: PageRun, *, several: bool) -> Iterator[Html]:
     heading = "h3" if several else "h2"
     head, analysis = told.run.head, told.divots
     # One list however: the numbers are those of `rater divots`, which commands name.
@@ -256,7 +257,7 @@ def _slow(told: Told, *, several: bool) -> Iterator[Html]:
     yield printer.take()
 
 
-def _left_out(told: Told, analysis: Analysis) -> list[str]:
+def _left_out(told: PageRun, analysis: Analysis) -> list[str]:
     """Say how many copy runs the search could not use; of those that rater stopped, that it did."""
     if not analysis.failed:
         return []
@@ -267,7 +268,7 @@ def _left_out(told: Told, analysis: Analysis) -> list[str]:
     return [f"{count(analysis.failed, 'copy run')} that {' or '.join(ways)} {is_} left out."]
 
 
-def _unseen(told: Told, analysis: Analysis) -> str:
+def _unseen(told: PageRun, analysis: Analysis) -> str:
     """Say why nothing was found though something may be slow."""
     if analysis.visible:
         why = visible_line(analysis.visible)
@@ -280,7 +281,7 @@ def _unseen(told: Told, analysis: Analysis) -> str:
     return f"Nothing is known of divots. {why}"
 
 
-def _divot(place: int, one: Finding, told: Told) -> Html:
+def _divot(place: int, one: Finding, told: PageRun) -> Html:
     head = told.run.head
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
     line = evidence_line(one)

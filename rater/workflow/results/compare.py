@@ -10,12 +10,11 @@ from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.points import Point
 from rater.errors import InputError
-from rater.show.charts.file import write_drawing
-from rater.show.charts.vega import comparison_svg, rendered_svg
+from rater.show.charts.comparison import comparison_chart, comparison_svg
+from rater.show.charts.vega import write_drawing
 from rater.show.compare.table import print_comparison
 from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
-from rater.show.html.charts import comparison_data
 from rater.store.store import Store
 from rater.text.words import parse_percent, some
 from rater.workflow.common import existing_store, say, show
@@ -65,10 +64,10 @@ def compare_points(args: argparse.Namespace) -> int:
 
 
 def _draw(comparison: Comparison, file: Path) -> None:
-    data = comparison_data(comparison)
-    if data is None:
+    chart = comparison_chart(comparison)
+    if chart is None:
         raise InputError("-o: no benchmark has a valid result on both sides: nothing to draw")
-    write_drawing(rendered_svg(comparison_svg(data), file.suffix.lower().removeprefix(".")), file)
+    write_drawing(comparison_svg(chart), file)
 
 
 def _fail_on(text: str | None) -> float | None:

@@ -8,18 +8,18 @@ from rater.analysis.results.score import summarise
 from rater.record.stored import StoredRun
 from rater.show.charts.labels import labels_from
 from rater.show.charts.picture import picture_of
-from rater.show.html.data import Told
+from rater.show.html.data import PageRun
 from rater.store.store import Store
 from rater.workflow.results.divots import analysis_beside_results
 from rater.workflow.results.show_run import run_beside
 
 
-def loaded(store: Store, run: StoredRun) -> Told:
+def loaded(store: Store, run: StoredRun) -> PageRun:
     """Return a run with all that a page says of it."""
     divots = analysis_beside_results(store, run, however_it_ended=True)
     cells = cells_of(run)
     beside = run_beside(store, run)
-    return Told(
+    return PageRun(
         run=run,
         summary=summarise(run),
         cells=cells,

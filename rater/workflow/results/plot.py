@@ -13,11 +13,13 @@ from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.results.copies import Cell, cells_of
 from rater.errors import InputError
 from rater.record.stored import RunHead
-from rater.show.charts.file import draw, write_drawing
 from rater.show.charts.labels import labels_from
+from rater.show.charts.machine import machine_svg
+from rater.show.charts.panels import picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
-from rater.show.charts.vega import machine_svg, rendered_svg, timeline_svg
+from rater.show.charts.timeline import timeline_svg
+from rater.show.charts.vega import write_drawing
 from rater.show.console.format import plain
 from rater.show.console.printer import Printer
 from rater.show.html.data import run_data
@@ -46,7 +48,7 @@ def plot(args: argparse.Namespace) -> int:
         ranges=args.json or file is not None,
     )
     if file is not None:
-        draw(picture, file)
+        write_drawing(picture_svg(picture), file)
     if args.json:
         print_json_rows(picture_document(picture, run.head, args.file))
     elif file is not None:
@@ -75,7 +77,7 @@ def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
         svg = machine_svg(data)
     else:
         svg = timeline_svg(data, _bracket(data, benchmark, args.iteration, head))
-    write_drawing(rendered_svg(svg, file.suffix.lower().removeprefix(".")), file)
+    write_drawing(svg, file)
     if args.json:
         print_json_rows({"run": head.run, "file": args.file})
     else:

@@ -17,9 +17,9 @@ from rater.analysis.results.points import Point, PointRun
 from rater.analysis.scaling.curve import scale
 from rater.errors import InputError
 from rater.record.stored import StoredRun
+from rater.show.charts.vega import library
 from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
-from rater.show.html.vega_library import library
 from rater.store.store import Store
 from rater.workflow.common import existing_store, print_json
 from rater.workflow.results.page import loaded

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from rater.analysis.scaling.curve import Alone, scale
 from rater.analysis.scaling.pairs import orders, smt_yields
 from rater.errors import InputError
-from rater.show.charts.scaling import draw_curves
+from rater.show.charts.scaling import curves_svg
+from rater.show.charts.vega import write_drawing
 from rater.show.console.printer import Printer
 from rater.show.scaling.table import print_scaling
 from rater.show.scaling.to_json import scaling_document
@@ -37,7 +38,7 @@ def scale_points(args: argparse.Namespace) -> int:
             "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4` make them"
         )
     if file is not None and scaling.curves:
-        draw_curves(scaling.curves, file)
+        write_drawing(curves_svg(scaling.curves), file)
 
     def text(printer: Printer) -> None:
         print_scaling(scaling, smt, rotated, printer, missing=missing)

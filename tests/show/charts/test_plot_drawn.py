@@ -7,23 +7,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
 
 from rater.analysis.results.copies import cells_of
-from rater.errors import InputError
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredCopy
-from rater.show.charts.file import draw, drawn
+from rater.show.charts.panels import picture_svg
 from rater.show.charts.picture import Label, Picture, picture_of
 from rater.show.charts.terminal import print_picture
+from rater.show.charts.vega import rendered, write_drawing
 from rater.show.console.printer import Printer
 from tests.support.calls import Rater
+from tests.support.drawings import marks, needs_vega, texts
 from tests.support.example_runs import copy_row, stored
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def picture(rows: Sequence[StoredCopy], *labels: Label) -> Picture:
@@ -50,24 +48,15 @@ def text(
     return raw.getvalue().decode(encoding)
 
 
-def drawing(shown: Picture) -> ET.Element:
-    return ET.fromstring(drawn(shown, "svg"))
+def dots(svg: str) -> list[list[tuple[int, str, str]]]:
+    """How many dots of which colour and opacity each panel has."""
+    return [
+        [(one["d"].count("M"), one["stroke"], one.get("opacity", "1")) for one in panel]
+        for panel in marks(svg, "dots")
+    ]
 
 
-def texts(root: ET.Element) -> list[str]:
-    return ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
-
-
-def points(root: ET.Element) -> dict[str, int]:
-    """How many dots each path of dots has, by its name."""
-    return {
-        str(group.get("id")): sum(
-            str(path.get("d")).count("M") for path in group.iter(f"{SVG}path")
-        )
-        for group in root.iter(f"{SVG}g")
-        if str(group.get("id")).startswith("dots")
-    }
-
+GREY, SLOW_DOT = "#3a3a3a", "#d55e00"
 
 ASCII = """\
 time of each copy, run 7 on h, 12 copies
@@ -148,77 +137,104 @@ def test_stray_and_failed_copies_are_marked() -> None:
 def test_a_run_in_which_all_failed_says_so() -> None:
     rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in times(1.0, 1.0)]
     assert "no copy ran well" in text(picture(rows))
-    assert "no copy ran well" in texts(drawing(picture(rows)))
 
 
-def test_an_svg_has_real_text_and_every_dot() -> None:
-    root = drawing(picture(times(*SLOW), NAMED))
-    said = texts(root)
-    assert {"time of each copy, run 7 on h, 12 copies", "a", "lgroup 1: +30 %"} <= set(said)
-    assert {"100.0 s", "130.0 s", "median", "+30 %", "lgroup", "copy", "11"} <= set(said)
-    assert points(root) == {"dots-a-1": 8, "dots-slow-a-1": 4}
+@needs_vega
+def test_a_file_of_a_run_in_which_all_failed_says_so() -> None:
+    rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in times(1.0, 1.0)]
+    assert {"no copy ran well", "× copies 0-1 failed"} <= set(texts(picture_svg(picture(rows))))
 
 
-def test_iterations_are_told_apart_by_shade() -> None:
-    rows = [row for it in (1, 2, 3) for row in times(10.0, 11.0, iteration=it, phase=it)]
-    svg = drawn(picture(rows), "svg").decode()
-    strokes = re.findall(r'id="dots-a-\d">\s*<path [^>]*stroke: (#\w+)', svg)
-    assert len(strokes) == 3
-    assert strokes == sorted(strokes, reverse=True)  # ever darker
+@needs_vega
+def test_a_file_has_real_text_and_every_dot() -> None:
+    svg = picture_svg(picture(times(*SLOW), NAMED))
+    words = texts(svg)
+    assert {"time of each copy, run 7 on h, 12 copies", "a", "lgroup 1: +30 %"} <= set(words)
+    assert {"100.0 s", "130.0 s", "median", "+30 %", "lgroup", "copy", "11"} <= set(words)
+    assert "iteration" not in words, "there is one"
+    assert dots(svg) == [[(8, GREY, "1"), (4, SLOW_DOT, "1")]]
+    assert len(marks(svg, "grid")[0]) == 2, "a line where an lgroup ends"
 
 
-def test_a_panel_for_each_benchmark_with_all_its_dots() -> None:
-    rows = [
-        row for number in range(29) for row in times(*SLOW, benchmark=f"b{number}", phase=number)
+@needs_vega
+def test_iterations_are_told_apart_by_shade_with_a_key() -> None:
+    rows = [row for it in (1, 2, 3) for row in times(10.0, 10.1, 13.0, iteration=it, phase=it)]
+    svg = picture_svg(picture(rows, Label((2,), "copy 2: +30 %")))
+    assert texts(svg)[1:5] == ["3", "2", "1", "iteration"]
+    assert dots(svg) == [
+        [
+            *((2, grey, "1") for grey in ("#979797", "#6f6f6f", GREY)),
+            *((1, SLOW_DOT, opacity) for opacity in ("0.6", "0.8", "1")),
+        ]
     ]
-    root = drawing(picture(rows))
-    assert set(texts(root)) >= {f"b{number}" for number in range(29)}
-    assert points(root) == {f"dots-b{number}-1": 12 for number in range(29)}
 
 
-def test_grid_lines_only_where_an_lgroup_ends() -> None:
-    svg = drawn(picture(times(*SLOW)), "svg").decode()
-    assert svg.count("stroke: #e4e4e4") == 2
-    unknown = [replace(row, node=None) for row in times(*SLOW)]
-    assert "#e4e4e4" not in drawn(picture(unknown), "svg").decode()
+@needs_vega
+def test_a_file_has_a_panel_for_each_benchmark_with_all_its_dots() -> None:
+    rows = [row for n in range(29) for row in times(*SLOW, benchmark=f"b{n}", phase=n)]
+    svg = picture_svg(picture(rows))
+    assert set(texts(svg)) >= {f"b{n}" for n in range(29)}
+    assert dots(svg) == 29 * [[(12, GREY, "1")]]
 
 
-def test_a_stray_copy_is_a_triangle_with_its_time() -> None:
+@needs_vega
+def test_copies_of_unknown_lgroups_have_no_lines_between_them() -> None:
+    svg = picture_svg(picture([replace(row, node=None) for row in times(*SLOW)]))
+    assert marks(svg, "grid") == [[]]
+    assert "lgroup" not in texts(svg)
+
+
+@needs_vega
+def test_a_file_has_strays_at_its_edge_with_their_times_and_crosses_for_failed_copies() -> None:
     rows = times(*[100.0] * 15, 90_000.0)
-    root = drawing(picture(rows))
-    assert "copy 15: 90000 s" in texts(root)
-    assert points(root) == {"dots-a-1": 15}
+    rows[3] = replace(rows[3], status=CopyStatus.FAILED, exit_code=1)
+    svg = picture_svg(picture(rows))
+    assert {"copy 15: 90000 s", "× copy 3 failed"} <= set(texts(svg))
+    assert dots(svg) == [[(14, GREY, "1")]]
+    assert [len(marks(svg, name)[0]) for name in ("outside", "failed")] == [1, 1]
 
 
+@needs_vega
+def test_scattered_copies_have_their_numbers_beside_their_dots() -> None:
+    rows = [copy_row(n, 13.0 if n in (3, 7) else 10.0, node=0) for n in range(40)]
+    words = texts(picture_svg(picture(rows, Label((3, 7), "2 copies: +30 %"))))
+    assert {"3", "7", "2 copies: +30 %"} <= set(words)
+
+
+@needs_vega
+def test_names_of_parts_do_not_lie_on_each_other() -> None:
+    parts = [Label((n,), f"copy {n}: a name that is long", (), "a") for n in range(4)]
+    svg = picture_svg(picture(times(13.0, 13.0, 13.0, 13.0, *[10.0] * 12), *parts))
+    heights = re.findall(r'translate\([\d.]+,([\d.]+)\)"[^>]*>copy \d: a name', svg)
+    assert len(set(heights)) == 4
+
+
+@needs_vega
 def test_names_of_other_people_do_no_harm() -> None:
     name = "$x^2 <&> \x1b[31m"
-    said = texts(drawing(picture(times(1.0, 2.0, benchmark=name))))
-    assert "$x^2 <&> ?[31m" in said
-    drawn(picture(times(1.0, 2.0, benchmark="測定")), "png")
+    assert "$x^2 <&> ?[31m" in texts(picture_svg(picture(times(1.0, 2.0, benchmark=name))))
+    rendered(picture_svg(picture(times(1.0, 2.0, benchmark="測定"))), "png")
 
 
-@pytest.mark.parametrize("form", ["svg", "png", "pdf"])
+@needs_vega
+@pytest.mark.parametrize("form", ["svg", "png"])
 def test_files_are_the_same_for_the_same_run(form: str) -> None:
     shown = picture(times(*SLOW, 90_000.0), NAMED)
-    assert drawn(shown, form) == drawn(shown, form)
+    assert rendered(picture_svg(shown), form) == rendered(picture_svg(shown), form)
 
 
+@needs_vega
 def test_thousands_of_dots_make_a_small_file() -> None:
     rows = [row for it in range(3) for row in times(*range(1000, 2000), iteration=it, phase=it)]
-    assert len(drawn(picture(rows), "svg")) < 60 * 3000
+    assert len(picture_svg(picture(rows))) < 40 * 3000
 
 
+@needs_vega
 def test_the_formats_are_what_their_names_say(tmp_path: Path) -> None:
-    shown = picture(times(1.0, 2.0))
-    for name, begin in (("a.svg", b"<?xml"), ("a.png", b"\x89PNG"), ("a.PDF", b"%PDF")):
-        draw(shown, tmp_path / name)
+    svg = picture_svg(picture(times(1.0, 2.0)))
+    for name, begin in (("a.svg", b"<svg"), ("a.png", b"\x89PNG"), ("a.PDF", b"%PDF")):
+        write_drawing(svg, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin)
-
-
-def test_a_missing_library_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match="`pip install matplotlib` installs it"):
-        drawn(picture(times(1.0, 2.0)), "svg")
 
 
 @pytest.fixture
@@ -258,14 +274,16 @@ def test_the_slow_lgroup_is_named_in_the_terminal(rater: Rater) -> None:
     assert "lgroup 2: +40 %" in out
 
 
+@needs_vega
 def test_the_slow_lgroup_is_named_in_the_file(rater: Rater, tmp_path: Path) -> None:
     file = tmp_path / "a.svg"
     status, out, err = rater("plot", "-o", file)
     assert (status, err) == (0, "")
     assert out == f"{file}: time of each copy, run 1 on h, 16 copies, 2 benchmarks\n"
-    assert "lgroup 2: +40 %" in texts(ET.fromstring(file.read_bytes()))
+    assert "lgroup 2: +40 %" in texts(file.read_text())
 
 
+@needs_vega
 def test_the_json_has_what_is_drawn(rater: Rater, tmp_path: Path) -> None:
     file = tmp_path / "a.svg"
     status, out, err = rater("plot", "--iteration", 1, "-o", file, "--json")
@@ -298,6 +316,22 @@ def test_mistakes_are_named(rater: Rater, words: tuple[object, ...], message: st
     assert message in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("plot", 99), ("plot", "--machine"), ("plot", "--timeline"), ("scale", 1), ("compare", 1, 1)],
+)
+def test_without_the_extra_the_error_says_what_to_install_before_anything_is_read(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    status, out, err = rater(*words, "-o", tmp_path / "a.svg")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "needs vl-convert-python" in err
+    assert "`pip install 'rater[report]'` installs it" in err
+    assert rater("plot", "--benchmark", "mcf")[0] == 0, "the terminal needs none"
+
+
+@needs_vega
 def test_a_file_that_cannot_be_written_is_no_traceback(rater: Rater, tmp_path: Path) -> None:
     full = tmp_path / "full.svg"
     full.symlink_to("/dev/full")

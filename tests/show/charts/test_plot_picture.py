@@ -17,7 +17,7 @@ from rater.show.charts.labels import (
     percent_text,
     time_text,
 )
-from rater.show.charts.picture import Group, Label, Picture, picture_of
+from rater.show.charts.picture import Label, LgroupSpan, Picture, picture_of
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 
@@ -54,7 +54,7 @@ def test_copies_stand_by_lgroup_then_by_number() -> None:
     rows = [copy_row(n, 10.0, node=n % 2) for n in range(4)]
     shown = picture(rows)
     assert shown.names == (0, 2, 1, 3)
-    assert shown.groups == (Group(0, 0, 2), Group(1, 2, 2))
+    assert shown.groups == (LgroupSpan(0, 0, 2), LgroupSpan(1, 2, 2))
     assert not shown.ascending
     assert [dot.place for dot in shown.panels[0].dots] == [0, 2, 1, 3]
 
@@ -141,7 +141,7 @@ def test_failed_copies_have_a_place_but_no_time() -> None:
     rows = times(10.0, 10.0, 10.0)
     rows[2] = replace(rows[2], status=CopyStatus.FAILED, exit_code=1)
     (panel,) = picture(rows).panels
-    assert panel.failed == ((2, 2, 1),)
+    assert [(place, one.copy, one.iteration) for place, one in panel.failed] == [(2, 2, 1)]
     assert len(panel.dots) == 2
     assert failed_text(panel) == "copy 2 failed"
 

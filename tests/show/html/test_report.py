@@ -24,36 +24,30 @@ from rater.analysis.scaling.curve import scale
 from rater.record.run import MachinePU
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredRun
+from rater.show.charts import timeline as page_timeline
+from rater.show.charts import vega as page_library
+from rater.show.charts.machine import machine_rows, machine_svg
+from rater.show.charts.markup import element
 from rater.show.charts.picture import Label, picture_of
-from rater.show.charts.vega import machine_svg
+from rater.show.charts.timeline import timeline
 from rater.show.console.table import Column
-from rater.show.html import timeline as page_timeline
-from rater.show.html import vega_library as page_library
-from rater.show.html.data import Told, run_data
-from rater.show.html.html import element, script_json, table_html
+from rater.show.html.data import PageRun, run_data
+from rater.show.html.html import script_json, table_html
 from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.show.html.story import score_lost
-from rater.show.html.timeline import machine, timeline
 from tests.support.calls import Rater
+from tests.support.drawings import needs_vega
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import S, copy_row, stored
 from tests.support.placement_samples import seen_run
 from tests.support.report_runs import HOSTILE, Page, document, written
 
-try:
-    import vl_convert  # noqa: F401 - whether it is there
-except ImportError:
-    VEGA = False
-else:
-    VEGA = True
-needs_vega = pytest.mark.skipif(not VEGA, reason="vl-convert-python (rater[report]) is missing")
 
-
-def told(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> Told:
+def told(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> PageRun:
     cells = cells_of(run)
     picture = picture_of(run.head, cells, labels)
-    return Told(run, summarise(run), cells, picture, divots, run_counters(run))
+    return PageRun(run, summarise(run), cells, picture, divots, run_counters(run))
 
 
 def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
@@ -206,7 +200,7 @@ def test_without_the_extra_the_error_names_it(
 ) -> None:
     rater("import", written(tmp_path, document(benchmarks=1)))
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    monkeypatch.setattr(page_library, "library", page_library.library.__wrapped__)
+    page_library.library.cache_clear()
 
     status, _, err = rater("report", "-o", tmp_path / "p.html")
 
@@ -256,7 +250,7 @@ def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: 
     assert [run["run"] for run in data["runs"]] == [2, 4]
     assert "those of the last run of each point" in page.text
     assert page.text.count("An lgroup is a NUMA node") == 1
-    assert data["comparison"]["sides"] == ["runs 3, 4"]
+    assert len(data["comparison"]["data"]["titles"]) == 4
 
 
 @needs_vega
@@ -543,7 +537,7 @@ def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
     run = replace(stored(rows), pus=(MachinePU(0, 0, 7, 0, 0), MachinePU(9, 9, 7, 0, 0)))
 
     # CPU, package, lgroup, LLC, core: what is not known comes last.
-    assert machine(run) == [[0, 0, 0, 7, 0], [9, 0, 0, 7, 9], [1, None, 1, None, 1]]
+    assert machine_rows(run) == [[0, 0, 0, 7, 0], [9, 0, 0, 7, 9], [1, None, 1, None, 1]]
 
 
 def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
@@ -572,7 +566,7 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
 
     assert shown.text.count("run 7; run 8 ") == 1
     assert "setting thp" in shown.text
-    (line,) = shown.data["comparison"]["lines"]
+    (line,) = shown.data["comparison"]["data"]["lines"]
     assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell: one run each")
     first, second = (run["panels"][0] for run in shown.data["runs"])
     assert (first["low"], first["high"]) == (second["low"], second["high"])
@@ -606,9 +600,9 @@ def test_runs_with_other_numbers_of_copies_have_curves() -> None:
     speedup, rate = page(*runs).data["scaling"]
 
     assert speedup["title"] == "speedup over 1 copy"
-    assert [x for x, _ in rate["lines"][0]["at"]] == [1.0, 2.0, 4.0]
+    assert [one["x"] for one in rate["data"]["points"]] == [1.0, 2.0, 4.0]
     # 4 copies in 14 s each against 1 in 11 s.
-    assert speedup["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
+    assert speedup["data"]["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
 
 
 # -- text that is not HTML ----------------------------------------------------------------

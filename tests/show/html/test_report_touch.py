@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rater.cli import main
-from rater.show.html import timeline as page_timeline
+from rater.show.charts import timeline as page_timeline
 from tests.support.browser import Browser
 from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
 from tests.support.report_runs import document, written
@@ -280,7 +280,7 @@ def test_the_title_that_a_divot_leads_to_is_below_the_tools(
         "...(r => [r.top, r.bottom])(document.getElementById('tools').getBoundingClientRect())]"
     )
 
-    assert top == 0, "they stay at the top"
+    assert abs(top) < 1, "they stay at the top"
     assert tools <= title < 640
 
 

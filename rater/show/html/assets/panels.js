@@ -5,12 +5,7 @@ const panels = [];
 const iterations = [...new Set(runs.flatMap((run) => run.iterations))].sort((a, b) => a - b);
 
 function shadeOf(it) {
-  return 'dot' + Math.min(3, iterations.length - 1 - iterations.indexOf(it));
-}
-
-function dotColour(row) {
-  if (row.kind) return row.kind === 1 ? 'var(--slow)' : 'var(--explained)';
-  return 'var(--' + shadeOf(row.it) + ')';
+  return Math.min(3, iterations.length - 1 - iterations.indexOf(it));
 }
 
 function makePanel(panel, place) {
@@ -40,21 +35,16 @@ function makePanel(panel, place) {
 async function drawPanel(shown, width) {
   const {panel} = shown, run = panel.run;
   if (!shown.view) {
-    const inside = (row) => row.s >= panel.low && row.s <= panel.high;
-    for (const row of panel.rows) row.colour = dotColour(row);
-    const order = (row) => (row.kind ? 1e6 : 0) + row.it;
-    const dots = panel.rows.filter(inside).sort((a, b) => order(a) - order(b));
-    const beyond = panel.rows.filter((row) => !inside(row));
-    const view = await drawView(shown.drawn, page.specs.panel, width);
+    for (const row of panel.rows) row.shade = shadeOf(row.it);
+    const copies = run.names.length;
+    const view = await drawView(shown.drawn, 'panel', width, {
+      signals: {places: copies, low: panel.low, high: panel.high, median: panel.median, dot: copies > 200 ? 4 : copies > 60 ? 7 : copies > 16 ? 12 : 26},
+      data: {
+        groups: run.groups.map((g) => ({...g})), rows: panel.rows, failed: panel.bad.map(({place}) => ({place})), picked: picked(shown),
+        ticks: panel.ticks.map(([value, seconds, share]) => ({value, seconds, share})),
+      },
+    });
     if (!view) return;
-    view.signal('places', run.names.length).signal('low', panel.low).signal('high', panel.high)
-      .signal('median', panel.median).signal('dot', run.names.length > 200 ? 4 : run.names.length > 60 ? 7 : run.names.length > 16 ? 12 : 26)
-      .data('groups', run.groups.map((g) => ({...g}))).data('dots', dots)
-      .data('ticks', panel.ticks.map(([value, seconds, share]) => ({value, seconds, share})))
-      .data('ranges', run.repeated ? dots.filter((row) => row.slowest > row.fastest) : [])
-      .data('outside', beyond.map((row) => ({place: row.place, above: row.s > panel.high})))
-      .data('failed', panel.bad.map(({place}) => ({place}))).data('picked', picked(shown));
-    view.run();
     shown.view = view;
   } else {
     shown.view.width(width).run();
@@ -214,7 +204,7 @@ async function startPanels() {
   if (runs.some((run) => run.repeated)) words.push(make('span', {text: 'A dot is the median run of a copy, the line all its runs. '}));
   if (iterations.length > 1) {
     words.push('Iterations: ', ...[...iterations].reverse().slice(0, 4).reverse().map((it) =>
-      make('b', {class: shadeOf(it), text: ' ' + it + ' '})), '. ');
+      make('b', {class: 'dot' + shadeOf(it), text: ' ' + it + ' '})), '. ');
   }
   words.push(make('b', {class: 'slow', text: 'Divots'}), ' have their names above them');
   if (runs.some((run) => run.panels.some((p) => p.rows.some((r) => r.kind === 2)))) {

@@ -24,15 +24,19 @@ function make(tag, attributes, ...children) {
   return node;
 }
 
-// A view of one of the page's pictures, null where another was asked for there meanwhile. Vega's
-// expressions are interpreted, not compiled: the page's policy lets no text become a script.
+// A view of one of the page's pictures, filled with a chart's signals and data; null where another
+// was asked for there meanwhile. Vega's expressions are interpreted, not compiled: the page's policy
+// lets no text become a script.
 const turns = new Map();
-async function drawView(room, spec, width) {
+async function drawView(room, kind, width, {signals, data}) {
   const turn = (turns.get(room) || 0) + 1;
   turns.set(room, turn);
-  const shown = await vegaEmbed(room, {...spec, width}, {
-    mode: 'vega', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: false, hover: false,
-  });
+  const spec = page.specs[kind];
+  const shown = await vegaEmbed(room, {
+    ...spec, width,
+    signals: spec.signals.map((signal) => signal.name in signals ? {name: signal.name, value: signals[signal.name]} : signal),
+    data: spec.data.map((set) => set.name in data ? {...set, values: data[set.name]} : set),
+  }, {mode: 'vega', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: false, hover: false});
   if (turns.get(room) === turn) return shown.view;
   shown.view.finalize();
   return null;

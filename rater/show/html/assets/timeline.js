@@ -1,7 +1,6 @@
 // Who ran when: how long each bracket was and what of it slow copies cost, then the bars of one.
 let timelineRun = runs[0];
 let timelineAt = 0;
-const letterWidth = 5.6; // of the small text in a picture, at most
 let timelineView = null, bracketsView = null, timelineBars = [], bracketOrder = [], barNow = null;
 
 function bracketName(bracket) {
@@ -50,13 +49,15 @@ async function drawBrackets() {
   const titles = sorted.map(([text, of], row) => ({
     text, row, most: Math.max(...of.map((b) => b.whole)), lost: (worst(of) >= 0.0005 ? (worst(of) * 100).toFixed(1) + ' %' : '') + (failures(of) ? ' \u00d7' : ''),
   }));
-  const names = Math.min(room.clientWidth * 0.36, 12 + 6.4 * Math.max(...sorted.map(([name]) => name.length)));
-  const view = await drawView(room, page.specs.brackets, room.clientWidth - 10);
+  const view = await drawView(room, 'brackets', room.clientWidth - 10, {
+    signals: {
+      rows: sorted.length, row: rowHeight, most: Math.max(...titles.map((t) => t.most)), chosen: timelineAt,
+      names: Math.min(room.clientWidth * 0.36, 12 + 6.4 * Math.max(...sorted.map(([name]) => name.length))),
+    },
+    data: {bars, titles},
+  });
   if (!view) return;
   bracketsView = view;
-  bracketsView.signal('rows', sorted.length).signal('row', rowHeight)
-    .signal('names', names).signal('most', Math.max(...titles.map((t) => t.most))).signal('chosen', timelineAt)
-    .data('bars', bars).data('titles', titles).run();
   bracketOrder = bars.map((bar) => bar.place);
   const placeAt = (item) => item && item.datum && item.datum.place !== undefined ? item.datum.place : null;
   bracketsView.addEventListener('click', (event, item) => {
@@ -128,32 +129,12 @@ function pointBar(bar) {
 
 function barsOf(bracket) {
   const run = timelineRun, at = placeOf(run), b = bracket.bars, bad = new Map(b.bad), kinds = new Map(b.kind);
-  const plain = (i) => bracket.benchmark === null && b.name[i] % 2 ? 'var(--bar2)' : 'var(--bar)';
   return b.s.map((s, i) => ({
     place: at(b.copy[i], b.cpu[i]), copy: b.copy[i], cpu: b.cpu[i], core: b.core[i], node: b.node[i],
     name: bracket.benchmark === null ? b.name[i] : -2, of: run.timeline.names[b.name[i]], from: b.from[i], to: b.from[i] + s, s, bad: bad.get(i) || null,
     it: b.it ? b.it[i] : bracket.iteration, tune: b.tune ? b.tune[i] : bracket.tune, kind: kinds.get(i) || 0,
-    colour: bad.has(i) ? 'var(--failed)' : kinds.get(i) === 1 ? 'var(--slow)' : kinds.get(i) === 2 ? 'var(--explained)' : plain(i),
+    odd: bracket.benchmark === null && b.name[i] % 2,
   })).filter((bar) => bar.place !== undefined);
-}
-
-function runningOf(bars, most) {
-  const changes = bars.flatMap((bar) => [[bar.from, 1], [bar.to, -1]]).sort((a, b) => a[0] - b[0]);
-  const found = [];
-  let n = 0;
-  for (const [at, by] of changes) {
-    n += by;
-    const last = found[found.length - 1];
-    if (last && last.at === at) last.n = n; else found.push({at, n});
-  }
-  found.push({at: most, n: 0});
-  return found;
-}
-
-// When the copy ended with which half of them had.
-function halfDone(ends) {
-  const sorted = Float64Array.from(ends).sort();
-  return sorted.length ? sorted[Math.ceil(sorted.length / 2) - 1] : null;
 }
 
 // What is coloured above the bars: what is chosen, else the benchmark that the reader has named.
@@ -180,21 +161,15 @@ async function showBracket(place) {
   if (!bracket) { key.textContent = 'Nothing is stored of when copies ran.'; return; }
   document.getElementById('bracket').value = String(place);
   timelineBars = barsOf(bracket);
-  const ends = timelineBars.filter((bar) => !bar.bad).map((bar) => bar.to);
-  const most = Math.max(...timelineBars.map((bar) => bar.to)), half = halfDone(ends);
-  const barrier = bracket.known && bracket.benchmark !== null && !bracket.window.length && !bracket.folded;
-  const halves = (ends.length < timelineBars.length ? 'half of those that ended well: ' : 'half had finished after ') + timeText(half);
-  const marks = barrier && half !== null && ends.length > 2 ? [{at: half, text: halves, wide: letterWidth * halves.length}] : [];
-  const starts = new Map();
-  for (const bar of timelineBars) starts.set(bar.from, (starts.get(bar.from) || 0) + 1);
-  const running = runningOf(timelineBars, most);
-  const view = await drawView(room, page.specs.timeline, room.clientWidth - 62);
+  const places = run.names.length;
+  const view = await drawView(room, 'timeline', room.clientWidth - 62, {
+    signals: {places, height: Math.max(28, Math.min(430, places * (places > 40 ? 4 : places > 8 ? 9 : 14)))},
+    data: {
+      groups: run.groups.map((g) => ({...g})), bars: timelineBars, marks: bracket.half ? [{...bracket.half}] : [],
+      edges: bracket.window.map((at) => ({at})), picked: pickedBars(),
+    },
+  });
   if (!view) return;
-  view.signal('places', run.names.length).signal('most', most)
-    .signal('copies', Math.max(...running.map((r) => r.n))).signal('height', Math.max(28, Math.min(430, run.names.length * (run.names.length > 40 ? 4 : run.names.length > 8 ? 9 : 14))))
-    .data('groups', run.groups.map((g) => ({...g}))).data('bars', timelineBars).data('marks', marks).data('running', running)
-    .data('window', bracket.window.length === 2 ? [{from: bracket.window[0], to: bracket.window[1]}] : []).data('edges', bracket.window.map((at) => ({at})))
-    .data('picked', pickedBars()).data('failed', timelineBars.filter((bar) => bar.bad).map(({place, from, to}) => ({place, from, to}))).run();
   timelineView = view;
   if (bracketsView) bracketsView.signal('chosen', place).run();
   const named = (runs.length > 1 ? 'Run ' + run.run + ', ' : '') + bracketName(bracket);

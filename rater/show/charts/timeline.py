@@ -1,4 +1,4 @@
-"""Who ran when, and on which machine: bars and CPUs of a page, as JSON values; pure."""
+"""Who ran when: the bars of each bracket as JSON values, for a page and a file; pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 from rater.analysis.results.copy_outcome import is_good, what_happened
 from rater.analysis.results.model import IterationScore, Summary
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.show.charts.labels import time_text
+from rater.show.charts.panel import seconds
+from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
 from rater.show.console.format import plain
 
 type RunKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
 
+_MOST_HEIGHT = 430
+_LETTER = 5.6  # pixels that one of the small text takes, at most
+_LEAST_HALVED = 3  # copies
 _MOST_BARS = 20_000  # of one bracket; more are one a copy
-
-
-def seconds(value: float) -> float:
-    """Return a time with the digits that a picture can show."""
-    return float(f"{value:.7g}")
 
 
 def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> dict[str, Any]:
@@ -66,6 +67,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
                     for at in (bracket.window_start_ns, bracket.window_finish_ns)
                     if at is not None
                 ],
+                "half": _half(bracket, rows, begin) if known and not folded else None,
                 **_bracket_score(score, bracket.bracket_s),
                 "bars": {
                     "copy": [row.copy for row in bars],
@@ -110,6 +112,23 @@ def _bracket_score(score: IterationScore | None, measured_s: float | None) -> di
     }
 
 
+def _half(bracket: StoredBracket, rows: Sequence[StoredCopy], begin: int) -> dict[str, Any] | None:
+    """Return when the copy ended with which half of those that ended well had; in words too."""
+    if bracket.benchmark is None or bracket.window_start_ns is not None:
+        return None
+    ends = sorted(
+        ((row.start_ns or 0) + row.elapsed_ns - begin) / 1e9 for row in rows if is_good(row)
+    )
+    if len(ends) < _LEAST_HALVED:
+        return None
+    at = ends[(len(ends) - 1) // 2]
+    half = (
+        "half of those that ended well: " if len(ends) < len(rows) else "half had finished after "
+    )
+    text = half + time_text(at)
+    return {"at": seconds(at), "text": text, "wide": _LETTER * len(text)}
+
+
 def _of_several(
     bracket: StoredBracket, rows: Sequence[StoredCopy], *, folded: bool
 ) -> dict[str, Any]:
@@ -145,27 +164,43 @@ def _folded(rows: Sequence[StoredCopy], *, known: bool) -> list[StoredCopy]:
     ]
 
 
-def machine(run: StoredRun) -> list[list[int | None]]:
-    """Return the machine as packages > lgroups > LLCs > cores > CPUs, as far as they are known.
-
-    Of an imported run without a machine: what its copies say of their CPUs.
-    """
-    places: dict[int, tuple[int | None, ...]] = {
-        pu.cpu: (pu.package, pu.node, pu.llc, pu.core) for pu in run.pus
-    }
-    for row in run.copies:
-        if row.cpu is None:
-            continue
-        of_copy = (row.package, row.node, row.llc, row.core)
-        there = places.get(row.cpu, (None,) * 4)
-        places[row.cpu] = tuple(
-            own if own is not None else told for own, told in zip(there, of_copy, strict=True)
-        )
-    return [
-        [cpu, *place]
-        for cpu, place in sorted(places.items(), key=lambda item: (*map(_key, item[1]), item[0]))
+def timeline_svg(run: Mapping[str, Any], at: int) -> str:
+    """Return who ran when in one bracket of `run_data`'s value as an SVG."""
+    bracket, names = run["timeline"]["brackets"][at], run["names"]
+    bars, places = bracket["bars"], {name: place for place, name in enumerate(names)}
+    kinds, bad = dict(bars["kind"]), dict(bars["bad"])
+    rows = []
+    for i, elapsed_s in enumerate(bars["s"]):
+        by_cpu = run["axis"] == "CPU" and bars["cpu"][i] is not None
+        name = bars["cpu" if by_cpu else "copy"][i]
+        if name in places:
+            rows.append(
+                {
+                    "place": places[name],
+                    "from": bars["from"][i],
+                    "to": bars["from"][i] + elapsed_s,
+                    "kind": kinds.get(i, 0),
+                    "odd": bracket["benchmark"] is None and bars["name"][i] % 2,
+                    "bad": i in bad,
+                }
+            )
+    which = "" if bracket["iteration"] is None else f", iteration {bracket['iteration']}"
+    thick = 4 if len(places) > 40 else 9 if len(places) > 8 else 14
+    height = max(28, min(_MOST_HEIGHT, thick * len(places)))
+    groups = [
+        {"name": name, "first": first, "size": size, "place": place}
+        for place, (name, first, size) in enumerate(run["groups"])
     ]
-
-
-def _key(number: int | None) -> tuple[bool, int]:
-    return number is None, number or 0
+    chart = {
+        "signals": {"places": max(1, len(places))},
+        "data": {
+            "groups": groups,
+            "bars": rows,
+            "marks": [bracket["half"]] if bracket["half"] else [],
+            "edges": [{"at": at} for at in bracket["window"]],
+        },
+    }
+    return sheet_svg(
+        f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{which}",
+        [PlacedChart("timeline", chart, WIDTH, height)],
+    )

@@ -1,0 +1,27 @@
+"""What stands in a picture drawn as SVG: its words, and how many marks of a kind each chart has."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.support.pages import VEGA
+
+needs_vega = pytest.mark.skipif(not VEGA, reason="vl-convert-python (rater[report]) is missing")
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str, tag: str = "text") -> list[str]:
+    """All words of a picture, in the order they are drawn."""
+    return ["".join(one.itertext()) for one in ET.fromstring(svg).iter(f"{_SVG}{tag}")]
+
+
+def marks(svg: str, name: str) -> list[list[dict[str, str]]]:
+    """The attributes of the marks of a name (`dots`, `grid`), chart by chart."""
+    groups = [
+        one
+        for one in ET.fromstring(svg).iter(f"{_SVG}g")
+        if f"{name}-marks" in str(one.get("class")).split()
+    ]
+    return [[dict(mark.attrib) for mark in group] for group in groups]
