@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.conditions.differences import barrier_differences, minor_differences
-from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
+from rater.analysis.results.model import IterationScore, Summary
+from rater.analysis.results.rates import Key, benchmark_rates
 from rater.analysis.stats.descriptive import geometric_mean
 from rater.record.run import BenchmarkUsed
 from rater.record.status import RunStatus
@@ -100,7 +101,7 @@ def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
 
 def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     """Compare a steady run with one of the same order that has brackets (or an end)."""
-    sides = _mixes(summary, other) if summary.mix else _brackets(summary, other)
+    sides = _benchmarks(summary, other)
     compared = [side for side in sides if side.difference is not None]
     ratios = [side for side in compared if side.steady_ratio and side.other_ratio]
     complete = len(ratios) == len(sides)
@@ -140,85 +141,62 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     )
 
 
-def _brackets(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
-    others = {(b.tune, b.benchmark): b for b in other.benchmarks}
-    used = {one.name: one for one in other.used}
+def _benchmarks(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
+    """Return each benchmark in both runs; in rotated order only the times of its runs compare."""
+    steady_run, other_run, mix = summary.head.run, other.head.run, summary.mix
+    rates = {(one.benchmark, one.tune): one for one in benchmark_rates(summary)}
+    others = {} if mix else {(one.benchmark, one.tune): one for one in benchmark_rates(other)}
+    windows, brackets = _selected(summary), _selected(other)
+    in_rounds = (
+        {one.benchmark: one.times_s for one in other.rotated.benchmarks}
+        if mix and other.rotated
+        else {}
+    )
     mine = {one.name: one for one in summary.used}
-    sides = []
-    for here in summary.benchmarks:
-        there = others.get((here.tune, here.benchmark))
-        reason = _program(mine.get(here.benchmark), used.get(here.benchmark))
-        window, bracket = _selected(here), _selected(there)
-        if there is None:
-            reason = f"run {other.head.run} did not run it"
-        elif window is None or bracket is None:
-            lacking = summary.head.run if window is None else other.head.run
-            reason = f"run {lacking} has no result of it"
-        sides.append(
-            BarrierBenchmark(
-                benchmark=here.benchmark,
-                tune=here.tune,
-                steady_ratio=window.ratio if window else None,
-                steady_per_hour=window.per_hour if window else None,
-                steady_run_s=window.median_copy_s if window else None,
-                steady_occupied=window.steady.occupied if window and window.steady else None,
-                other_ratio=bracket.ratio if bracket else None,
-                other_per_hour=bracket.per_hour if bracket else None,
-                other_run_s=bracket.median_copy_s if bracket else None,
-                difference=(
-                    None
-                    if reason or not window or not bracket
-                    else _change(window.per_hour, bracket.per_hour)
-                ),
-                longer=(
-                    None
-                    if reason or not window or not bracket
-                    else _change(window.median_copy_s, bracket.median_copy_s)
-                ),
-                score_lost=bracket.score_lost if bracket else None,
-                reason=reason,
-            )
-        )
-    return tuple(sides)
-
-
-def _mixes(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
-    chosen = summary.mix.selected if summary.mix else None
-    rates = {rate.benchmark: rate for rate in chosen.benchmarks} if chosen else {}
-    times = {b.benchmark: b.times_s for b in other.rotated.benchmarks} if other.rotated else {}
     used = {one.name: one for one in other.used}
-    sides = []
-    for mine in summary.used:
-        rate, time = rates.get(mine.name), times.get(mine.name)
-        reason = _program(mine, used.get(mine.name))
-        if rate is None or rate.median_run_s is None:
-            reason = f"run {summary.head.run} has no result of it"
-        elif time is None:
-            reason = f"run {other.head.run} has no result of it"
-        run_s = rate.median_run_s if rate else None
-        sides.append(
+    found = []
+    for key in [(name, summary.head.tune) for name in mine] if mix else rates:
+        here, there, times = rates.get(key), others.get(key), in_rounds.get(key[0])
+        window, bracket = windows.get(key), brackets.get(key)
+        phase = mix.selected if mix else window.steady if window else None
+        other_run_s = times.median if times else there.run_s if there else None
+        reason = _program(mine.get(key[0]), used.get(key[0]))
+        if not mix and there is None:
+            reason = f"run {other_run} did not run it"
+        elif here is None or (here.run_s is None if mix else window is None):
+            reason = f"run {steady_run} has no result of it"
+        elif (times if mix else bracket) is None:
+            reason = f"run {other_run} has no result of it"
+        compares = reason is None and here is not None
+        found.append(
             BarrierBenchmark(
-                benchmark=mine.name,
-                tune=summary.head.tune,
-                steady_ratio=rate.ratio if rate else None,
-                steady_per_hour=rate.per_hour if rate else None,
-                steady_run_s=run_s,
-                steady_occupied=chosen.occupied if chosen else None,
-                other_ratio=None,
-                other_per_hour=None,
-                other_run_s=time.median if time else None,
-                difference=None,
-                longer=None if reason or time is None else _change(run_s, time.median),
-                score_lost=None,
+                benchmark=key[0],
+                tune=key[1],
+                steady_ratio=here.ratio if here else None,
+                steady_per_hour=here.per_hour if here else None,
+                steady_run_s=here.run_s if here else None,
+                steady_occupied=phase.occupied if phase else None,
+                other_ratio=there.ratio if there else None,
+                other_per_hour=there.per_hour if there else None,
+                other_run_s=other_run_s,
+                difference=_change(here.per_hour, there.per_hour)
+                if compares and here and there
+                else None,
+                longer=_change(here.run_s, other_run_s) if compares and here else None,
+                score_lost=bracket.score_lost if bracket and not mix else None,
                 reason=reason,
             )
         )
-    return tuple(sides)
+    return tuple(found)
 
 
-def _selected(benchmark: BenchmarkScore | None) -> IterationScore | None:
-    found = [it for it in benchmark.iterations if it.selected] if benchmark else []
-    return found[0] if found else None
+def _selected(summary: Summary) -> dict[Key, IterationScore]:
+    return {
+        (one.benchmark, one.tune): it
+        for one in summary.benchmarks
+        for it in one.iterations
+        if it.selected
+    }
 
 
 def _program(here: BenchmarkUsed | None, there: BenchmarkUsed | None) -> str | None:
