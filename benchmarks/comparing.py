@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rater.analysis.stats.ratio_interval import (
+    CONFIDENCE,
+    MOST_ROUNDS,
     Basis,
     Decision,
     interval_of,
     paired,
-    rounds_for_same,
     unpaired,
 )
 from rater.analysis.stats.sequential import confidence_of_each
@@ -193,6 +194,23 @@ def check_against_functions(rng: np.random.Generator) -> None:
         assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (abs(mean[i]) > reach[i])
         told = interval_of(unpaired(list(here[i]), list(there[i]), Basis.RUNS), MARGIN)
         assert math.isclose(told.high or 0, math.exp(other[i] + width[i]), rel_tol=1e-6)
+
+
+def rounds_for_same(noise: float, margin: float, chance: float = 0.8) -> int | None:
+    """Return how many rounds of pairs show that two equal things are the `same`.
+
+    `noise`: standard deviation of one run (0.01: 1 %); `chance`: how often that many are
+    enough. None: more than `MOST_ROUNDS`. By Student's t in both parts: rounds >=
+    ((t(0.95) + t(chance)) x sqrt(2) x noise / log(1 + margin))^2, where half of the failures
+    are on either side; the simulation below holds it.
+    """
+    edge = math.log1p(margin)
+
+    def enough(rounds: int) -> bool:
+        t = quantile(CONFIDENCE, rounds - 1) + quantile(chance, rounds - 1)
+        return t * math.sqrt(2 / rounds) * noise <= edge
+
+    return next((rounds for rounds in range(2, MOST_ROUNDS + 1) if enough(rounds)), None)
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from rater.analysis.conditions.differences import point_differences
 from rater.analysis.conditions.disturbances import disturbed_runs
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
+from rater.analysis.stats.descriptive import grouped
 from rater.analysis.stats.sequential import confidence_of_each
 from rater.errors import InputError
 from rater.text.words import some
@@ -239,9 +240,7 @@ def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str,
 
 
 def _kinds(measured: Iterable[RunRates]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    found: dict[str, list[int]] = {}
-    for run in measured:
-        found.setdefault(run.kind, []).append(run.run)
+    found = grouped((run.kind, run.run) for run in measured)
     return tuple((kind, tuple(sorted(runs))) for kind, runs in found.items())
 
 
@@ -265,10 +264,8 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
 
 
 def _left_out(measured: Iterable[RunRates]) -> list[str]:
-    found: dict[str, list[int]] = {}
-    for run in measured:
-        for text in dict.fromkeys(run.left_out):  # base and peak can fail alike
-            found.setdefault(text, []).append(run.run)
+    # Base and peak can fail alike.
+    found = grouped((text, run.run) for run in measured for text in dict.fromkeys(run.left_out))
     return [f"{_runs(numbers)}: {text}" for text, numbers in found.items()]
 
 
@@ -277,28 +274,27 @@ def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
     if by is None:
         return []
     held = [{_held(point, by): point.label for point in side.points} for side in sides]
-    found: dict[str, list[str]] = {}
-    for key in dict.fromkeys(key for own in held for key in own):
-        without = [side.label for side, own in zip(sides, held, strict=True) if key not in own]
-        if without:
-            alone = [own[key] for own in held if key in own]
-            found.setdefault(some(without), []).extend(alone)
+    found = grouped(
+        (some([side.label for side, own in zip(sides, held, strict=True) if key not in own]), label)
+        for key in dict.fromkeys(key for own in held for key in own)
+        for label in (own[key] for own in held if key in own)
+    )
     return [
         f"compared without {some(alone)}: {without} has no such point"
         for without, alone in found.items()
+        if without
     ]
 
 
 def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> list[str]:
-    found: dict[str, list[str]] = {}
-    for key in keys:
-        without = [
+    def without(key: Key) -> list[str]:
+        return [
             side.label
             for place, side in enumerate(sides)
             if not any(key in run.rates for at in grid for run in at[place])
         ]
-        if without:
-            found.setdefault(some(without), []).append(key[0])
+
+    found = grouped((some(labels), key[0]) for key in keys if (labels := without(key)))
     return [f"no valid result in {where}: {some(names, 30)}" for where, names in found.items()]
 
 

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from rater.analysis.results.rates import RunRates
+from rater.analysis.stats.descriptive import grouped
 from rater.analysis.stats.ratio_interval import Basis, Estimate, joined, paired, unpaired
 
 type Stratum = tuple[Sequence[RunRates], Sequence[RunRates]]  # baseline's runs, the other's
@@ -77,8 +78,5 @@ def _in_stratum(
 
 
 def _by_block(side: Sequence[tuple[RunRates, float]]) -> dict[int, float]:
-    found: dict[int, list[float]] = {}
-    for run, value in side:
-        if run.block is not None:
-            found.setdefault(run.block, []).append(value)
+    found = grouped((run.block, value) for run, value in side if run.block is not None)
     return {block: statistics.fmean(values) for block, values in found.items()}

@@ -205,35 +205,21 @@ def with_holm(rows: Sequence[EffectRow], confidence: float) -> list[EffectRow]:
 
     In the order of p, each times the number that are left, and never below the one before.
     """
-    places = [(i, j) for i, row in enumerate(rows) for j in range(len(row.cells))]
-    known = {
-        place: p for place in places if (p := p_of(rows[place[0]].cells[place[1]])) is not None
-    }
-    adjusted: dict[tuple[int, int], float] = {}
+    known = sorted(p for row in rows for cell in row.cells if (p := p_of(cell)) is not None)
+    adjusted: dict[float | None, float] = {}
     highest = 0.0
-    for rank, place in enumerate(sorted(known, key=lambda place: known[place])):
-        highest = max(highest, min(1.0, known[place] * (len(known) - rank)))
-        adjusted[place] = highest
-    return [
-        replace(
-            row,
-            cells=tuple(
-                replace(
-                    cell,
-                    p_holm=adjusted.get((i, j)),
-                    holds=_one_way(cell) and adjusted.get((i, j), 1.0) < 1 - confidence,
-                )
-                for j, cell in enumerate(row.cells)
-            ),
-        )
-        for i, row in enumerate(rows)
-    ]
+    for rank, p in enumerate(known):
+        highest = max(highest, min(1.0, p * (len(known) - rank)))
+        adjusted.setdefault(p, highest)
+
+    def judged(cell: Effect) -> Effect:
+        p = adjusted.get(p_of(cell))
+        one_way = cell.speedup and cell.speedup.verdict in (Decision.BETTER, Decision.WORSE)
+        return replace(cell, p_holm=p, holds=bool(one_way and p is not None and p < 1 - confidence))
+
+    return [replace(row, cells=tuple(map(judged, row.cells))) for row in rows]
 
 
 def p_of(cell: Effect) -> float | None:
     """Return p of a cell's speedup, None where the noise of runs is not known."""
     return cell.speedup.p if cell.speedup else None
-
-
-def _one_way(cell: Effect) -> bool:
-    return cell.speedup is not None and cell.speedup.verdict in (Decision.BETTER, Decision.WORSE)

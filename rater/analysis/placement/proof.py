@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rater.analysis.placement.verdict import (
     SAMPLED_FROM_S,
@@ -15,11 +16,9 @@ from rater.analysis.placement.verdict import (
     merged_samples,
     planned_nodes,
 )
-from rater.record.events import GateFacts, Observed, Sampled
-from rater.record.stored import PlacementJudgement, StoredRun
-
-type Key = tuple[int, int, int]  # phase, copy, step
-type _Alike = tuple[int, GateFacts | None, int | None, bool]
+from rater.analysis.stats.descriptive import grouped
+from rater.record.events import GateFacts, Observed
+from rater.record.stored import PlacementJudgement, StoredCopy, StoredRun
 
 _UNSEEN = merged_samples(())
 
@@ -39,11 +38,12 @@ class CopyProof:
     node: int | None  # planned
     verdict: PlacementVerdict
     reasons: tuple[str, ...]  # in words, why the verdict is not `MET`
-    gate: GateFacts | None
-    seen: CopySamples
-    unseen_s: float | None  # from its last sample to its end
-    local_share: float | None  # of its memory on planned nodes; none planned: on its home node
-    evenness: float | None  # interleaved: least share of a planned node x their number
+    gate: GateFacts | None = None
+    seen: CopySamples = _UNSEEN
+    unseen_s: float | None = None  # from its last sample to its end
+    # Of its memory on planned nodes; none planned: on its home node.
+    local_share: float | None = None
+    evenness: float | None = None  # interleaved: least share of a planned node x their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,14 @@ class RunProof:
 
     def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the copies whose plan was not met by benchmark and iteration, where any are."""
-        found: dict[tuple[str, int], set[int]] = {}
-        for proof in self.of(PlacementVerdict.NOT_MET):
-            found.setdefault((proof.benchmark, proof.iteration), set()).add(proof.copy)
-        return {key: tuple(sorted(copies)) for key, copies in found.items()}
+        found = grouped(
+            ((it.benchmark, it.iteration), it.copy) for it in self.of(PlacementVerdict.NOT_MET)
+        )
+        return {key: tuple(sorted(set(copies))) for key, copies in found.items()}
 
     def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
         """Return the copy runs of which it is not known by the reasons for that."""
-        found: dict[tuple[str, ...], list[CopyProof]] = {}
-        for proof in self.of(PlacementVerdict.NOT_KNOWN):
-            found.setdefault(proof.reasons, []).append(proof)
+        found = grouped((it.reasons, it) for it in self.of(PlacementVerdict.NOT_KNOWN))
         return {reasons: tuple(proofs) for reasons, proofs in found.items()}
 
 
@@ -97,66 +95,57 @@ def prove_run(run: StoredRun) -> RunProof:
     run = run.without_torn()
     if run.head.source == "import":
         return _stated(run)
-    by_key: dict[Key, list[Sampled]] = {}
-    for sample in run.samples:
-        by_key.setdefault((sample.phase, sample.copy, sample.step), []).append(sample)
+    by_key = grouped(((it.phase, it.copy, it.step), it) for it in run.samples)
     evident = bool(by_key) or any(copy.gate for copy in run.copies)
     placed = {placement.copy: placement for placement in run.placements if evident}
     homes = {pu.cpu: pu.node for pu in run.pus}
     planned = {number: planned_nodes(plan, homes) for number, plan in placed.items()}
-    # Thousands of short runs that were not looked at (steady mode) have few different verdicts.
-    unseen: dict[_Alike, tuple[PlacementVerdict, tuple[str, ...]]] = {}
+    # Thousands of short runs without samples (steady mode) have few different verdicts.
+    unseen: dict[object, tuple[PlacementVerdict, tuple[str, ...]]] = {}
     proofs = []
     for copy in run.copies:
         if copy.copy not in placed:
             continue
-        key = (copy.phase, copy.copy, copy.step)
-        plan, gate = placed[copy.copy], copy.gate
-        nodes = planned[copy.copy]
-        if key in by_key:
-            seen = merged_samples(by_key[key])
-            verdict, reasons = judge(
-                plan,
-                gate,
-                seen,
-                homes,
-                copy.elapsed_s,
-                held_bytes=copy.max_rss_bytes,
+        plan, nodes = placed[copy.copy], planned[copy.copy]
+        samples = by_key.get((copy.phase, copy.copy, copy.step))
+        seen = merged_samples(samples) if samples else _UNSEEN
+        alike = (copy.copy, copy.gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
+        verdict = None if samples else unseen.get(alike)
+        if verdict is None:
+            held = copy.max_rss_bytes if samples else None
+            verdict = judge(
+                *(plan, copy.gate, seen, homes, copy.elapsed_s),
+                held_bytes=held,
                 last_cpu=copy.last_cpu,
             )
-        else:
-            seen = _UNSEEN
-            alike = (copy.copy, gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
-            if alike not in unseen:
-                unseen[alike] = judge(
-                    plan, gate, seen, homes, copy.elapsed_s, last_cpu=copy.last_cpu
-                )
-            verdict, reasons = unseen[alike]
+            if not samples:
+                unseen[alike] = verdict
         home = (plan.node,) if plan.node is not None else None
         last_s = seen.last_age_s
         proofs.append(
-            CopyProof(
-                phase=copy.phase,
-                benchmark=copy.benchmark,
-                iteration=copy.iteration,
-                copy=copy.copy,
-                step=copy.step,
-                counted=copy.counted,
+            _proof(
+                copy,
                 planned=plan.cpus is not None or nodes is not None,
                 cpu=plan.cpu,
                 node=plan.node,
-                verdict=verdict,
-                reasons=reasons,
-                gate=gate,
+                verdict=verdict[0],
+                reasons=verdict[1],
+                gate=copy.gate,
                 seen=seen,
                 unseen_s=None if last_s is None else max(0.0, copy.elapsed_s - last_s),
                 local_share=seen.share_on(nodes or home or ()) if nodes or home else None,
                 evenness=evenness(plan, seen),
             )
         )
-    names = dict.fromkeys(proof.benchmark for proof in proofs)
-    by_name = (_benchmark(name, [p for p in proofs if p.benchmark == name]) for name in names)
-    return RunProof(tuple(proofs), tuple(by_name), run.observed)
+    by_name = grouped((proof.benchmark, proof) for proof in proofs)
+    benchmarks = tuple(_benchmark(name, of) for name, of in by_name.items())
+    return RunProof(tuple(proofs), benchmarks, run.observed)
+
+
+def _proof(copy: StoredCopy, **known: Any) -> CopyProof:
+    return CopyProof(
+        *(copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.counted), **known
+    )
 
 
 def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
@@ -169,23 +158,13 @@ def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
 def _stated(run: StoredRun) -> RunProof:
     return RunProof(
         tuple(
-            CopyProof(
-                phase=copy.phase,
-                benchmark=copy.benchmark,
-                iteration=copy.iteration,
-                copy=copy.copy,
-                step=copy.step,
-                counted=copy.counted,
+            _proof(
+                copy,
                 planned=True,
                 cpu=copy.cpu,
                 node=copy.node,
                 verdict=PlacementVerdict(copy.placement),
                 reasons=() if copy.placement_note is None else (copy.placement_note,),
-                gate=None,
-                seen=_UNSEEN,
-                unseen_s=None,
-                local_share=None,
-                evenness=None,
             )
             for copy in run.copies
             if copy.placement is not None

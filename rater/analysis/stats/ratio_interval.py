@@ -114,19 +114,19 @@ class RatioInterval:
     """A ratio with its interval, and what that says."""
 
     ratio: float  # 1.02: 2 % more than the baseline
-    low: float | None  # None: nothing is known of the noise; so are the three below
-    high: float | None
-    degrees: float | None  # of freedom
-    # How often equal things differ so much by chance; None: of one run each, not known either.
-    p: float | None
-    verdict: Decision
-    within: bool  # whether the interval lies within the margin; may stand beside better or worse
     margin: float  # 0.01: what `same` means
-    # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
-    # they are; 0: the noise of runs is not known; None: more than MOST_ROUNDS.
-    more: int | None
     basis: Basis
     count: int  # rounds, or runs (iterations) of the side that has fewer
+    low: float | None = None  # None: nothing is known of the noise; so are the next three
+    high: float | None = None
+    degrees: float | None = None  # of freedom
+    # How often equal things differ so much by chance; None: of one run each, not known either.
+    p: float | None = None
+    verdict: Decision = Decision.UNKNOWN
+    within: bool = False  # the interval lies within the margin; may stand beside better or worse
+    # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
+    # they are; 0: the noise of runs is not known; None: more than MOST_ROUNDS.
+    more: int | None = 0
     blur: float = 0.0  # what the steps of the recorded times add to each side of the interval
     coarse: bool = False  # UNKNOWN: the steps of the recorded times are too coarse to tell
 
@@ -235,47 +235,32 @@ def interval_of(
     interval and no verdict. `next_confidence`: of the interval that is looked at when there are
     more values; None: the same.
     """
-    told = RatioInterval(
-        ratio=estimate.ratio,
-        low=None,
-        high=None,
-        degrees=None,
-        p=None,
-        verdict=Decision.UNKNOWN,
-        within=False,
-        margin=margin,
-        more=0,
-        basis=estimate.basis,
-        count=min((part.count for part in estimate.parts), default=1),
-        blur=estimate.blur,
-    )
+    count = min((part.count for part in estimate.parts), default=1)
+    told = RatioInterval(estimate.ratio, margin, estimate.basis, count, blur=estimate.blur)
     error = estimate.error()
     if error is None:
         return told
-    told = replace(told, degrees=estimate.degrees())
-    if not error:  # then there is no blur either
-        same = abs(estimate.log_ratio) <= _NO_DIFFERENCE
-        told = replace(told, low=told.ratio, high=told.ratio, p=1.0)
-        if estimate.basis is Basis.ITERATIONS:
-            return replace(told, p=None)
-        return replace(told, verdict=Decision.SAME, within=True, more=None) if same else told
-    degrees = estimate.degrees()
-    effect = abs(estimate.log_ratio)
-    reach = quantile(confidence, degrees) * error + estimate.blur
+    degrees, effect = estimate.degrees(), abs(estimate.log_ratio)
+    # Without any noise there is no blur either.
+    reach = quantile(confidence, degrees) * error + estimate.blur if error else 0.0
     told = replace(
-        told, low=_exp(estimate.log_ratio - reach), high=_exp(estimate.log_ratio + reach)
+        told,
+        degrees=degrees,
+        low=_exp(estimate.log_ratio - reach) if error else told.ratio,
+        high=_exp(estimate.log_ratio + reach) if error else told.ratio,
     )
     if estimate.basis is Basis.ITERATIONS:
         return told
+    if not error:
+        if effect > _NO_DIFFERENCE:
+            return replace(told, p=1.0)
+        return replace(told, p=1.0, verdict=Decision.SAME, within=True, more=None)
     edge = math.log1p(margin)
     within = effect + reach < edge
-    verdict = Decision.UNKNOWN
+    verdict = Decision.SAME if within else Decision.UNKNOWN
     if effect > reach:
-        more_is = Decision.WORSE if less_is_better else Decision.BETTER
-        less_is = Decision.BETTER if less_is_better else Decision.WORSE
-        verdict = more_is if estimate.log_ratio > 0 else less_is
-    elif within:
-        verdict = Decision.SAME
+        better = (estimate.log_ratio > 0) is not less_is_better
+        verdict = Decision.BETTER if better else Decision.WORSE
     unknown = verdict is Decision.UNKNOWN
     coarse = unknown and max(effect, edge - effect) <= estimate.blur
     return replace(
@@ -288,23 +273,6 @@ def interval_of(
         else None,
         coarse=coarse,
     )
-
-
-def rounds_for_same(noise: float, margin: float, chance: float = 0.8) -> int | None:
-    """Return how many rounds of pairs show that two equal things are the `same`.
-
-    `noise`: standard deviation of one run (0.01: 1 %); `chance`: how often that many are
-    enough. None: more than `MOST_ROUNDS`. By Student's t in both parts: rounds >=
-    ((t(0.95) + t(chance)) x sqrt(2) x noise / log(1 + margin))^2, where half of the failures
-    are on either side; simulations in `benchmarks/comparing.py` hold it.
-    """
-    edge = math.log1p(margin)
-
-    def enough(rounds: int) -> bool:
-        t = quantile(CONFIDENCE, rounds - 1) + quantile(chance, rounds - 1)
-        return t * math.sqrt(2 / rounds) * noise <= edge
-
-    return _least(enough, 2, MOST_ROUNDS)
 
 
 def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:

@@ -20,7 +20,6 @@ from rater.analysis.stats.ratio_interval import (
     interval_of,
     joined,
     paired,
-    rounds_for_same,
     unpaired,
 )
 from rater.analysis.stats.sequential import confidence_of_each
@@ -277,7 +276,7 @@ def test_how_many_more_rounds_would_tell() -> None:
 
 
 def test_one_more_round_is_one_round() -> None:
-    told = RatioInterval(1, 0.9, 1.1, 3, 0.5, Decision.UNKNOWN, False, 0.01, 1, Basis.BLOCKS, 4)
+    told = RatioInterval(1, 0.01, Basis.BLOCKS, 4, more=1)
     assert told.words == "cannot tell: 1 more round would"
 
 
@@ -351,7 +350,12 @@ def test_in_a_table_of_equal_points_nothing_is_marked_in_19_of_20() -> None:
 
 def test_so_many_rounds_as_are_named_show_that_equal_points_are_the_same() -> None:
     rng = np.random.default_rng(6)
-    assert [rounds_for_same(noise, 0.01) for noise in (0.002, 0.005, 0.01, 0.02)] == [4, 8, 24, 87]
-    assert rounds_for_same(0.5, 0.01) is None
+    assert [comparing.rounds_for_same(noise, 0.01) for noise in (0.002, 0.005, 0.01, 0.02)] == [
+        4,
+        8,
+        24,
+        87,
+    ]
+    assert comparing.rounds_for_same(0.5, 0.01) is None
     assert comparing.told_same(0.01, 24, TIMES, rng) > 0.79
     assert comparing.told_same(0.01, 12, TIMES, rng) < 0.6
