@@ -25,9 +25,9 @@ from rater.analysis.conditions.differences import point_differences
 from rater.analysis.conditions.disturbances import disturbed_runs
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
-from rater.analysis.stats.descriptive import grouped
 from rater.analysis.stats.sequential import confidence_of_each
 from rater.errors import InputError
+from rater.groups import grouped
 from rater.text.words import some
 
 MARGIN = 0.01

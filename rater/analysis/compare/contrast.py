@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from rater.analysis.results.rates import RunRates
-from rater.analysis.stats.descriptive import grouped
 from rater.analysis.stats.ratio_interval import Basis, Estimate, joined, paired, unpaired
+from rater.groups import grouped
 
 type Stratum = tuple[Sequence[RunRates], Sequence[RunRates]]  # baseline's runs, the other's
 type OfRun = Callable[[RunRates], float | None]  # a logarithm; None: not known

@@ -16,7 +16,7 @@ from rater.analysis.placement.verdict import (
     merged_samples,
     planned_nodes,
 )
-from rater.analysis.stats.descriptive import grouped
+from rater.groups import grouped
 from rater.record.events import GateFacts, Observed
 from rater.record.stored import PlacementJudgement, StoredCopy, StoredRun
 
