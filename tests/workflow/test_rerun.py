@@ -81,9 +81,12 @@ def test_what_an_older_rater_did_not_know_has_its_default() -> None:
     ("text", "said"),
     [
         ('{"sharks": 1, "copies": "2"}', "run 7 was made by a newer rater: .* with sharks"),
-        ('{"copies": 2}', "run 7: .* damaged: copies is 2"),
-        ('{"tags": [["a"]]}', "run 7: .* damaged: tags is"),
-        ('{"iterations": true}', "run 7: .* damaged: iterations is True"),
+        ('{"copies": 2}', "run 7: .* damaged: copies: expected a string, got the number 2"),
+        ('{"tags": [["a"]]}', r"run 7: .* damaged: tags\[0\]: expected a list of 2"),
+        (
+            '{"iterations": true}',
+            "run 7: .* damaged: iterations: expected a whole number, got true",
+        ),
         ("[]", "run 7: .* no JSON object"),
         ("{", "run 7: .* not JSON"),
     ],

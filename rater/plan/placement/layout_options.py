@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from rater.errors import InputError
 from rater.plan.placement.layout import MOST_CORES, BindLevel, CpuOrder, Layout, Parts, is_kind
@@ -30,12 +31,8 @@ def override(
         raise InputError(f"--kind {kind}: expected fast, slow, or a number (0 is the slowest)")
     if reserve is not None and not 0 <= reserve <= MOST_CORES:
         raise InputError(f"--reserve {reserve}: expected a number of cores, 0 to {MOST_CORES}")
-    changed = replace(
-        layout,
-        smt=layout.smt if smt is None else smt,
-        kind=layout.kind if kind is None else kind,
-        reserve=layout.reserve if reserve is None else reserve,
-    )
+    given: dict[str, Any] = {"smt": smt, "kind": kind, "reserve": reserve}
+    changed = replace(layout, **{name: it for name, it in given.items() if it is not None})
     if bind is not None and BindLevel(bind) is BindLevel.NONE:
         changed = replace(changed, order=CpuOrder.NONE, bind=BindLevel.NONE, text="")
     elif bind is not None:

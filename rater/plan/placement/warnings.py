@@ -7,8 +7,9 @@ copies share a core when they have no choice, not when they were given the same 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rater.groups import grouped
 from rater.plan.placement.memory_policy import MemoryPolicy
@@ -18,6 +19,7 @@ from rater.text import cpuset
 from rater.text.words import copies_text, count
 
 type Mask = tuple[int, ...]  # OS numbers, ascending
+_UNEQUAL = ": they will not take equally long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,41 @@ def pools(topology: Topology, masks: Sequence[Mask]) -> list[Pool]:
     return [Pool(copies[pool], cores_of[pool], len(pus[pool])) for pool in copies]
 
 
+@dataclass(frozen=True)
+class _Copies:
+    """Copies with the PUs that they were given and the CPUs that they may run on."""
+
+    topology: Topology  # what the layout leaves of the machine
+    given: Sequence[Slot]
+    masks: Sequence[Mask]
+    threads: int
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        return pools(self.topology, self.masks)
+
+    @cached_property
+    def loads(self) -> Counter[int]:
+        """Copies by PU that they were given."""
+        return Counter(pu.os for slot in self.given for pu in slot)
+
+    @property
+    def usable(self) -> int:
+        return len(self.topology.pus)
+
+    def by_mask[T](self, value: Callable[[Mask], T]) -> list[T]:
+        """Return what is true of each copy's mask, computed once for each mask."""
+        values = {key: value(mask) for key, mask in {id(m): m for m in self.masks}.items()}
+        return [values[id(mask)] for mask in self.masks]
+
+
 def unbound_warnings(pus: int, copies: int, threads: int) -> tuple[str, ...]:
     """Return what to know of copies that the kernel puts on any of `pus` usable PUs."""
     if threads > 1:
-        return _crowd_of_threads(copies, pus, threads)
-    return _crowd([copies // pus + (pu < copies % pus) for pu in range(pus)], pus)
+        warning = _crowd_of_threads(copies, pus, threads)
+    else:
+        warning = _crowd([copies // pus + (pu < copies % pus) for pu in range(pus)], pus)
+    return (warning,) if warning else ()
 
 
 def placement_warnings(
@@ -77,53 +109,37 @@ def placement_warnings(
     `topology` is what the layout leaves of the machine; `homes` are the lgroups of
     memory by PU where the policy takes memory from the copy's own, else None.
     """
-    said = [
-        *_crowded(topology, given, masks, threads),
-        *_over_several_lgroups(given),
-        *_unequal_nodes(topology, given, masks),
-        *_kinds(topology, masks),
-    ]
-    homeless = {pu.os for slot in given for pu in slot if pu.node is None}
-    if homeless and (homes is not None or policy in (MemoryPolicy.LOCAL, MemoryPolicy.NONE)):
-        nodes = {node for cpu, node in (homes or {}).items() if cpu in homeless}
-        source = f", from lgroup {cpuset.format_list(nodes)}" if nodes else ""
-        said.append(
-            f"{count(len(homeless), 'CPU')} without memory of an own NUMA node "
-            f"({cpuset.format_list(homeless)}): all memory of the copies there is remote"
-            f"{source}"
-        )
-    said += _having_few_cpus(masks, threads)
-    if homes is not None:
-        said += _wider_than_memory(topology, given, masks, policy, homes)
-    return tuple(said)
+    copies = _Copies(topology, given, masks, threads)
+    found = (
+        *_crowded(copies),
+        _over_several_lgroups(copies),
+        _unequal_lgroups(copies),
+        *_kinds(copies),
+        _homeless(copies, policy, homes),
+        _having_few_cpus(copies),
+        "" if homes is None else _wider_than_memory(copies, policy, homes),
+    )
+    return tuple(warning for warning in found if warning)
 
 
-def _crowded(
-    topology: Topology, given: Sequence[Slot], masks: Sequence[Mask], threads: int
-) -> list[str]:
+def _crowded(it: _Copies) -> list[str]:
     """Warn of CPUs and cores that copies share, the worst only."""
-    usable = len(topology.pus)
-    loads = Counter(pu.os for slot in given for pu in slot)
-    wide = any(len(mask) > len(slot) for mask, slot in zip(masks, given, strict=True))
-    shared = pools(topology, masks)
-    if threads > 1:
-        found = list(_crowd_of_threads(len(given), usable, threads))
-        if not wide:
-            found = found or _sharing_pus(given, loads, usable, threads)
-            found = found or [
-                *(_meeting_in_cores(given) or _having_fewer_cores(given)),
-                *_leaving_cores_idle(topology, given),
-            ]
-        return found or (_sharing_cores(shared, threads) if wide else [])
+    wide = any(len(mask) > len(slot) for mask, slot in zip(it.masks, it.given, strict=True))
+    if it.threads == 1:
+        crowd = _crowded_pools(it) if wide else _crowd(it.loads.values(), it.usable)
+        return [crowd or _sharing_cores(it)]
+    crowd = _crowd_of_threads(len(it.given), it.usable, it.threads)
     if wide:
-        return _crowded_pools(shared, usable) or _sharing_cores(shared)
-    return [*_crowd(loads.values(), usable)] or _sharing_cores(shared)
+        return [crowd or _sharing_cores(it)]
+    if crowd := crowd or _sharing_pus(it):
+        return [crowd]
+    return [_meeting_in_cores(it) or _having_fewer_cores(it), _leaving_cores_idle(it)]
 
 
-def _crowd(loads: Collection[int], usable: int) -> tuple[str, ...]:
+def _crowd(loads: Collection[int], usable: int) -> str:
     """Warn of PUs that have several copies; `loads` are the copies on each PU that has any."""
     if max(loads) == 1:
-        return ()
+        return ""
     pus = count(usable, "usable PU")
     if len(loads) < usable:
         pus = f"{count(len(loads), 'PU')} of {usable} usable ones"
@@ -131,160 +147,145 @@ def _crowd(loads: Collection[int], usable: int) -> tuple[str, ...]:
     crowd = ", ".join(f"{each} on {count(on, 'PU')}" for each, on in shares)
     if len(shares) == 1:
         crowd = f"{copies_text(shares[0][0])} on each"
-    return (f"{sum(loads)} copies share {pus}: {crowd}",)
+    return f"{sum(loads)} copies share {pus}: {crowd}"
 
 
-def _crowded_pools(shared: Sequence[Pool], usable: int) -> list[str]:
+def _crowded_pools(it: _Copies) -> str:
     """Warn of CPUs among which more copies move than there are CPUs."""
-    full = [pool for pool in shared if pool.copies > pool.pus]
+    full = [pool for pool in it.pools if pool.copies > pool.pus]
     if not full:
-        return []
+        return ""
     pus = sum(pool.pus for pool in full)
-    which = count(pus, "usable PU") if pus == usable else f"{pus} PUs of {usable} usable ones"
+    which = count(pus, "usable PU") if pus == it.usable else f"{pus} PUs of {it.usable} usable ones"
     loads = [pool.copies / pool.pus for pool in full]
     each = f"{min(loads):.3g}"
     if max(loads) > min(loads):
         each += f" to {max(loads):.3g}"
-    return [f"{sum(pool.copies for pool in full)} copies share {which}: {each} for each PU"]
+    return f"{sum(pool.copies for pool in full)} copies share {which}: {each} for each PU"
 
 
-def _crowd_of_threads(copies: int, pus: int, threads: int) -> tuple[str, ...]:
+def _crowd_of_threads(copies: int, pus: int, threads: int) -> str:
     """Warn of copies that have more threads together than there are PUs."""
     if copies * threads <= pus:
-        return ()
+        return ""
     return (
         f"{copies_text(copies)} of {threads} threads on "
-        f"{count(pus, 'usable PU')}: there are PUs with more than one thread to run",
+        f"{count(pus, 'usable PU')}: there are PUs with more than one thread to run"
     )
 
 
-def _sharing_pus(
-    given: Sequence[Slot], loads: Mapping[int, int], usable: int, threads: int
-) -> list[str]:
-    """Warn of copies of several threads that meet on PUs; `loads` are the copies by PU."""
-    shared = sum(load > 1 for load in loads.values())
+def _sharing_pus(it: _Copies) -> str:
+    """Warn of copies of several threads that meet on PUs."""
+    shared = sum(load > 1 for load in it.loads.values())
     if not shared:
-        return []
-    copies = sum(any(loads[pu.os] > 1 for pu in slot) for slot in given)
-    return [
-        f"{copies} copies of {threads} threads share {count(shared, 'PU')} of {usable} usable "
-        "ones: there are PUs with more than one thread to run",
-    ]
+        return ""
+    copies = sum(any(it.loads[pu.os] > 1 for pu in slot) for slot in it.given)
+    return (
+        f"{copies} copies of {it.threads} threads share {count(shared, 'PU')} of {it.usable} "
+        "usable ones: there are PUs with more than one thread to run"
+    )
 
 
-def _sharing_cores(shared: Sequence[Pool], threads: int = 1) -> list[str]:
+def _sharing_cores(it: _Copies) -> str:
     """Warn of copies that have less than a core while others have more of one."""
-    tight = [pool for pool in shared if pool.copies * threads > pool.cores]
+    tight = [pool for pool in it.pools if pool.copies * it.threads > pool.cores]
     loads = {pool.copies / pool.cores for pool in tight}
-    alone = sum(pool.copies for pool in shared) - sum(pool.copies for pool in tight)
-    if not tight or (len(loads) == 1 and not alone):
-        return []
     copies, cores = (sum(pool.copies for pool in tight), sum(pool.cores for pool in tight))
-    if threads > 1:
-        return [
-            f"{count(copies, 'copy has', 'copies have')} more threads than cores while {alone} "
-            f"{'has' if alone == 1 else 'have'} not: they will not take equally long"
-            if alone
-            else f"{copies} copies of {threads} threads share cores, and not all equally many: "
-            "they will not take equally long"
-        ]
-    return [
-        f"{copies} copies share {count(cores, 'core')} while {alone} "
-        f"{'runs' if alone == 1 else 'run'} on cores of their own: they will not take equally long"
-        if alone
-        else f"cores run {min(loads):.3g} to {max(loads):.3g} copies each: "
-        "they will not take equally long"
-    ]
+    alone = len(it.masks) - copies
+    if not tight or (len(loads) == 1 and not alone):
+        return ""
+    if it.threads > 1 and alone:
+        has = "has" if alone == 1 else "have"
+        what = f"{count(copies, 'copy has', 'copies have')} more threads than cores while {alone} "
+        what += f"{has} not"
+    elif it.threads > 1:
+        what = f"{copies} copies of {it.threads} threads share cores, and not all equally many"
+    elif alone:
+        runs = "runs" if alone == 1 else "run"
+        what = f"{copies} copies share {count(cores, 'core')} while {alone} {runs} on cores of "
+        what += "their own"
+    else:
+        what = f"cores run {min(loads):.3g} to {max(loads):.3g} copies each"
+    return what + _UNEQUAL
 
 
-def _meeting_in_cores(given: Sequence[Slot]) -> list[str]:
+def _meeting_in_cores(it: _Copies) -> str:
     """Warn of copies that share a core with another one while others do not."""
-    cores = Counter(core for slot in given for core in {pu.core for pu in slot})
-    meeting = sum(any(cores[pu.core] > 1 for pu in slot) for slot in given)
-    if meeting in (0, len(given)):
-        return []
-    alone = len(given) - meeting
-    return [
-        f"{meeting} copies share a core with another one while {alone} "
-        f"{'does' if alone == 1 else 'do'} not: they will not take equally long"
-    ]
+    cores = Counter(core for slot in it.given for core in {pu.core for pu in slot})
+    meeting = sum(any(cores[pu.core] > 1 for pu in slot) for slot in it.given)
+    alone = len(it.given) - meeting
+    if not meeting or not alone:
+        return ""
+    do = "does" if alone == 1 else "do"
+    return f"{meeting} copies share a core with another one while {alone} {do} not{_UNEQUAL}"
 
 
-def _having_fewer_cores(given: Sequence[Slot]) -> list[str]:
+def _having_fewer_cores(it: _Copies) -> str:
     """Warn of copies whose threads have fewer cores than those of others."""
-    cores = [len({pu.core for pu in slot}) for slot in given]
-    fewer = sum(count < max(cores) for count in cores)
+    cores = [len({pu.core for pu in slot}) for slot in it.given]
+    fewer = sum(own < max(cores) for own in cores)
     if not fewer:
-        return []
-    return [
+        return ""
+    return (
         f"{count(fewer, 'copy has', 'copies have')} fewer cores for the threads than "
-        f"{len(given) - fewer} with {count(max(cores), 'core')} each: "
-        "they will not take equally long"
-    ]
+        f"{len(it.given) - fewer} with {count(max(cores), 'core')} each{_UNEQUAL}"
+    )
 
 
-def _leaving_cores_idle(topology: Topology, given: Sequence[Slot]) -> list[str]:
-    used = len({pu.core for slot in given for pu in slot})
-    if used == len(topology.cores) or all(
-        len({pu.core for pu in slot}) == len(slot) for slot in given
-    ):
-        return []
-    return [
-        f"copies use {used} of {len(topology.cores)} cores: threads share cores while others idle"
-    ]
+def _leaving_cores_idle(it: _Copies) -> str:
+    used, there = len({pu.core for slot in it.given for pu in slot}), len(it.topology.cores)
+    if used == there or all(len({pu.core for pu in slot}) == len(slot) for slot in it.given):
+        return ""
+    return f"copies use {used} of {there} cores: threads share cores while others idle"
 
 
-def _over_several_lgroups(given: Sequence[Slot]) -> list[str]:
-    straying = sum(len({pu.domain for pu in slot}) > 1 for slot in given)
+def _over_several_lgroups(it: _Copies) -> str:
+    straying = sum(len({pu.domain for pu in slot}) > 1 for slot in it.given)
     if not straying:
-        return []
-    return [
+        return ""
+    return (
         f"{count(straying, 'copy has', 'copies have')} CPUs in several lgroups: "
         "part of their memory is remote"
-    ]
+    )
 
 
-def _unequal_nodes(topology: Topology, given: Sequence[Slot], masks: Sequence[Mask]) -> list[str]:
+def _unequal_lgroups(it: _Copies) -> str:
     """Warn of lgroups that run more copies than others; those that run none do not matter.
 
     A copy whose mask was widened over several lgroups runs in none of them in particular.
     """
-    inside: dict[int, bool] = {}
-    for mask in masks:
-        if id(mask) not in inside:
-            inside[id(mask)] = len({topology.by_cpu[cpu].domain for cpu in mask}) == 1
-    nodes = Counter(
+    inside = it.by_mask(lambda mask: len({it.topology.by_cpu[cpu].domain for cpu in mask}) == 1)
+    copies = Counter(
         slot[0].node
-        for slot, mask in zip(given, masks, strict=True)
-        if slot[0].node is not None and (inside[id(mask)] or len(mask) == len(slot))
+        for slot, mask, in_one in zip(it.given, it.masks, inside, strict=True)
+        if slot[0].node is not None and (in_one or len(mask) == len(slot))
     )
-    by_count = grouped((copies, node) for node, copies in nodes.items())
+    by_count = grouped((copies, node) for node, copies in copies.items())
     if len(by_count) < 2:
-        return []
+        return ""
     shares = ", ".join(
-        f"{count} on {'lgroups' if len(nodes) > 1 else 'lgroup'} {cpuset.format_list(nodes)}"
+        f"{each} on {'lgroups' if len(nodes) > 1 else 'lgroup'} {cpuset.format_list(nodes)}"
         + (" each" if len(nodes) > 1 else "")
-        for count, nodes in sorted(by_count.items(), reverse=True)
+        for each, nodes in sorted(by_count.items(), reverse=True)
     )
-    return [f"lgroups run unequal numbers of copies: {shares}"]
+    return f"lgroups run unequal numbers of copies: {shares}"
 
 
-def _kinds(topology: Topology, masks: Sequence[Mask]) -> list[str]:
+def _kinds(it: _Copies) -> list[str]:
     """Warn of copies that run on CPUs of different speeds, or of different kinds at least."""
-    unranked = topology.unranked_kinds
-    kind_of = {pu.os: pu.kind for pu in topology.pus}
+    unranked = it.topology.unranked_kinds
+    kind_of = {pu.os: pu.kind for pu in it.topology.pus}
     kind_of |= {cpu: kind for kind, cpus in enumerate(unranked) for cpu in cpus}
-    distinct = {id(mask): mask for mask in masks}
-    kinds_of = {key: {kind_of[cpu] for cpu in mask} for key, mask in distinct.items()}
+    kinds_of = it.by_mask(lambda mask: {kind_of[cpu] for cpu in mask})
     what, unknown = ("kinds", ", and which is faster is not known") if unranked else ("speeds", "")
     found = []
-    mixed = [kinds_of[id(mask)] for mask in masks if len(kinds_of[id(mask)]) > 1]
+    mixed = [len(kinds) for kinds in kinds_of if len(kinds) > 1]
     if mixed:
         found.append(
-            f"{copies_text(len(mixed))} may run on CPUs of {max(map(len, mixed))} "
+            f"{copies_text(len(mixed))} may run on CPUs of {max(mixed)} "
             f"{what} each{unknown}: how long they take depends on where the kernel puts them"
         )
-    one = Counter(min(kinds_of[id(mask)]) for mask in masks if len(kinds_of[id(mask)]) == 1)
+    one = Counter(min(kinds) for kinds in kinds_of if len(kinds) == 1)
     if len(one) > 1:
         shares = ", ".join(str(one[kind]) for kind in sorted(one, reverse=not unranked))
         order = unknown if unranked else ", from the fastest kind to the slowest"
@@ -292,33 +293,38 @@ def _kinds(topology: Topology, masks: Sequence[Mask]) -> list[str]:
     return found
 
 
-def _having_few_cpus(masks: Sequence[Mask], threads: int) -> list[str]:
+def _homeless(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, int] | None) -> str:
+    homeless = {pu.os for slot in it.given for pu in slot if pu.node is None}
+    if not homeless or (homes is None and policy not in (MemoryPolicy.LOCAL, MemoryPolicy.NONE)):
+        return ""
+    nodes = {node for cpu, node in (homes or {}).items() if cpu in homeless}
+    source = f", from lgroup {cpuset.format_list(nodes)}" if nodes else ""
+    return (
+        f"{count(len(homeless), 'CPU')} without memory of an own NUMA node "
+        f"({cpuset.format_list(homeless)}): all memory of the copies there is remote{source}"
+    )
+
+
+def _having_few_cpus(it: _Copies) -> str:
     """Warn of copies whose mask has fewer CPUs than they have threads."""
-    few = [len(mask) for mask in masks if len(mask) < threads]
+    few = [len(mask) for mask in it.masks if len(mask) < it.threads]
     if not few:
-        return []
+        return ""
     least, most = min(few), max(few)
     cpus = count(most, "CPU") if least == most else f"{least} to {most} CPUs"
-    return [f"{count(len(few), 'copy has', 'copies have')} {cpus} for {threads} threads"]
+    return f"{count(len(few), 'copy has', 'copies have')} {cpus} for {it.threads} threads"
 
 
-def _wider_than_memory(
-    topology: Topology,
-    given: Sequence[Slot],
-    masks: Sequence[Mask],
-    policy: MemoryPolicy,
-    homes: Mapping[int, int],
-) -> list[str]:
-    """Warn of copies that may run beside other memory than that of their own lgroup."""
+def _wider_than_memory(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, int]) -> str:
+    """Warn of copies that may run where other memory is nearer than that of their own lgroup."""
     wide = 0
-    for slot, mask in zip(given, masks, strict=True):
-        if len(mask) == len(slot):
-            continue
-        nodes = {topology.by_cpu[cpu].node for cpu in mask}
-        wide += len(nodes) > 1 and not nodes - {None} <= {homes[pu.os] for pu in slot}
+    for slot, mask in zip(it.given, it.masks, strict=True):
+        if len(mask) > len(slot):
+            nodes = {it.topology.by_cpu[cpu].node for cpu in mask}
+            wide += len(nodes) > 1 and not nodes - {None} <= {homes[pu.os] for pu in slot}
     if not wide:
-        return []
-    return [
+        return ""
+    return (
         f"{copies_text(wide)} may run on CPUs of several lgroups, and --mem {policy} "
         "takes memory of the first CPU's only: it is remote from the others"
-    ]
+    )

@@ -18,7 +18,7 @@ from rater.plan.placement.place import Placement, trial_placements
 from rater.plan.schedule.phases import Order, Plan
 from rater.plan.topology.model import PU, Topology
 
-# In the order in which they are trial_placements where copies meet their like.
+# In the order in which they are tried where copies meet their like.
 _LAYOUTS = (
     CpuOrder.BALANCED,
     CpuOrder.FILL,

@@ -200,9 +200,7 @@ def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_befor
         allowed_nodes=~0,
         source="hostile",
     )
-    assert (
-        len(distrib(many, 2)) == 2
-    )  # at once; it took seconds when each was trial_placements with all
+    assert len(distrib(many, 2)) == 2  # at once; it took seconds when each was tried with all
 
 
 def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:

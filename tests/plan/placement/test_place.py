@@ -11,7 +11,6 @@ from rater.plan.placement.place import (
 )
 from rater.plan.topology.build import RawDistances, RawKind, RawNode, RawPU, build
 from rater.plan.topology.model import Topology
-from rater.run.host import discover as machine
 from tests.support.machines import made, real
 from tests.support.orderings import scatter
 from tests.support.places import needs_machines
@@ -27,49 +26,6 @@ def cpus(topology: Topology, copies: int, layout: Layout = BALANCED) -> list[int
 
 # Two nodes of two cores of two threads; siblings are numbered last.
 SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
-
-
-@needs_machines
-@pytest.mark.parametrize(
-    ("name", "first"),
-    [
-        ("epyc9555-8n-128c-smt2", [0, 64, 16, 80, 32, 96, 48, 112, 8]),
-        ("knl7250-snc4-flat-8n-68c-smt4", [0, 18, 36, 52, 2]),
-        ("power9-2n+4gpun-44c-smt4", [0, 88, 8, 96]),
-        ("s390-1n-20c-drawers-books", [0, 10, 3, 7, 13, 15, 16, 17, 1]),
-        (
-            "i7-1370p-hybrid-6p8e",
-            [0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18, 19, 1, 3, 5, 7, 9, 11],
-        ),
-    ],
-)
-def test_scatter_on_real_machines_is_the_order_of_the_notes(name: str, first: list[int]) -> None:
-    assert [pu.os for pu in scatter(real(name))][: len(first)] == first
-
-
-@pytest.mark.parametrize(
-    ("description", "copies", "order"),
-    [
-        ("node:18 core:4 pu:2", 20, [*range(0, 144, 8), 2, 10]),
-        ("pack:2 numa:2 core:3 pu:2", 14, [0, 12, 6, 18, 2, 14, 8, 20, 4, 16, 10, 22, 1, 13]),
-    ],
-)
-def test_scatter_on_described_machines_is_the_order_of_the_notes(
-    description: str, copies: int, order: list[int]
-) -> None:
-    topology = machine.from_synthetic(description)
-    assert [pu.os for pu in scatter(topology)][:copies] == order
-    assert cpus(topology, copies) == sorted(order)
-
-
-def test_balanced_is_the_set_of_scatter_in_logical_order() -> None:
-    assert [pu.os for pu in scatter(SMT)] == [0, 2, 1, 3, 4, 6, 5, 7]
-    assert cpus(SMT, 1) == [0]
-    assert cpus(SMT, 2) == [0, 2]
-    assert cpus(SMT, 3) == [0, 1, 2]
-    assert cpus(SMT, 4) == [0, 1, 2, 3]
-    assert cpus(SMT, 5) == [0, 4, 1, 2, 3]
-    assert cpus(SMT, 8) == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
 def test_more_copies_than_pus_go_round() -> None:
@@ -205,7 +161,7 @@ def test_cpus_of_different_speeds_get_a_warning() -> None:
     )
 
 
-def test_a_node_over_several_packages_is_dealt_before_them() -> None:
+def test_a_node_over_several_packages_has_its_turn_before_them() -> None:
     # Node 0 spans packages 0 and 1; node 1 is package 2.
     pus = [RawPU(os, os, os // 2, None, None) for os in range(6)]
     nodes = [RawNode(0, 0b001111, 0, None), RawNode(1, 0b110000, 0, None)]
