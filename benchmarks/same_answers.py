@@ -311,8 +311,16 @@ def _document(text: str) -> Any:
 
 
 def _page_data(page: str) -> Any:
+    """Return what runs have on a page, without what the old page's script worked out itself."""
     found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
-    return _document(found[1].replace("<\\/", "</")) if found else {"no data": page[:200]}
+    if not found:
+        return {"no data": page[:200]}
+    runs = _document(found[1].replace("<\\/", "</")).get("runs", [])
+    for run in runs:
+        run.pop("slowdowns", None)
+        for bracket in run["timeline"]["brackets"]:
+            bracket.pop("half", None)
+    return runs
 
 
 def _page_text(page: str) -> str:

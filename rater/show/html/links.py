@@ -14,33 +14,33 @@ from rater.text.cpuset import format_list
 _MOST_LINKED = 6
 
 
-def links_of(one: Finding, told: PageRun) -> Html:
+def links_of(one: Finding, page_run: PageRun) -> Html:
     """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
     sizes: dict[tuple[str, str | None], float] = {}
     for cell in one.cells:
         key = (cell.benchmark, cell.tune)
         sizes[key] = max(sizes.get(key, 0.0), abs(cell.slowdown - 1))
-    places = {(p.benchmark, p.tune): n for n, p in enumerate(told.picture.panels)}
+    places = {(p.benchmark, p.tune): n for n, p in enumerate(page_run.picture.panels)}
     wanted = sorted((key for key in sizes if key in places), key=lambda key: -sizes[key])
     if not wanted:
         wanted = [key for key in places if not one.benchmarks or key[0] in one.benchmarks][:1]
-    by_cpu = told.picture.axis == "CPU" and bool(one.cpus)
+    by_cpu = page_run.picture.axis == "CPU" and bool(one.cpus)
     pick: dict[str, object] = {
         "field": "cpu" if by_cpu else "copy",
         "values": list(one.cpus if by_cpu else one.copies),
         "text": f"divot: {_name(one)}",
-        "run": told.run.head.run,
+        "run": page_run.run.head.run,
     }
     if one.kind not in PLACED:
-        pick |= _part(one, told)
+        pick |= _part(one, page_run)
     elif one.benchmarks or one.iterations:
         # Its copies are chosen everywhere: the same slow part shows in other benchmarks, or not.
-        pick["own"] = _part(one, told)
+        pick["own"] = _part(one, page_run)
     links = [
         element(
             "a",
-            told.picture.panels[places[key]].title,
-            href=f"#{panel_id(told.run.head.run, places[key])}",
+            page_run.picture.panels[places[key]].title,
+            href=f"#{panel_id(page_run.run.head.run, places[key])}",
             data_pick=json.dumps(pick),
         )
         for key in wanted[:_MOST_LINKED]
@@ -68,7 +68,7 @@ def _iterations(numbers: Sequence[int]) -> str:
     return f"iteration{'' if len(numbers) == 1 else 's'} {format_list(numbers)}"
 
 
-def _part(one: Finding, told: PageRun) -> dict[str, object]:
+def _part(one: Finding, page_run: PageRun) -> dict[str, object]:
     """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
 
     `turns`: by iteration the lgroups that were slow in it, where they take turns.
@@ -81,8 +81,8 @@ def _part(one: Finding, told: PageRun) -> dict[str, object]:
     turns: dict[int, list[int]] = {}
     for word in str(dict(one.details).get("turns", "")).split():
         place, node, _ = word.split(":")
-        if int(place) < len(told.picture.iterations):
-            turns.setdefault(told.picture.iterations[int(place)], []).append(int(node))
+        if int(place) < len(page_run.picture.iterations):
+            turns.setdefault(page_run.picture.iterations[int(place)], []).append(int(node))
     if turns:
         return part | {"turns": turns}
     its = one.iterations or sorted({cell.iteration for cell in one.cells})

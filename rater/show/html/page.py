@@ -52,20 +52,20 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
     """
     several = len(runs) > 1
     ranges = common_ranges(runs)
-    drawn = [run_data(told, ranges) for told in runs]
+    drawn = [run_data(page_run, ranges) for page_run in runs]
     body = joined(
         *(compared(runs, together) if together else ()),
         *(
             story(
-                told,
+                page_run,
                 machine_html(data["machine"], data["slowdowns"][0]["failed"]),
                 several=several,
-                first=told is runs[0],
+                first=page_run is runs[0],
             )
-            for told, data in zip(runs, drawn, strict=True)
+            for page_run, data in zip(runs, drawn, strict=True)
         ),
-        _pictures(several=several, lgroups=any(told.picture.groups for told in runs)),
-        element("div", *(_details(told, several=several) for told in runs), id="results"),
+        _pictures(several=several, lgroups=any(page_run.picture.groups for page_run in runs)),
+        element("div", *(_details(page_run, several=several) for page_run in runs), id="results"),
         element(
             "footer",
             f"Written by rater {__version__}. The page holds all of its data and asks no network.",
@@ -127,8 +127,8 @@ def _inline(script: str) -> str:
 
 def _title(runs: Sequence[PageRun]) -> str:
     names = []
-    for told in runs:
-        head = told.run.head
+    for page_run in runs:
+        head = page_run.run.head
         what = ", ".join(part for part in what_ran(head.suite, head.benchmarks) if part)
         names.append(f"run {head.run}: {what}" + (f" on {head.hostname}" if head.hostname else ""))
     return " | ".join(names)
@@ -169,22 +169,22 @@ def _pictures(*, several: bool, lgroups: bool) -> Html:
     )
 
 
-def _details(told: PageRun, *, several: bool) -> Html:
+def _details(page_run: PageRun, *, several: bool) -> Html:
     """Return the tables of a run, its warnings, how it was measured, and its settings."""
-    name = f", run {told.run.head.run}" if several else ""
+    name = f", run {page_run.run.head.run}" if several else ""
     return joined(
-        element("section", element("h2", f"Results{name}"), *_results(told), class_="tables"),
+        element("section", element("h2", f"Results{name}"), *_results(page_run), class_="tables"),
         element(
             "section",
             element("h2", f"How it was measured{name}"),
-            *_how_measured(told),
+            *_how_measured(page_run),
             class_="tables",
         ),
     )
 
 
-def _results(told: PageRun) -> Iterator[Html]:
-    summary, printer = told.summary, PagePrinter()
+def _results(page_run: PageRun) -> Iterator[Html]:
+    summary, printer = page_run.summary, PagePrinter()
     if summary.rotated is not None:
         print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
     elif summary.mix is not None:
@@ -192,8 +192,8 @@ def _results(told: PageRun) -> Iterator[Html]:
         print_verdicts(summary, printer)
     else:
         print_benchmarks(summary, printer)
-    if told.beside is not None and can_compare(summary.head, told.beside.head):
-        print_beside(compare_with_barrier(summary, told.beside), printer)
+    if page_run.beside is not None and can_compare(summary.head, page_run.beside.head):
+        print_beside(compare_with_barrier(summary, page_run.beside), printer)
     if summary.metrics:
         print_metrics(summary.metrics, printer)
     print_failed(summary.failed, printer)
@@ -204,7 +204,7 @@ def _results(told: PageRun) -> Iterator[Html]:
         baseline=summary.head,
         baseline_iteration=None,
         drop=0,
-        times=normalise(told.cells, yardsticks(told.cells)),
+        times=normalise(page_run.cells, yardsticks(page_run.cells)),
         pairs=(),
     )
     print_copies(view, printer)
@@ -217,18 +217,18 @@ def _results(told: PageRun) -> Iterator[Html]:
         yield element("details", element("summary", words), copies)
 
 
-def _how_measured(told: PageRun) -> Iterator[Html]:
-    summary, head, printer = told.summary, told.run.head, PagePrinter()
+def _how_measured(page_run: PageRun) -> Iterator[Html]:
+    summary, head, printer = page_run.summary, page_run.run.head, PagePrinter()
     print_placement(summary.proof, printer)
-    notable = notable_text(told.readings.notable, head.run)
+    notable = notable_text(page_run.readings.notable, head.run)
     if notable is not None:
         printer.prose(notable, "yellow")
     print_memory(summary.proof, printer)
-    if told.readings.cpus:
-        print_cpus(told.readings, printer)
+    if page_run.readings.cpus:
+        print_cpus(page_run.readings, printer)
     yield printer.take()
     yield element("h3", "The run")
-    yield _pairs(_run_facts(told))
+    yield _pairs(_run_facts(page_run))
     if summary.used and any(used.command for used in summary.used):
         yield element("h3", "Benchmarks as they were run")
         printer.table(_used_columns(summary))
@@ -252,9 +252,9 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
     )
 
 
-def _run_facts(told: PageRun) -> list[tuple[str, str]]:
+def _run_facts(page_run: PageRun) -> list[tuple[str, str]]:
     """Return what is known of a run and its machine by name, in the words of the record."""
-    run, head = told.run, told.run.head
+    run, head = page_run.run, page_run.run.head
     host, file = run.host, run.imported
     sizes = (("packages", host.packages), ("lgroups", host.nodes), ("cores", host.cores))
     facts: list[tuple[str, str | None]] = [

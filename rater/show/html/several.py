@@ -31,8 +31,8 @@ def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple
     if len(runs) < 2:
         return {}
     found: dict[tuple[str, str | None], list[float]] = {}
-    for told in runs:
-        for panel in told.picture.panels:
+    for page_run in runs:
+        for panel in page_run.picture.panels:
             extent = panel.extent()
             if extent is not None and panel.median_s is not None:
                 ends = found.setdefault((panel.benchmark, panel.tune), [])
@@ -66,7 +66,9 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     )
     if together.scaling is not None:
         yield _scaling(together.scaling)
-    numbers = [(told.run.head.run, told.divots.findings) for told in runs if told.divots]
+    numbers = [
+        (page_run.run.head.run, page_run.divots.findings) for page_run in runs if page_run.divots
+    ]
     between = between_runs(numbers)
     for one in between:
         printer.prose(f"{one.kind}: {one.summary}")
@@ -75,14 +77,14 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     yield element("section", element("h2", "What comes back"), printer.take())
 
 
-def _where(told: PageRun) -> list[str]:
-    host = told.run.head.hostname
-    return [*([f"on {host}"] if host else []), *machine_words(told)]
+def _where(page_run: PageRun) -> list[str]:
+    host = page_run.run.head.hostname
+    return [*([f"on {host}"] if host else []), *machine_words(page_run)]
 
 
 def _alike(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[str]]) -> str:
     """Return the words that all runs share, then those of single runs behind their numbers."""
-    words = {told.run.head.run: words_of_run(told) for told in runs}
+    words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
     first, *others = words.values()
     shared = [word for word in first if all(word in other for other in others)]
     own: dict[str, list[int]] = {}

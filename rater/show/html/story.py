@@ -21,49 +21,49 @@ from rater.show.results.run import print_head
 from rater.text.words import copies_text, count, percent, some
 
 _OPEN = 5  # divots whose words are there at once; the others unfold
-# What firmware and SPEC's tools write where nobody has told them better.
+# What firmware and SPEC's tools write where nobody has said it better.
 _NAMELESS = ("could not determine", "system vendor system model name", "unknown")
 _KERNEL = "kernel.release"  # among the settings of the machine
 _LONG = 60  # letters
 _LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
-def story(told: PageRun, machine: Html, *, several: bool, first: bool = True) -> Html:
+def story(page_run: PageRun, machine: Html, *, several: bool, first: bool = True) -> Html:
     """Return what stands above the pictures of a run; `several`: there are other runs as well.
 
     `first`: its words are explained here. `machine`: drawn (`machine_html`).
     """
     printer = PagePrinter()
-    print_head(told.run.head, printer)
+    print_head(page_run.run.head, printer)
     _, *facts = printer.parts
-    name = element("h2" if several else "h1", _heading(told))
-    words = _glossary(told) if first else ()
+    name = element("h2" if several else "h1", _heading(page_run))
+    words = _glossary(page_run) if first else ()
     return element(
         "section",
-        element("header", name, *facts, *_where(told), _figures(told), *words),
+        element("header", name, *facts, *_where(page_run), _figures(page_run), *words),
         element(
             "div",
-            element("div", *_slow(told, several=several), class_="divots"),
+            element("div", *_slow(page_run, several=several), class_="divots"),
             element(
                 "div",
                 element("h3" if several else "h2", "The machine"),
-                element("div", machine, class_="map", data_run=told.run.head.run),
+                element("div", machine, class_="map", data_run=page_run.run.head.run),
                 class_="machine",
             ),
             class_="beside",
         ),
         class_="story",
-        id=f"run-{told.run.head.run}",
+        id=f"run-{page_run.run.head.run}",
     )
 
 
-def _heading(told: PageRun) -> str:
-    return f"run {told.run.head.run}: {', '.join(words_of(told))}"
+def _heading(page_run: PageRun) -> str:
+    return f"run {page_run.run.head.run}: {', '.join(words_of(page_run))}"
 
 
-def words_of(told: PageRun) -> list[str]:
+def words_of(page_run: PageRun) -> list[str]:
     """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
-    head = told.run.head
+    head = page_run.run.head
     what, more = what_ran(head.suite, head.benchmarks)
     if head.suite is None and len(what) > _LONG:
         what = count(len(head.benchmarks), "benchmark")
@@ -92,8 +92,8 @@ def score_lost(summary: Summary) -> float | None:
     return 1 - math.exp(math.fsum(map(math.log, left)) / len(left))
 
 
-def _figures(told: PageRun) -> Html:
-    summary, head = told.summary, told.run.head
+def _figures(page_run: PageRun) -> Html:
+    summary, head = page_run.summary, page_run.run.head
     figures: list[tuple[str, str]] = []
     for score in summary.suites:
         if score.kind == "all" and score.ratio is not None:
@@ -108,8 +108,8 @@ def _figures(told: PageRun) -> Html:
         figures.append(
             (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
         )
-    found = _divots(told)
-    if found or (told.divots is not None and could_see(told.divots)):
+    found = _divots(page_run)
+    if found or (page_run.divots is not None and could_see(page_run.divots)):
         figures.append((str(len(found)), "divot" if len(found) == 1 else "divots"))
     else:
         figures.append(("not known", "divots"))
@@ -141,17 +141,17 @@ def _lasted(elapsed_s: float) -> str:
     return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else duration(elapsed_s)
 
 
-def _where(told: PageRun) -> Iterator[Html]:
+def _where(page_run: PageRun) -> Iterator[Html]:
     """Say on what machine it ran, as far as that is known."""
-    parts = machine_words(told)
+    parts = machine_words(page_run)
     if parts:
         yield element("p", ", ".join(parts))
 
 
-def machine_words(told: PageRun) -> list[str]:
+def machine_words(page_run: PageRun) -> list[str]:
     """Return what is known of the machine in words: its name, its processor, its parts."""
-    host = told.run.host
-    settings = dict(told.run.settings)
+    host = page_run.run.host
+    settings = dict(page_run.run.settings)
     parts = [
         f"{product}"
         for product in (host.product, host.cpu_model)
@@ -169,15 +169,15 @@ def machine_words(told: PageRun) -> list[str]:
     return parts
 
 
-def _glossary(told: PageRun) -> Iterator[Html]:
+def _glossary(page_run: PageRun) -> Iterator[Html]:
     """Explain the words of the top to someone who reads a page of rater for the first time."""
     words = [
         "An lgroup is a NUMA node: CPUs with memory of their own.",
         "A divot is what is slower (or faster) than the rest, and not explained by where the "
         "copies were placed: a part of the machine, a copy, or an iteration.",
     ]
-    findings = _divots(told)
-    lost = score_lost(told.summary)
+    findings = _divots(page_run)
+    lost = score_lost(page_run.summary)
     if lost is not None:
         words.append(
             "Score lost: how much lower the score is than if each copy had been as fast as the "
@@ -196,8 +196,8 @@ def _glossary(told: PageRun) -> Iterator[Html]:
     yield element("p", " ".join(words), class_="how words")
 
 
-def _divots(told: PageRun) -> list[Finding]:
-    findings = told.divots.findings if told.divots else ()
+def _divots(page_run: PageRun) -> list[Finding]:
+    findings = page_run.divots.findings if page_run.divots else ()
     return [one for one in findings if not one.explained]
 
 
@@ -216,28 +216,28 @@ def _without(summary: Summary) -> str:
     return f" ({some(names, 3)} left out: no valid result)" if names else ""
 
 
-def _slow(told: PageRun, *, several: bool) -> Iterator[Html]:
+def _slow(page_run: PageRun, *, several: bool) -> Iterator[Html]:
     heading = "h3" if several else "h2"
-    head, analysis = told.run.head, told.divots
+    head, analysis = page_run.run.head, page_run.divots
     # One list however: the numbers are those of `rater divots`, which commands name.
-    fast = any(one.fast for one in _divots(told))
+    fast = any(one.fast for one in _divots(page_run))
     yield element(heading, "What stands out, slow or fast" if fast else "What is slow")
     if analysis is None:
         yield element(
             "p", f"The search for divots failed; rater divots {head.run} makes it once more."
         )
         return
-    found = _divots(told)
+    found = _divots(page_run)
     printer = PagePrinter()
     if not found:
         if could_see(analysis) or analysis.findings:
             print_findings(head, replace(analysis, failed=0), printer)
-            printer.some(_left_out(told, analysis))
+            printer.some(_left_out(page_run, analysis))
         else:
-            printer.prose(_unseen(told, analysis))
+            printer.prose(_unseen(page_run, analysis))
         yield printer.take()
         return
-    items = [_divot(place, one, told) for place, one in enumerate(found, 1)]
+    items = [_divot(place, one, page_run) for place, one in enumerate(found, 1)]
     yield element("ol", *items[:_OPEN])
     if len(items) > _OPEN:
         yield element(
@@ -252,27 +252,27 @@ def _slow(told: PageRun, *, several: bool) -> Iterator[Html]:
             element("summary", f"{len(explained)} explained by the layout, no divots"),
             element("ul", *(element("li", evidence_line(one)) for one in explained)),
         )
-    printer.some(_left_out(told, analysis))
+    printer.some(_left_out(page_run, analysis))
     printer.prose(visible_line(analysis.visible), "dim")
     yield printer.take()
 
 
-def _left_out(told: PageRun, analysis: Analysis) -> list[str]:
+def _left_out(page_run: PageRun, analysis: Analysis) -> list[str]:
     """Say how many copy runs the search could not use; of those that rater stopped, that it did."""
     if not analysis.failed:
         return []
-    stopped = _interrupted(told.summary)
+    stopped = _interrupted(page_run.summary)
     is_, was = ("is", "was") if analysis.failed == 1 else ("are", "were")
-    ways = ["failed"] if not stopped or stopped < len(told.summary.failed) else []
+    ways = ["failed"] if not stopped or stopped < len(page_run.summary.failed) else []
     ways += [f"{was} interrupted"] if stopped else []
     return [f"{count(analysis.failed, 'copy run')} that {' or '.join(ways)} {is_} left out."]
 
 
-def _unseen(told: PageRun, analysis: Analysis) -> str:
+def _unseen(page_run: PageRun, analysis: Analysis) -> str:
     """Say why nothing was found though something may be slow."""
     if analysis.visible:
         why = visible_line(analysis.visible)
-    elif nothing_to_compare(told.run.head):
+    elif nothing_to_compare(page_run.run.head):
         why = "Too few copies and iterations to see any."
     elif analysis.failed:
         why = "Too few copies ended well to see any."
@@ -281,8 +281,8 @@ def _unseen(told: PageRun, analysis: Analysis) -> str:
     return f"Nothing is known of divots. {why}"
 
 
-def _divot(place: int, one: Finding, told: PageRun) -> Html:
-    head = told.run.head
+def _divot(place: int, one: Finding, page_run: PageRun) -> Html:
+    head = page_run.run.head
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
     line = evidence_line(one)
     lead, rest = (one.place, line[len(one.place) :]) if line.startswith(one.place) else ("", line)
@@ -292,7 +292,7 @@ def _divot(place: int, one: Finding, told: PageRun) -> Html:
         element("b", lead) if lead else "",
         rest,
         " ",
-        links_of(one, told),
+        links_of(one, page_run),
         element("code", command, class_="next") if command else "",
         class_="dim" if one.cost < 0.002 and not one.fast else None,
     )

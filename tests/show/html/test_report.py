@@ -26,7 +26,7 @@ from rater.record.status import CopyStatus
 from rater.record.stored import StoredRun
 from rater.show.charts import timeline as page_timeline
 from rater.show.charts import vega as page_library
-from rater.show.charts.machine import machine_rows, machine_svg
+from rater.show.charts.machine import machine_rows
 from rater.show.charts.markup import element
 from rater.show.charts.picture import Label, picture_of
 from rater.show.charts.timeline import timeline
@@ -488,15 +488,6 @@ def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
     assert data["timeline"]["brackets"][0]["bars"]["bad"] == [[1, "exit status 3"]]
 
 
-def test_a_cpu_whose_copy_failed_is_struck_out_in_the_file_of_the_machine() -> None:
-    rows = [copy_row(0, 10.0), copy_row(1, 4.0, status=CopyStatus.FAILED, exit_code=3)]
-
-    svg = machine_svg(run_data(told(stored(rows)), {}))
-
-    assert "<title>CPU 0: \u00b10.0 %</title>" in svg
-    assert "<title>CPU 1: a copy failed</title>" in svg
-
-
 def test_bars_count_from_the_first_start_of_their_bracket() -> None:
     rows = [copy_row(n, 2.0, start_ns=5 * S + n * S) for n in range(2)]
     run = stored(rows)
@@ -538,6 +529,36 @@ def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
 
     # CPU, package, lgroup, LLC, core: what is not known comes last.
     assert machine_rows(run) == [[0, 0, 0, 7, 0], [9, 0, 0, 7, 9], [1, None, 1, None, 1]]
+
+
+def test_the_page_holds_the_machine_with_its_slowdowns() -> None:
+    rows = [copy_row(n, 10.0 + n, node=n // 2, core=n // 2) for n in range(4)]
+    shown = page(stored(rows, copies=4))
+
+    cpus = [one["data-cpu"] for one in shown.find("g") if one.get("class") == "cpu"]
+    nodes = [one["data-node"] for one in shown.find("button") if "data-node" in one]
+    assert (cpus, nodes) == (["0", "1", "2", "3"], ["0", "1"])
+    (all_of_them, alone) = shown.data["runs"][0]["slowdowns"]
+    assert all_of_them == alone
+    assert all_of_them["nodes"] == {"0": round(10.5 / 11.5, 6), "1": round(12.5 / 11.5, 6)}
+    assert shown.data["spans"] == {"": pytest.approx(0.130435), "a": pytest.approx(0.130435)}
+
+
+@pytest.mark.parametrize(
+    ("failed", "text"),
+    [((), "half had finished after 3.000 s"), ((3,), "half of those that ended well: 3.000 s")],
+)
+def test_a_bracket_knows_when_half_of_its_copies_had_ended(
+    failed: tuple[int, ...], text: str
+) -> None:
+    rows = [copy_row(n, 2.0 + n) for n in range(4)]
+    for copy in failed:
+        rows[copy] = replace(rows[copy], status=CopyStatus.FAILED, exit_code=1)
+    run = stored(rows, copies=4)
+
+    (bracket,) = timeline(summarise(run), run, {})["brackets"]
+
+    assert bracket["half"] == {"at": 3.0, "text": text, "wide": pytest.approx(5.6 * len(text))}
 
 
 def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
