@@ -70,6 +70,7 @@ class Rig:
     environment: Sequence[tuple[str, str]] = ()
     proof: Cadence | None = None
     placements: tuple[Placement, ...] | None = None  # None: not bound
+    directory: str | None = None  # where all copies work; None: each in its own
     on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None
     work: Path = field(init=False)
     use_cgroup: bool = True
@@ -86,7 +87,9 @@ class Rig:
         )
         expected = () if self.expected is None else (Expected("stdout", self.expected, 0, 0),)
         programs = {
-            name: Program(name, ("/bin/sh", "-c", script), (), expected, None, self.metrics)
+            name: Program(
+                name, ("/bin/sh", "-c", script), (), expected, self.directory, self.metrics
+            )
             for name, script in scripts.items()
         }
         folders = RunFolders(

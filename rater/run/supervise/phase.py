@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import trio
 
 from rater.errors import RaterError
 from rater.plan.schedule.phases import Phase, Queue
-from rater.record.events import CopyStarted, PhaseEnded, PhaseStarted, WorkloadTime
+from rater.record.events import CopyStarted, PhaseEnded, PhaseStarted
 from rater.record.status import CopyStatus
 from rater.run.check.judge import Ended
-from rater.run.copies.command_times import Teller, workload_times
 from rater.run.copies.copy_ended import ended_event, how_it_ended
+from rater.run.copies.ends import Ends
 from rater.run.copies.gate import high_pipe
 from rater.run.copies.launch import (
     Child,
     CopySpec,
     Launcher,
-    Reaped,
     Wanted,
     open_gate,
     reap,
@@ -41,11 +37,6 @@ from rater.run.supervise.disk_watch import watch_disk
 from rater.run.supervise.job import RunState
 from rater.run.supervise.stopping import Stopper
 from rater.run.supervise.window import WindowWatch
-
-# Ends come in bursts, and a copy's end is handled on a CPU that others still run on: what ends
-# within this time is only stamped at first. More ends than this ago are safe from kill -9 once
-# the recorder has them (see `sinks`).
-_GATHER_S = 0.02
 
 
 class PhaseRun:
@@ -65,19 +56,15 @@ class PhaseRun:
         queued = self._window is not None or any(len(queue.steps) > 1 for queue in phase.queues)
         # Later runs in a window may be of benchmarks that the first ones are not of.
         tells = self._window is not None or any(spec.workloads for spec in specs.values())
-        self._teller = Teller() if tells else None
+        self._ends = Ends(tells=tells, at_once=queued)
         self._launcher = Launcher(
             job.placements,
             state.guard,
             self._staggered or queued,
-            self._teller.write_end if self._teller else None,
+            self._ends.tell,
         )
         self._starter = Starter(self._launcher, self._next_in_window, self._begun)
-        self._gather_s = 0.0 if queued else _GATHER_S  # a copy's next run does not wait
-        self._epoll = select.epoll()
-        if self._teller:
-            self._epoll.register(self._teller.read_end, select.EPOLLIN)
-        self._alive: dict[int, Child] = {}  # by pidfd
+        self._alive = self._ends.alive
         self._stopper = Stopper(job, self._alive)
         self._unfinished = len(phase.queues)
         self._ended: list[Ended] = []
@@ -102,14 +89,12 @@ class PhaseRun:
         try:
             await self._run(head)
         finally:
-            self._epoll.close()
-            if self._teller:
-                self._teller.close()
+            self._ends.close()
 
     async def _run(self, head: PhaseStarted) -> None:
         children, shared = await self._spawn_all()
         for child in children:
-            self._adopt(child)
+            self._ends.expect(child)
         try:
             if self._state.stop_flag.is_set():
                 return
@@ -216,12 +201,6 @@ class PhaseRun:
     def _orphans(self) -> dict[int, list[int]]:
         """Return the processes that running copies left without a parent, by copy."""
         return self._state.guard.orphans({it.pid: it.copy for it in self._alive.values()})
-
-    def _adopt(self, child: Child) -> None:
-        if self._teller:
-            self._teller.take(child.pid)  # of an earlier process that had this number
-        self._alive[child.pidfd] = child
-        self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def _emit_end(self) -> None:
         if not self._starts or not self._finishes:
@@ -362,7 +341,7 @@ class PhaseRun:
                 self._ended.append(Ended(None, child.step, child.spec))
             self._queue_done()
             return
-        self._adopt(child)
+        self._ends.expect(child)
         if child.start_ns is None:
             self._release_own(child)
         elif self._window is not None:
@@ -396,31 +375,9 @@ class PhaseRun:
     async def _reap_until_done(self) -> None:
         with self._reaping:
             while self._unfinished:
-                await trio.lowlevel.wait_readable(self._epoll.fileno())
-                self._reap_ready(self._gather_s)
-
-    def _reap_ready(self, gather_s: float = 0.0) -> None:
-        """Stamp what has ended and ends within `gather_s`; handle one, look again, and so on."""
-        ended: deque[tuple[Child, int]] = deque()
-        until_s = time.monotonic() + gather_s
-        self._stamp(ended, 0)
-        while ended and self._alive and (left_s := until_s - time.monotonic()) > 0:
-            self._stamp(ended, left_s)
-        while ended:
-            self._finish(*ended.popleft())
-            self._stamp(ended, 0)
-
-    def _stamp(self, ended: deque[tuple[Child, int]], wait_s: float) -> None:
-        """Add what has ended, with its time; wait for the first that does."""
-        ready = self._epoll.poll(wait_s)
-        now = time.monotonic_ns()
-        for fd, _ in ready:
-            child = self._alive.pop(fd, None)
-            if child is not None:
-                ended.append((child, now))
-            else:
-                assert self._teller is not None
-                self._teller.read(now)
+                await self._ends.wait()
+                for child, now_ns in self._ends.gather():
+                    self._finish(child, now_ns)
 
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:
@@ -454,7 +411,7 @@ class PhaseRun:
             now_ns,
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
-            workloads=self._workloads(child, reaped, now_ns),
+            workloads=self._ends.workloads(child, reaped, now_ns, self._origin_ns),
         )
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
@@ -465,21 +422,6 @@ class PhaseRun:
         if self._window is not None and self._window.one_less(now_ns):
             self._close_window()
         self._go_on(child, well=event.status is CopyStatus.OK)
-
-    def _workloads(self, child: Child, reaped: Reaped, now_ns: int) -> tuple[WorkloadTime, ...]:
-        """Return the times of a copy's commands, in the run's time."""
-        if not self._teller or not child.spec.workloads:
-            return ()
-        assert child.start_ns is not None
-        self._teller.read(now_ns)
-        origin_ns = self._origin_ns
-        return workload_times(
-            [replace(it, at_ns=it.at_ns - origin_ns) for it in self._teller.take(child.pid)],
-            child.spec.workloads,
-            (child.start_ns - origin_ns, now_ns - origin_ns),
-            reaped.exit_code,
-            reaped.signal,
-        )
 
     def _go_on(self, child: Child, *, well: bool) -> None:
         """Start the copy's next step, if there is one."""
@@ -507,7 +449,8 @@ class PhaseRun:
     def begin_stop(self) -> None:
         """SIGTERM now, SIGKILL after the grace; copies still at the gate never start."""
         self._readying.cancel()
-        self._reap_ready()
+        for child, now_ns in self._ends.take():
+            self._finish(child, now_ns)
         for child in list(self._alive.values()):
             child.stopped_for = child.stopped_for or "stop"
             if child.start_ns is None:

@@ -24,6 +24,7 @@ from rater.run.copies.gate import GATE_NAME
 from rater.run.host.proc_dir import PAGE_BYTES, gate_facts, open_process, read_file
 from rater.run.host.proc_text import (
     is_gate,
+    parse_last_cpu,
     parse_numa_maps,
     parse_sched,
     parse_sizes,
@@ -118,6 +119,8 @@ def test_a_name_with_brackets_does_not_shift_the_fields_of_a_stat_line() -> None
         41,
     )
     assert parse_stat(b"42 (a) R 1") is None
+    assert parse_last_cpu(b"42 (a) R 1 (b)) " + after) == 41
+    assert parse_last_cpu(b"42 (a) R 1") is None
 
 
 def test_a_status_tells_the_masks_and_the_peak() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
+from rater.errors import InputError, RunError
 from rater.plan.schedule.phases import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record.events import CopyEnded, Event, PhaseStarted
 from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.run.copies.launch import Child, Launcher, Wanted
+from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.supervise.window import WindowWatch
 from tests.support.rig import Rig
@@ -46,12 +48,13 @@ def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
         assert all(run.iteration == 1 and run.status is CopyStatus.OK for run in runs)
 
 
+@pytest.mark.parametrize("directory", [None, str(Path.cwd())])
 def test_every_run_that_began_before_the_window_closed_ends_and_no_later_one_is_told(
-    tmp_path: Path,
+    tmp_path: Path, directory: str | None
 ) -> None:
     # Copy 0's runs are long: the others must go on, untold, until its last one has ended.
     script = 'if [ "$RATER_COPY" = 0 ]; then sleep 0.25; else sleep 0.02; fi'
-    seen = Rig(tmp_path).run({"mixed": script}, 3, steady("mixed", copies=3))
+    seen = Rig(tmp_path, directory=directory).run({"mixed": script}, 3, steady("mixed", copies=3))
     [bracket] = seen.brackets
     assert bracket.window_finish_ns is not None
     assert all(run.start_ns < bracket.window_finish_ns for run in seen.ended)
@@ -90,6 +93,25 @@ def test_a_copy_that_fails_does_not_start_again_and_the_others_go_on(tmp_path: P
     assert seen.outcome.status is RunStatus.FAILED
     assert seen.outcome.reason == "1 copy run failed"
     assert seen.brackets[0].window_finish_ns == 400 * MS
+
+
+def test_a_next_run_that_can_not_be_started_fails_the_run_and_ends_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Launcher.start
+
+    def refused(self: Launcher, wanted: Wanted, binding: ThreadBinding) -> Child | None:
+        if (wanted.copy, wanted.position) == (1, 2):
+            raise RunError("no process for copy 1")
+        return start(self, wanted, binding)
+
+    monkeypatch.setattr(Launcher, "start", refused)
+    rig = Rig(tmp_path, directory=str(Path.cwd()))
+    seen = rig.run({"nap": "exec sleep 0.02"}, 3, steady("nap", copies=3))
+    assert seen.outcome.status is RunStatus.FAILED
+    assert seen.outcome.reason == "no process for copy 1"
+    assert len(runs_of(seen.ended, 1)) == 2
+    assert list(rig.work.iterdir()) == []
 
 
 def test_when_every_copy_failed_there_is_no_window(tmp_path: Path) -> None:

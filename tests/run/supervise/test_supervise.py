@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Order, make_plan
 from rater.record.events import Event, PhaseStarted, Resting
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.run.copies import gate
 from rater.run.host.idle import IdleWatch
+from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.rig import Rig
 
@@ -358,3 +361,25 @@ def test_a_machine_that_does_not_come_to_rest_is_waited_for_within_bounds(tmp_pa
     assert seen.outcome.status is RunStatus.COMPLETE
     assert "--until-idle" in seen.notes
     assert "cpu" in seen.notes
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_copies_that_share_cpus_are_spawned_a_few_of_each_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    placements = tuple(
+        Placement(copy, (cpus[copy % 2],), cpus[copy % 2], 0, 0, 0, 0, MemoryPolicy.NONE, ())
+        for copy in range(20)
+    )
+    spawned: list[int] = []
+    apply = ThreadBinding.apply
+
+    def noted(self: ThreadBinding, placement: Placement) -> None:
+        spawned.append(placement.copy)
+        apply(self, placement)
+
+    monkeypatch.setattr(ThreadBinding, "apply", noted)
+    seen = Rig(tmp_path, placements=placements).run({"quick": "exit 0"}, 20)
+    assert spawned == [*range(0, 16, 2), *range(1, 16, 2), 16, 18, 17, 19]
+    assert [event.copy for event in seen.started] == list(range(20))

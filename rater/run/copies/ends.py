@@ -1,0 +1,101 @@
+"""Living copies, and their ends: stamped the moment they come, handled when there is time."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+import trio
+
+from rater.record.events import WorkloadTime
+from rater.run.copies.command_times import Teller, workload_times
+from rater.run.copies.launch import Child, Reaped
+
+# Ends come in bursts, and a copy's end is handled on a CPU that others still run on: what ends
+# within this time is only stamped at first. After a kill -9 it is missing, with what the recorder
+# gathers (`sinks`).
+_GATHER_S = 0.02
+
+
+class Ends:
+    """The living copies of a phase, by pidfd in `alive`; on the trio thread.
+
+    `tells`: scripts tell of the commands they run. `at_once`: a copy's end is what its next
+    run waits for.
+    """
+
+    def __init__(self, *, tells: bool, at_once: bool) -> None:
+        self.alive: dict[int, Child] = {}
+        self._gather_s = 0.0 if at_once else _GATHER_S
+        self._epoll = select.epoll()
+        self._teller = Teller() if tells else None
+        if self._teller:
+            self._epoll.register(self._teller.read_end, select.EPOLLIN)
+
+    @property
+    def tell(self) -> int | None:
+        """The end of the pipe that scripts tell of their commands by."""
+        return self._teller.write_end if self._teller else None
+
+    def close(self) -> None:
+        """Close descriptors of its own; living copies keep theirs."""
+        self._epoll.close()
+        if self._teller:
+            self._teller.close()
+
+    def expect(self, child: Child) -> None:
+        """Take a copy in."""
+        if self._teller:
+            self._teller.take(child.pid)  # of an earlier process that had this number
+        self.alive[child.pidfd] = child
+        self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    async def wait(self) -> None:
+        """Wait for an end, or for what a script tells."""
+        await trio.lowlevel.wait_readable(self._epoll.fileno())
+
+    def gather(self) -> Iterator[tuple[Child, int]]:
+        """Return the copies that have ended, and end in a moment, each with its time."""
+        return self.take(self._gather_s)
+
+    def take(self, gather_s: float = 0.0) -> Iterator[tuple[Child, int]]:
+        """Return the copies that end within so long; those that end meanwhile are stamped too."""
+        ended: deque[tuple[Child, int]] = deque()
+        until_s = time.monotonic() + gather_s
+        self._stamp(ended, 0)
+        while ended and self.alive and (left_s := until_s - time.monotonic()) > 0:
+            self._stamp(ended, left_s)
+        while ended:
+            yield ended.popleft()
+            self._stamp(ended, 0)
+
+    def _stamp(self, ended: deque[tuple[Child, int]], wait_s: float) -> None:
+        """Add what has ended, with its time; wait for the first that does."""
+        ready = self._epoll.poll(wait_s)
+        now = time.monotonic_ns()
+        for fd, _ in ready:
+            child = self.alive.pop(fd, None)
+            if child is not None:
+                ended.append((child, now))
+            else:
+                assert self._teller is not None
+                self._teller.read(now)
+
+    def workloads(
+        self, child: Child, reaped: Reaped, now_ns: int, origin_ns: int
+    ) -> tuple[WorkloadTime, ...]:
+        """Return the times of an ended copy's commands, in the run's time."""
+        if not self._teller or not child.spec.workloads:
+            return ()
+        assert child.start_ns is not None
+        self._teller.read(now_ns)
+        return workload_times(
+            [replace(it, at_ns=it.at_ns - origin_ns) for it in self._teller.take(child.pid)],
+            child.spec.workloads,
+            (child.start_ns - origin_ns, now_ns - origin_ns),
+            reaped.exit_code,
+            reaped.signal,
+        )
