@@ -87,7 +87,7 @@ def test_the_full_document_has_what_was_seen(tmp_path: Path) -> None:
     assert document["samples"][0]["node_bytes"] == {"0": 30 * MB, "1": 90 * MB}
     assert document["samples"][0]["page_bytes"] == {"4096": 20 * MB, "2097152": 100 * MB}
     assert document["samples"][2]["node_bytes"] is None
-    assert document["copies"][0]["gate_cpus"] == (0, 1, 2, 4)
+    assert document["copies"][0]["gate_cpus"] == [0, 1, 2, 4]
     assert document["copies"][1]["gate_cpus"] is None
     assert "gate" not in document["copies"][0]
     assert document["observed"]["interval_s"] == 1.5
