@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rater.record.events import Noted, OutputChecked, Resting, RunEnded
+from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
+from rater.record.run import Run
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.show.live.forecast import PhaseAhead
 from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import LineView, title
-from rater.show.live.live import LiveView, make_view
+from rater.show.live.live import LiveView, View, make_view
 from rater.show.live.progress import DONE, FAILED, RUNNING, Progress
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
@@ -56,6 +57,29 @@ def written(stream: io.TextIOWrapper) -> str:
 def seen(text: str) -> list[str]:
     """The lines of a frame without colours and cursor movements."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", text).split("\n")
+
+
+def begin(sink: Progress | View, copies: int, number: int = 0, **options: Any) -> None:
+    """A phase begins, and so many copies."""
+    sink.event(phase(number, **options))
+    for copy in range(copies):
+        sink.event(started(copy))
+
+
+def lines_of(run: Run, *events: Event) -> list[str]:
+    """What is written on a stream that is no terminal."""
+    stream = io.StringIO()
+    view = LineView(stream, run)
+    for event in events:
+        view.event(event)
+    return stream.getvalue().splitlines()
+
+
+def lasting(finish_s: float, *copies: int, **options: Any) -> list[Event]:
+    """Copies that start with their phase and end."""
+    name = options.get("name", "gups")
+    begun = [started(copy, name=name) for copy in copies]
+    return [*begun, *(ended(copy, finish_s, **options) for copy in copies)]
 
 
 class Terminal:
@@ -113,8 +137,7 @@ def test_copies_are_counted_by_what_they_do() -> None:
 
 def test_a_wrong_answer_found_after_the_phase_is_a_failed_copy() -> None:
     progress = progress_of(copies=1)
-    progress.event(phase())
-    progress.event(started(0))
+    begin(progress, 1)
     progress.event(ended(0, 1.0))
     progress.event(over(0.0, 1.0))
     assert progress.counts[DONE] == 1
@@ -125,8 +148,7 @@ def test_a_wrong_answer_found_after_the_phase_is_a_failed_copy() -> None:
 
 def test_a_rotated_copy_is_done_after_its_last_step() -> None:
     progress = progress_of(copies=1, names=("gups", "lu"), order="rotated")
-    progress.event(phase(name=None, iteration=None))
-    progress.event(started(0))
+    begin(progress, 1, name=None, iteration=None)
     progress.event(ended(0, 1.0))
     assert progress.counts[RUNNING] == 1
     progress.event(started(0, 1.0, name="lu", step=1))
@@ -137,9 +159,7 @@ def test_a_rotated_copy_is_done_after_its_last_step() -> None:
 
 def test_the_copy_that_runs_on_stands_out_with_its_distance_from_the_median() -> None:
     progress = progress_of()
-    progress.event(phase())
-    for copy in range(4):
-        progress.event(started(copy))
+    begin(progress, 4)
     for copy in range(3):
         progress.event(ended(copy, 10.0))
     assert progress.standouts(T0 + 11 * S) == []
@@ -150,9 +170,7 @@ def test_the_copy_that_runs_on_stands_out_with_its_distance_from_the_median() ->
 
 def test_nothing_stands_out_before_half_of_the_copies_have_finished() -> None:
     progress = progress_of()
-    progress.event(phase())
-    for copy in range(4):
-        progress.event(started(copy))
+    begin(progress, 4)
     progress.event(ended(0, 1.0))
     assert progress.standouts(T0 + 100 * S) == []
 
@@ -171,16 +189,14 @@ def test_the_slowest_finished_copy_stands_out_against_its_own_benchmark() -> Non
 def test_no_time_left_is_shown_when_nothing_is_known() -> None:
     progress = progress_of(names=("gups", "lu"))
     assert progress.time_left_s(T0) is None
-    progress.event(phase(total=2))
-    progress.event(started(0))
+    begin(progress, 1, total=2)
     assert progress.time_left_s(T0 + 5 * S) is None
 
 
 def test_the_time_left_is_the_plans_and_then_what_was_measured() -> None:
     ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0), PhaseAhead("gups", 10.0)]
     progress = Progress(run_of(1, names=("gups", "lu"), iterations=2), ahead, clock=lambda: T0)
-    progress.event(phase(total=3, expected_s=10.0))
-    progress.event(started(0))
+    begin(progress, 1, total=3, expected_s=10.0)
     assert progress.time_left_s(T0 + 4 * S) == (36.0, False)
     progress.event(ended(0, 5.0))
     progress.event(over(0.0, 5.0))
@@ -191,15 +207,13 @@ def test_the_time_left_is_the_plans_and_then_what_was_measured() -> None:
 def test_a_phase_that_is_late_gives_a_lower_bound() -> None:
     ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0)]
     progress = Progress(run_of(1, names=("gups", "lu")), ahead, clock=lambda: T0)
-    progress.event(phase(total=2, expected_s=10.0))
-    progress.event(started(0))
+    begin(progress, 1, total=2, expected_s=10.0)
     assert progress.time_left_s(T0 + 30 * S) == (20.0, True)
 
 
 def test_a_second_iteration_of_a_plain_command_is_expected_to_take_what_the_first_took() -> None:
     progress = progress_of(copies=1, iterations=2)
-    progress.event(phase(total=2))
-    progress.event(started(0))
+    begin(progress, 1, total=2)
     assert progress.time_left_s(T0 + S) is None
     progress.event(ended(0, 5.0))
     progress.event(over(0.0, 5.0))
@@ -212,9 +226,7 @@ WINDOW = (10.0, 70.0)  # seconds after a phase's first release
 def in_window(copies: int = 2, total: int = 2) -> Progress:
     """A phase of steady mode whose copies have just been released."""
     progress = Progress(run_of(copies, window_s=WINDOW), (), clock=lambda: T0)
-    progress.event(phase(total=total, window_s=WINDOW))
-    for copy in range(copies):
-        progress.event(started(copy))
+    begin(progress, copies, total=total, window_s=WINDOW)
     return progress
 
 
@@ -222,12 +234,8 @@ def test_a_phase_of_steady_mode_is_in_its_warm_up_its_window_or_closing() -> Non
     progress = in_window()
     state = progress.window_state(T0 + 3 * S)
     assert state is not None
-    assert (state.stage, state.elapsed_s, state.length_s, state.per_s) == (
-        "warm-up",
-        3.0,
-        10.0,
-        None,
-    )
+    assert (state.stage, state.elapsed_s, state.length_s) == ("warm-up", 3.0, 10.0)
+    assert state.per_s is None
     for step in range(4):  # copy 0 ends at 20, 40, 60, 80
         progress.event(ended(0, 20.0 * step + 20, start_s=20.0 * step, step=step))
         progress.event(started(0, 20.0 * step + 20, step=step + 1))
@@ -324,9 +332,7 @@ def test_no_line_is_wider_than_the_terminal(
     width: int, height: int, copies: int, lgroups: int
 ) -> None:
     view, stream = view_on(width, height, copies, lgroups)
-    view.event(phase())
-    for copy in range(copies):
-        view.event(started(copy))
+    begin(view, copies)
     view.tick(T0)
     lines = seen(written(stream))
     assert max(len(line) for line in lines) <= width
@@ -362,9 +368,7 @@ def test_copies_that_are_not_bound_are_one_group() -> None:
 
 def test_a_frame_shows_phase_counts_grid_and_the_slow_copy() -> None:
     view, stream = view_on(copies=8, lgroups=2)
-    view.event(phase(total=3))
-    for copy in range(8):
-        view.event(started(copy))
+    begin(view, 8, total=3)
     for copy in range(6):
         view.event(ended(copy, 10.0))
     view.event(ended(6, 10.0, status=CopyStatus.FAILED, signal=11))
@@ -393,9 +397,7 @@ def test_a_frame_of_steady_mode_says_where_the_window_is() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     console = Console(file=stream, force_terminal=True, width=80, height=24)
     view = LiveView(console, run_of(2, window_s=WINDOW), clock_ns=lambda: T0)
-    view.event(phase(5, total=3, window_s=WINDOW))
-    for copy in range(2):
-        view.event(started(copy))
+    begin(view, 2, 5, total=3, window_s=WINDOW)
     warming = frame_at(view, stream, 3.5)
     assert warming[0] == "mini/gups (test, base)   steady, 2 copies"
     assert warming[1] == "phase 1 of 3: gups, iteration 1"
@@ -412,8 +414,7 @@ def test_a_frame_of_steady_mode_says_where_the_window_is() -> None:
 
 def test_what_is_waited_for_between_phases_stands_where_the_phase_does() -> None:
     view, stream = view_on()
-    view.event(phase(total=2))
-    view.event(started(0))
+    begin(view, 1, total=2)
     view.event(ended(0, 1.0))
     view.event(over(0.0, 1.0))
     view.event(Resting("cooling down for 5 s"))
@@ -424,8 +425,7 @@ def test_what_is_waited_for_between_phases_stands_where_the_phase_does() -> None
 
 def test_a_terminal_without_utf_8_gets_plain_ascii() -> None:
     view, stream = view_on(encoding="latin-1")
-    view.event(phase(name="caf\u00e9"))
-    view.event(started(0))
+    begin(view, 1, name="caf\u00e9")
     view.event(Noted("na\u00efve"))
     view.tick(T0)
     assert written(stream).isascii()
@@ -547,9 +547,7 @@ def test_a_terminal_that_goes_away_does_not_end_the_run() -> None:
 def test_no_color_leaves_the_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     view, stream = view_on()
-    view.event(phase())
-    for copy in range(4):
-        view.event(started(copy))
+    begin(view, 4)
     view.tick(T0)
     text = written(stream)
     assert "►►►►" in text
@@ -562,9 +560,7 @@ def test_a_redraw_on_a_real_terminal_costs_little(
 ) -> None:
     console = Console(file=terminal.stream, force_terminal=True, color_system="standard")
     view = LiveView(console, run_of(copies, 8), clock_ns=lambda: T0)
-    view.event(phase())
-    for copy in range(copies):
-        view.event(started(copy))
+    begin(view, copies)
     view.tick(T0)
     costs_s = []
     for second in range(2, 32, 2):
@@ -584,9 +580,8 @@ def test_a_pipe_gets_one_line_per_finished_phase() -> None:
     stream = io.StringIO()
     view = make_view(Console(file=stream), run_of(3, 3, iterations=2))
     assert isinstance(view, LineView)
-    view.event(phase(total=2))
+    begin(view, 3, total=2)
     for copy in range(3):
-        view.event(started(copy))
         view.event(ended(copy, 1.0 + copy))
     assert view.tick(T0) > 60
     view.event(over(0.0, 3.0))
@@ -597,19 +592,22 @@ def test_a_pipe_gets_one_line_per_finished_phase() -> None:
 
 
 def test_a_line_of_steady_mode_has_the_runs_of_the_window() -> None:
-    stream = io.StringIO()
-    view = LineView(stream, run_of(2, window_s=WINDOW))
-    view.event(phase(5, total=2, window_s=WINDOW))
-    for copy in range(2):
-        for step in range(8):
-            view.event(started(copy, 10.0 * step, step=step))
-            view.event(ended(copy, 10.0 * step + 10, start_s=10.0 * step, step=step))
-    view.event(over(0.0, 80.0, number=5, window_s=WINDOW))
-    view.event(phase(6, total=2, window_s=WINDOW))
-    view.event(started(0, 90.0))
-    view.event(ended(0, 95.0, start_s=90.0, status=CopyStatus.TIMEOUT, signal=15))
-    view.event(over(90.0, 95.0, number=6, complete=False))
-    first, second = stream.getvalue().splitlines()
+    runs = [
+        event
+        for copy in range(2)
+        for step in range(8)
+        for event in (
+            started(copy, 10.0 * step, step=step),
+            ended(copy, 10.0 * step + 10, start_s=10.0 * step, step=step),
+        )
+    ]
+    first, second = lines_of(
+        run_of(2, window_s=WINDOW),
+        *(phase(5, total=2, window_s=WINDOW), *runs, over(0.0, 80.0, number=5, window_s=WINDOW)),
+        *(phase(6, total=2, window_s=WINDOW), started(0, 90.0)),
+        ended(0, 95.0, start_s=90.0, status=CopyStatus.TIMEOUT, signal=15),
+        over(90.0, 95.0, number=6, complete=False),
+    )
     assert first == ("phase 1 of 2: gups, iteration 1: 12.0 runs in 60 s, 0.200/s, median 10.0 s")
     assert second.startswith("phase 2 of 2: gups, iteration 1: 5.0 s; 1 copy run failed")
     assert second.endswith(
@@ -619,75 +617,46 @@ def test_a_line_of_steady_mode_has_the_runs_of_the_window() -> None:
 
 
 def test_a_line_says_that_all_copies_failed_before_the_window_closed() -> None:
-    stream = io.StringIO()
-    view = LineView(stream, run_of(2, window_s=WINDOW))
-    view.event(phase(window_s=WINDOW))
-    for copy in range(2):
-        view.event(started(copy))
-    for copy in range(2):
-        view.event(ended(copy, 2.0))
-        view.event(ended(copy, 5.0, start_s=2.0, step=1, status=CopyStatus.FAILED))
-    view.event(over(0.0, 5.0, complete=False))
-    (line,) = stream.getvalue().splitlines()
+    failed = [ended(c, 5.0, start_s=2.0, step=1, status=CopyStatus.FAILED) for c in (0, 1)]
+    run, begun = run_of(2, window_s=WINDOW), phase(window_s=WINDOW)
+    (line,) = lines_of(run, begun, *lasting(2.0, 0, 1), *failed, over(0.0, 5.0, complete=False))
     assert line.endswith("; all copies failed before the window closed")
     assert "CPU" not in line  # which copy was the slowest says nothing without a bracket
 
 
 def test_wrong_outputs_get_a_line_of_their_own_because_they_are_found_later() -> None:
-    stream = io.StringIO()
-    view = LineView(stream, run_of(2))
-    view.event(phase())
-    for copy in range(2):
-        view.event(started(copy))
-        view.event(ended(copy, 1.0))
-    view.event(over(0.0, 1.0))
-    for copy in range(2):
-        view.event(OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 1"))
-    view.event(RunEnded(RunStatus.FAILED, None))
-    assert stream.getvalue().splitlines()[1] == (
-        "2 wrong outputs; the last: copy 1 of gups: wrong output: line 1"
-    )
+    wrong = [OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 1") for copy in (0, 1)]
+    end = RunEnded(RunStatus.FAILED, None)
+    _, line = lines_of(run_of(2), phase(), *lasting(1.0, 0, 1), over(0.0, 1.0), *wrong, end)
+    assert line == "2 wrong outputs; the last: copy 1 of gups: wrong output: line 1"
 
 
 def test_a_stopped_phase_and_its_failures_are_told() -> None:
-    stream = io.StringIO()
-    view = LineView(stream, run_of(3))
-    view.event(phase())
-    for copy in range(3):
-        view.event(started(copy))
-    view.event(ended(0, 1.0))
-    view.event(ended(1, 1.0, status=CopyStatus.TIMEOUT, signal=15))
-    view.event(ended(2, 2.0, status=CopyStatus.INTERRUPTED, signal=15))
-    view.event(over(0.0, 2.0, complete=False))
-    assert "; 1 copy failed, the last: copy 1 of gups: stopped at its time limit" in (
-        stream.getvalue()
-    )
-    assert "; stopped: 1 of 3 copies done\n" in stream.getvalue()
+    late = lasting(1.0, 1, status=CopyStatus.TIMEOUT, signal=15)
+    stopped = lasting(2.0, 2, status=CopyStatus.INTERRUPTED, signal=15)
+    end = over(0.0, 2.0, complete=False)
+    (line,) = lines_of(run_of(3), phase(), *lasting(1.0, 0), *late, *stopped, end)
+    assert "; 1 copy failed, the last: copy 1 of gups: stopped at its time limit" in line
+    assert line.endswith("; stopped: 1 of 3 copies done")
 
 
 def test_two_failed_runs_of_one_rotated_copy_are_two() -> None:
-    stream = io.StringIO()
-    view = LineView(stream, run_of(2, names=("gups", "lu"), order="rotated"))
-    view.event(phase(name=None, iteration=None))
-    for step, name in enumerate(("gups", "lu")):
-        view.event(started(0, step, name=name, step=step))
-        view.event(ended(0, step + 1.0, name=name, step=step, status=CopyStatus.FAILED, signal=11))
-    view.event(over(0.0, 2.0, name=None, iteration=None))
-    assert "; 2 copy runs failed, the last: copy 0 of lu: killed by SIGSEGV\n" in (
-        stream.getvalue()
-    )
+    run = run_of(2, names=("gups", "lu"), order="rotated")
+    crashed: dict[str, Any] = {"status": CopyStatus.FAILED, "signal": 11}
+    one = lasting(1.0, 0, name="gups", **crashed)
+    other = lasting(2.0, 0, name="lu", step=1, **crashed)
+    end = over(0.0, 2.0, name=None, iteration=None)
+    (line,) = lines_of(run, phase(name=None, iteration=None), *one, *other, end)
+    assert line.endswith("; 2 copy runs failed, the last: copy 0 of lu: killed by SIGSEGV")
 
 
 def test_failures_of_an_earlier_phase_are_not_told_again() -> None:
-    stream = io.StringIO()
-    view = LineView(stream, run_of(1, iterations=2))
-    for number in range(2):
-        view.event(phase(number, total=2))
-        view.event(started(0))
-        status = CopyStatus.OK if number else CopyStatus.TIMEOUT
-        view.event(ended(0, 1.0, status=status, signal=None if number else 15))
-        view.event(over(0.0, 1.0, number=number))
-    first, second = stream.getvalue().splitlines()
+    late = lasting(1.0, 0, status=CopyStatus.TIMEOUT, signal=15)
+    first, second = lines_of(
+        run_of(1, iterations=2),
+        *(phase(0, total=2), *late, over(0.0, 1.0, number=0)),
+        *(phase(1, total=2), *lasting(1.0, 0), over(0.0, 1.0, number=1)),
+    )
     assert "; 1 copy failed" in first and "failed" not in second
 
 
