@@ -53,7 +53,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _list(args: argparse.Namespace) -> int:
     from rater.errors import InputError
     from rater.plan.suite.find import find_suites, load_suite
-    from rater.show.plans.suites import ListedSuite, standard_page, suites_json, suites_text
+    from rater.show.console.page import standard_page
+    from rater.show.plans.suites import ListedSuite, suites_json, suites_text
 
     suites, troubles = find_suites()
     found = []
@@ -74,8 +75,8 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from rater.plan.suite.find import load_selection
+    from rater.show.console.page import standard_page
     from rater.show.plans.suite import suite_json, suite_text
-    from rater.show.plans.suites import standard_page
 
     suite = load_selection(args.suite)
     if args.json:

@@ -18,6 +18,7 @@ from rater.run.host.memory import lgroups_now
 from rater.settings.catalog import find, lacking, present_settings
 from rater.settings.paths import is_there, journal_paths, sysroot
 from rater.settings.recover import forget, recover
+from rater.show.console.page import standard_page
 from rater.show.plans.layouts import (
     ListedLayout,
     file_text,
@@ -27,7 +28,6 @@ from rater.show.plans.layouts import (
     written_text,
 )
 from rater.show.plans.settings import SettingRow, settings_document, settings_text
-from rater.show.plans.suites import standard_page
 from rater.show.plans.topology import topo_lines
 from rater.show.plans.topology_json import topo_document
 from rater.show.plans.topology_view import TopoView

@@ -15,8 +15,9 @@ from rater.plan.suite.warnings import suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
+from rater.show.console.page import Page
 from rater.show.plans import suites as show
-from rater.show.plans.suite import Page, suite_text
+from rater.show.plans.suite import suite_text
 from tests.support.calls import Rater
 
 SUM = """\

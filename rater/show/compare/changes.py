@@ -9,6 +9,7 @@ from rater.analysis.conditions.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseOf, PhaseState, Remainder
 from rater.record.stored import RunHead
 from rater.show.console.format import aligned, plain
+from rater.show.console.page import is_ascii
 from rater.show.live.line_view import phase_name
 from rater.text.to_json import Members
 from rater.text.words import count
@@ -29,7 +30,7 @@ def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, obj
 
 def print_remainder(head: RunHead, left: Remainder, out: TextIO) -> None:
     """Print which phases of a run are done, torn and missing."""
-    ascii_only = not (out.encoding or "ascii").lower().startswith("utf")
+    ascii_only = is_ascii(out.encoding)
     phases = left.phases
     done = sum(it.state is PhaseState.DONE for it in phases)
     print(

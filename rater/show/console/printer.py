@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rater.show.console.format import plain, wrapped
+from rater.show.console.page import is_ascii
 from rater.show.console.table import Column, table_lines
 
 _MOST_REMARKS = 10  # lines of failed copies, and of warnings and notes
@@ -20,7 +21,7 @@ class Printer:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.width = console.width
-        self.ascii_only = not console.encoding.lower().startswith("utf")
+        self.ascii_only = is_ascii(console.encoding)
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line as it is."""

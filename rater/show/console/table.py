@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rich.cells import cell_len
@@ -15,11 +15,14 @@ _LEAST_TEXT = 8  # cells that a flexible column keeps
 _GOOD_TEXT = 16  # below this, optional columns go first
 
 
+type Heading = str | tuple[str, str]  # two lines: `median|copy s`, or each for itself
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: a heading of one or two lines (`median|copy s`), then a cell for each row."""
 
-    heading: str | tuple[str, str]
+    heading: Heading
     cells: Sequence[str]
     right: bool = True
     flexible: bool = False  # its cells are cut where there is too little room
@@ -50,7 +53,7 @@ class Columns[T]:
 
     def right(
         self,
-        heading: str | tuple[str, str],
+        heading: Heading,
         value: Callable[[T], object],
         *,
         flexible: bool = False,
@@ -62,19 +65,20 @@ class Columns[T]:
 
     def left(
         self,
-        heading: str | tuple[str, str],
+        heading: Heading,
         value: Callable[[T], object],
         *,
         flexible: bool = False,
         optional: int = 0,
     ) -> Column:
         """Return a column of text, aligned to the left."""
-        cells = [or_dash(one) for one in self._values(value)]
-        return Column(heading, cells, False, flexible, optional)
+        return replace(
+            self.right(heading, value, flexible=flexible, optional=optional), right=False
+        )
 
     def numbers(
         self,
-        heading: str | tuple[str, str],
+        heading: Heading,
         value: Callable[[T], float | None],
         places: int | None = None,
         optional: int = 0,
@@ -86,7 +90,7 @@ class Columns[T]:
 
     def percent(
         self,
-        heading: str | tuple[str, str],
+        heading: Heading,
         share: Callable[[T], float | None],
         places: int = 1,
         optional: int = 0,
@@ -96,7 +100,7 @@ class Columns[T]:
         return Column(heading, cells, optional=optional)
 
     def change(
-        self, heading: str | tuple[str, str], share: Callable[[T], float | None], optional: int = 0
+        self, heading: Heading, share: Callable[[T], float | None], optional: int = 0
     ) -> Column:
         """Return a column of changes in per cent, with their sign."""
         cells = [signed_percent(one) for one in self._values(share)]

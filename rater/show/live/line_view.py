@@ -8,6 +8,7 @@ from rater.analysis.results.steady import NO_WINDOW
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
 from rater.record.run import Run
 from rater.show.console.format import duration, number, plain, what_ran
+from rater.show.console.page import is_ascii
 from rater.show.live.progress import DONE, PhaseResult, Progress
 from rater.text.words import copies_text, count
 
@@ -61,7 +62,7 @@ class LineView:
     def __init__(self, stream: IO[str], run: Run) -> None:
         self.progress = Progress(run)
         self._stream: IO[str] | None = stream
-        self._ascii = not (getattr(stream, "encoding", None) or "ascii").lower().startswith("utf")
+        self._ascii = is_ascii(getattr(stream, "encoding", None))
         self._places = {placed.copy: (placed.cpu, placed.node) for placed in run.placements}
         self._told = 0  # failures that a line has told of
 

@@ -19,6 +19,7 @@ from rich.style import Style
 from rater.record.events import Event
 from rater.record.run import Run
 from rater.show.console.format import aligned, clock, number, plain
+from rater.show.console.page import is_ascii
 from rater.show.live.forecast import PhaseAhead
 from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import NEVER_S, LineView, phase_name, result_text, title
@@ -99,7 +100,7 @@ class LiveView:
     ) -> None:
         self.progress = Progress(run, phases, clock_ns)
         self._console = console
-        self._ascii = not console.encoding.lower().startswith("utf")
+        self._ascii = is_ascii(console.encoding)
         self._places = {placed.copy: (placed.cpu, placed.node) for placed in run.placements}
         self._groups = groups_of(run.copies, run.placements)
         self._grid = Grid(self._groups, ascii_only=self._ascii)

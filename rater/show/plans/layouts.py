@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rater.plan.placement.layout import EXPLICIT, Layout, Parts
 from rater.show.console.format import plain
-from rater.show.plans.suite import Page
+from rater.show.console.page import Page
 from rater.text import cpuset
 from rater.text.to_json import Members, to_json
 
-_LEAST = 20  # characters that a sentence gets, however narrow the terminal
 _WRITTEN = (
     ("list:0,8,1,9", "these CPUs in this order; ranges 0-7, steps 0-62:2"),
     (
@@ -46,14 +44,14 @@ def layouts_text(layouts: Sequence[ListedLayout], page: Page) -> str:
     written = [(plain(text), [said]) for text, said in _WRITTEN]
     margin = max(len(name) for name, _ in (*told, *written)) + 2
     lines = [
-        *_listed(told, margin, page),
+        *(line for name, texts in told for line in page.beside(name, margin, texts)),
         "",
-        *_listed(written, margin, page),
+        *(line for text, said in written for line in page.beside(text, margin, said)),
         "",
         "more: rater layouts show LAYOUT",
         "on a machine: rater plan --layout LAYOUT --copies N",
     ]
-    return "\n".join(plain(line, ascii_only=page.ascii_only) for line in lines)
+    return page.joined(lines)
 
 
 _LAYOUT = Members(
@@ -100,21 +98,6 @@ def written_text(layout: Layout) -> str:
     """Return a `list:` or `expr:` as the file of a layout that says the same."""
     order = json.dumps(f"{layout.order}:{layout.text}")
     return f'description = "{layout.description}"\norder = {order}\nbind = "{layout.bind}"'
-
-
-def _listed(rows: Sequence[tuple[str, Sequence[str]]], margin: int, page: Page) -> list[str]:
-    lines = []
-    for name, sentences in rows:
-        told = [
-            line
-            for sentence in sentences
-            for line in textwrap.wrap(
-                plain(sentence), max(_LEAST, page.width - margin), break_on_hyphens=False
-            )
-        ] or [""]
-        lines.append((name.ljust(margin) + told[0]).rstrip())
-        lines += [" " * margin + line for line in told[1:]]
-    return lines
 
 
 def _sentences(one: ListedLayout) -> list[str]:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from rater.show.console.format import plain, wrapped
-from rater.show.plans.suite import Page
+from rater.show.console.format import wrapped
+from rater.show.console.page import Page, with_margin
 from rater.text.to_json import Members, objects, to_json
 
-_LEAST = 20  # characters that a description gets, however narrow the terminal
 _UNBOUNDED = 1 << 30
 _INDENT = "  "
 _WIDEST = 20  # characters of a value that has its own column
@@ -61,7 +60,7 @@ def settings_text(
     for group, members in groupby(shown, key=lambda row: row.group):
         lines += [*([""] if lines else []), group, *_group(list(members), common, page, detailed)]
     lines += _remarks(absent, common, page, any_rows=bool(rows))
-    return "\n".join(plain(line.rstrip(), ascii_only=page.ascii_only) for line in lines)
+    return page.joined(lines)
 
 
 def _group(
@@ -70,7 +69,7 @@ def _group(
     name_width = max(len(row.name) for row in rows)
     now_width = max((len(row.now) for row in rows if len(row.now) <= _WIDEST), default=len(_MIXED))
     margin = len(_INDENT) + name_width + 2 + now_width + 2
-    room = max(_LEAST, page.width - margin)
+    room = page.room(margin)
     for row in rows:
         told = f"{row.what}: {row.takes}"
         if row.obstacle and row.obstacle != common:
@@ -80,8 +79,7 @@ def _group(
             texts, now = [*texts, *wrapped(f"now {now}", room, indent="")], _MIXED
         if detailed:
             texts += _details(row)
-        yield f"{_INDENT}{row.name.ljust(name_width)}  {now.ljust(now_width)}  {texts[0]}"
-        yield from (" " * margin + text for text in texts[1:])
+        yield from with_margin(f"{_INDENT}{row.name:<{name_width}}  {now}", margin, texts)
 
 
 def _details(row: SettingRow) -> list[str]:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rater.plan.suite.model import Benchmark, Command, Expected, InputFile, Metric, Size, Suite
 from rater.show.console.format import aligned, crop, decimals, number, plain, wrapped
+from rater.show.console.page import Page
 from rater.text.to_json import Members, to_json
 from rater.text.words import count
 
-_LEAST = 20  # characters that a sentence gets, however narrow the terminal
 _LEAST_NAME = 8  # characters of a name that stay, however narrow the terminal
 _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand
 _STATED = {"missing": "not installed", "unfit": "too big for the machine"}
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What text is written on."""
-
-    width: int = 80  # characters
-    ascii_only: bool = False
-
-    def prose(self, text: str) -> list[str]:
-        """Return a sentence, broken between words where the page ends."""
-        width = max(_LEAST, self.width)
-        return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
-
-    def joined(self, lines: Sequence[str]) -> str:
-        """Return the lines without what the terminal cannot show."""
-        return "\n".join(plain(line, ascii_only=self.ascii_only) for line in lines)
 
 
 def suite_text(suite: Suite, page: Page) -> str:
@@ -125,15 +106,7 @@ def _about(suite: Suite, page: Page) -> list[str]:
     margin = sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
     lines: list[str] = []
     for begin, facts in zip(aligned(rows, (False, False)), texts, strict=True):
-        width = max(_LEAST, page.width - margin)
-        # break_on_hyphens: the words of a command line stay whole
-        parts = [
-            line
-            for fact in facts
-            for line in textwrap.wrap(plain(fact), width, break_on_hyphens=False)
-        ]
-        first, *more = parts or [""]
-        lines += [begin.ljust(margin) + first, *(" " * margin + line for line in more)]
+        lines += page.beside(begin, margin, facts)
     return lines
 
 
@@ -162,10 +135,10 @@ def _details(suite: Suite, benchmark: Benchmark, size: Size, page: Page) -> list
     """Return what a copy of one size does: commands, inputs, what is checked."""
 
     def line(label: str, text: str) -> list[str]:
-        return wrapped(f"  {label.ljust(8)} {plain(text)}", max(_LEAST, page.width), " " * 11)
+        return wrapped(f"  {label.ljust(8)} {plain(text)}", page.room(0), " " * 11)
 
     title = f"{benchmark.name}, size {size.name}"
-    lines = [crop(title, max(_LEAST, page.width), ascii_only=page.ascii_only)]
+    lines = [crop(title, page.room(0), ascii_only=page.ascii_only)]
     for position, command in enumerate(size.commands):
         lines += line("" if position else "runs", _command_line(suite, benchmark, command))
     if size.environment:
@@ -236,8 +209,8 @@ def _sizes_table(suite: Suite, page: Page) -> list[str]:
 
 def _names(suite: Suite, page: Page) -> list[str]:
     """Return the names of the benchmarks, cut where a table would be wider than the page."""
-    # beside it there are the category and the description
-    room = max(_LEAST_NAME, min(page.width // 2, page.width - len("category") - 4 - _LEAST))
+    # beside it there are the category and a description of 20 characters at least
+    room = max(_LEAST_NAME, min(page.width // 2, page.width - len("category") - 24))
     return [crop(b.name, room, ascii_only=page.ascii_only) for b in suite.benchmarks]
 
 

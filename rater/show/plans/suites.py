@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rater.plan.suite.model import Suite
 from rater.show.console.format import aligned, crop, plain, wrapped
-from rater.show.plans.suite import Page, size_names
+from rater.show.console.page import Page
+from rater.show.plans.suite import size_names
 from rater.text.to_json import Members, to_json
 
 
@@ -24,12 +23,6 @@ class ListedSuite:
     trouble: str | None
     folder: Path | None = None  # None: it comes with rater
     instead: Path | None = None  # the file that the name stands for, when it is another one
-
-
-def standard_page() -> Page:
-    """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
-    ascii_only = not (sys.stdout.encoding or "ascii").lower().startswith("utf")
-    return Page(shutil.get_terminal_size().columns, ascii_only)
 
 
 def suites_text(suites: Sequence[ListedSuite], page: Page) -> str:

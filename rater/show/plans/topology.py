@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rater.plan.topology.model import PU, Node
 from rater.show.console.format import aligned, gigabytes_column, plain, wrapped
+from rater.show.console.page import with_margin
 from rater.show.console.table import Column, Columns, table_lines
 from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
 from rater.text.cpuset import cpus_text, format_list
@@ -100,10 +101,7 @@ def _lgroup_table(view: TopoView, width: int) -> list[str]:
             texts[-1] += f"  {note}"
         elif note:
             texts += wrapped(note, room, indent="")
-        found += [
-            f"{start:<{taken}}{text}"
-            for start, text in zip([begin, *[""] * len(texts)], texts or [""], strict=False)
-        ]
+        found += with_margin(begin, taken, texts)
     if len(view.nodes) > _MOST_ROWS:
         found.append(f"and {len(view.nodes) - _MOST_ROWS} more (--json has all)")
     return found
@@ -291,16 +289,14 @@ def _kept_out(view: TopoView) -> Iterator[str]:
 def _labelled(label: str, texts: Iterable[str], width: int) -> Iterator[str]:
     """Return the lines of a section, its name before the first."""
     room = max(_LEAST_CPUS, width - _LABEL)
-    name = label
-    for text in texts:
-        # Lists of CPUs are words of their own: they may break behind a comma.
-        lines = [text] if len(text) <= room else _folded(text, room)
-        for line in lines:
-            yield f"{name:<{_LABEL}}{line}"
-            name = ""
+    # Lists of CPUs are words of their own: they may break behind a comma.
+    lines = [line for text in texts for line in _folded(text, room)]
+    yield from with_margin(label, _LABEL, lines) if lines else ()
 
 
 def _folded(text: str, room: int) -> list[str]:
+    if len(text) <= room:
+        return [text]
     lines: list[str] = []
     for line in wrapped(text, room):
         lines += _broken(line, room) if len(line) > room else [line]

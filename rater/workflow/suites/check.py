@@ -62,7 +62,8 @@ def declare(parser: argparse.ArgumentParser, suite_help: str) -> None:
 
 def tell(suite: Suite, trial: Trial, left_out: str | None = None) -> None:
     """Print a trial when it is over: a whole suite takes minutes."""
-    from rater.show.plans.suites import standard_page, trial_text
+    from rater.show.console.page import standard_page
+    from rater.show.plans.suites import trial_text
 
     text = trial_text(
         trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks)),
@@ -206,7 +207,8 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     """Say what is doubtful, and the sum of it all."""
     from rater.plan.request.request import DEFAULT_SIZE
     from rater.plan.suite.warnings import suite_warnings
-    from rater.show.plans.suites import standard_page, suite_warnings_text
+    from rater.show.console.page import standard_page
+    from rater.show.plans.suites import suite_warnings_text
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
     doubted = suite_warnings(suite, DEFAULT_SIZE, _size_bytes, answered)
