@@ -18,7 +18,7 @@ from rater.show.console.printer import Printer
 from rater.store.store import Store
 from rater.text.words import parse_percent, some
 from rater.workflow.common import existing_store, say, show
-from rater.workflow.results.output_file import checked_file
+from rater.workflow.results.output_file import drawing_file
 from rater.workflow.results.points import (
     NOT_DONE,
     looks_of,
@@ -33,7 +33,7 @@ _WORSE = "worse"
 
 def compare_points(args: argparse.Namespace) -> int:
     """Print the comparison; return the exit status."""
-    file = None if args.file is None else checked_file(args.file)
+    file = drawing_file(args.file)
     margin = parse_percent(args.within)
     if margin is None:
         raise InputError(

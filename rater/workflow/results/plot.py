@@ -25,13 +25,13 @@ from rater.show.console.printer import Printer
 from rater.show.html.data import run_data
 from rater.workflow.common import existing_store, print_json_rows
 from rater.workflow.results.divots import analysis_of
-from rater.workflow.results.output_file import checked_file
+from rater.workflow.results.output_file import drawing_file
 from rater.workflow.results.page import loaded
 
 
 def plot(args: argparse.Namespace) -> int:
     """Draw in the terminal or into a file."""
-    file = None if args.file is None else checked_file(args.file)
+    file = drawing_file(args.file)
     if args.machine or args.timeline:
         return _draw_other(args, file)
     with existing_store(args) as store:

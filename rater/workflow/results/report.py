@@ -22,6 +22,7 @@ from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.store.store import Store
 from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.output_file import checked_path
 from rater.workflow.results.page import loaded
 from rater.workflow.results.points import (
     looks_of,
@@ -140,16 +141,7 @@ def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
 
 def _check(path: Path, *, force: bool) -> None:
     """Raise `InputError` for a place where no page can be written, or another file would go."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        pass
-    except OSError as error:  # a name too long for a file, a folder that lets nobody in
-        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
-    if path.is_dir():
-        raise InputError(f"-o {path}: is a directory; expected a file in it")
-    if not path.parent.is_dir():
-        raise InputError(f"-o {path}: there is no directory {path.parent}")
+    checked_path(path)
     if path.exists() and not path.is_file():  # a FIFO, /dev/stdout: nothing can take its place
         raise InputError(f"-o {path}: is no regular file; expected the name of a page")
     if not path.exists() or force:

@@ -16,7 +16,7 @@ from rater.show.scaling.to_json import scaling_document
 from rater.text.cpuset import format_list
 from rater.text.words import count
 from rater.workflow.common import existing_store, show
-from rater.workflow.results.output_file import checked_file
+from rater.workflow.results.output_file import drawing_file
 from rater.workflow.results.points import points_from, points_without_runs
 
 _MOST_REASONS = 6
@@ -24,7 +24,7 @@ _MOST_REASONS = 6
 
 def scale_points(args: argparse.Namespace) -> int:
     """Print the curves."""
-    file = None if args.file is None else checked_file(args.file)
+    file = drawing_file(args.file)
     with existing_store(args) as store:
         words = list(dict.fromkeys(args.which))
         points = points_from(store, words)

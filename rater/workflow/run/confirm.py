@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -47,14 +47,6 @@ DEFAULT_PAIRS = 5
 _SIDES = ("a", "b")
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    run: StoredRun
-    number: int  # of the finding, from 1
-    finding: Finding
-    findings: tuple[Finding, ...]
-
-
 def confirm(args: argparse.Namespace) -> int:
     """Run the pairs, print the verdict; 0: confirmed, 1: not, and also where it cannot be run.
 
@@ -63,16 +55,16 @@ def confirm(args: argparse.Namespace) -> int:
     pairs = DEFAULT_PAIRS if args.pairs is None else args.pairs
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
-    chosen = _choose(args)
+    run, number, finding, findings = _chosen(args)
     topology = machine.discover()
-    refused = _refused(chosen.run, topology)
-    trial = None if refused else trial_of(chosen.finding, chosen.findings, chosen.run)
+    refused = _refused(run, topology)
+    trial = None if refused else trial_of(finding, findings, run)
     if isinstance(trial, str):
         trial, refused = None, trial
     view = TrialView(
-        run=chosen.run.head.run,
-        number=chosen.number,
-        evidence=evidence_line(chosen.finding),
+        run=run.head.run,
+        number=number,
+        evidence=evidence_line(finding),
         trial=trial,
         refused=refused,
         pairs=pairs,
@@ -81,7 +73,7 @@ def confirm(args: argparse.Namespace) -> int:
     if trial is None:
         show(args, lambda: trial_document(view), partial(print_trial, view))
         return 0 if args.dry_run else 1
-    requests = _requests(args, chosen.run, trial)
+    requests = _requests(args, run, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if args.dry_run or not args.json:
         show(args, lambda: trial_document(view), partial(print_trial, view))
@@ -90,7 +82,10 @@ def confirm(args: argparse.Namespace) -> int:
     return _run(args, view, trial.slowdown, requests, topology)
 
 
-def _choose(args: argparse.Namespace) -> _Chosen:
+def _chosen(
+    args: argparse.Namespace,
+) -> tuple[StoredRun, int, Finding, tuple[Finding, ...]]:
+    """Return the run, the number (from 1) of the finding, that, and all findings."""
     with existing_store(args) as store:
         run = store.load(store.find(args.confirm))
         analysis = analysis_of(store, run.head, Thresholds(), fresh=args.fresh, run=run)
@@ -101,7 +96,7 @@ def _choose(args: argparse.Namespace) -> _Chosen:
         raise InputError(
             f"--finding {number}: of the divots of run {run.head.run} expected {there}"
         )
-    return _Chosen(run, number, found[number - 1], analysis.findings)
+    return run, number, found[number - 1], analysis.findings
 
 
 def _refused(run: StoredRun, topology: Topology) -> str | None:

@@ -24,8 +24,7 @@ from rater.workflow.run.resolve import (
     expected_total_s,
     most_bytes,
     resolve,
-    size_of,
-    tune_of,
+    size_and_tune,
 )
 from rater.workflow.run_arguments import request_from
 
@@ -57,10 +56,11 @@ def _view(
     if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
         installed |= {node: memory.total_bytes for node, memory in lgroups_now().items()}
     threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
+    size, tune = size_and_tune(resolved)
     return PlanView(
         suite=resolved.suite,
-        size=size_of(resolved),
-        tune=tune_of(resolved),
+        size=size,
+        tune=tune,
         plan=resolved.plan,
         placements=placements,
         layout=resolved.layout,

@@ -27,7 +27,7 @@ from rater.text.cpuset import format_list
 from rater.workflow.run.attempt import Start
 from rater.workflow.run.memory_tuning import tuning_settings
 from rater.workflow.run.prepare import Ready
-from rater.workflow.run.resolve import Resolved, size_of, tune_of
+from rater.workflow.run.resolve import Resolved, size_and_tune
 from rater.workflow.run.workload import Workload
 from rater.workflow.speccpu.kit import kit_command, kit_digest, kit_files
 
@@ -75,6 +75,7 @@ def start_of(identity: str, ready: Ready) -> Start:
         )
     )
     now = replace(conditions_now(resolved), benchmarks=benchmarks)
+    size, tune = size_and_tune(resolved)
     run = Run(
         uuid=identity,
         started_at=now_utc(),
@@ -86,8 +87,8 @@ def start_of(identity: str, ready: Ready) -> Start:
         stagger_ms=plan.stagger_ns / 1e6,
         increment=plan.increment,
         suite=resolved.suite,
-        size=size_of(resolved),
-        tune=tune_of(resolved),
+        size=size,
+        tune=tune,
         layout=storable(resolved.layout),
         memory=str(resolved.memory),
         timeout_s=request.timeout_s,

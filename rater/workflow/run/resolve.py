@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rater.errors import InputError
 from rater.plan.placement.capacity import copies_counted, explicit_cpus, one_a_lgroup, pus_offered
@@ -18,7 +18,10 @@ from rater.plan.request.request import DEFAULT_COPIES, Request
 from rater.plan.schedule.phases import Order, Plan, make_plan, resolve_mode, resolve_window
 from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
 from rater.plan.topology.model import Topology
+from rater.run.host.thread_binding import memory_support
+from rater.run.programs.compile import cache_root
 from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
+from rater.speccpu.kit.kit import KitBenchmark
 from rater.workflow.run.memory_tuning import tuning_of
 from rater.workflow.run.workload import (
     Workload,
@@ -35,9 +38,6 @@ from rater.workflow.speccpu.kit import (
     read_kit,
     with_file_defaults,
 )
-
-if TYPE_CHECKING:
-    from rater.speccpu.kit.kit import KitBenchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,10 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     request, suites, workloads, remarks = _asked_for(request)
     kits = [workload.kit for workload in workloads if workload.kit]
     mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
-    layout = override(
-        load_layout(request.layout),
-        bind=request.bind,
-        smt=request.smt,
-        kind=request.kind,
-        reserve=request.reserve,
-    )
+    changes: dict[str, Any] = {
+        it: getattr(request, it) for it in ("bind", "smt", "kind", "reserve")
+    }
+    layout = override(load_layout(request.layout), **changes)
     usable = pus_offered(topology, layout)
     counted = copies_counted(layout, usable)
     if request.copies is None and counted is not None:
@@ -122,13 +119,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     )
     refusals = []
     pus = len(usable.pus)
-    called_so = called(
-        request.layout,
-        bind=request.bind,
-        smt=request.smt,
-        kind=request.kind,
-        reserve=request.reserve,
-    )
+    called_so = called(request.layout, **changes)
     if request.bind_from_file:
         called_so = "-b of the command file"
     elif bound_by:
@@ -227,8 +218,6 @@ def _what_fits(
     Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
     left out, so that others may not fit any more: until nothing changes.
     """
-    from rater.run.programs.compile import cache_root
-
     if not topology.is_this_system:
         return workloads, copies_of(_threads(workloads)), ()
     fitting, left_out = without_missing(workloads)
@@ -273,26 +262,16 @@ def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def size_of(resolved: Resolved) -> str | None:
-    """Return the size of what runs, for people; None for a command, and where a kit has none."""
-    return _of_all(resolved, lambda kit: kit.run.size, resolved.request.size)
-
-
-def tune_of(resolved: Resolved) -> str | None:
-    """Return its tune."""
-    return _of_all(resolved, lambda kit: kit.run.tune, resolved.request.tune)
-
-
-def _of_all(
-    resolved: Resolved, what: Callable[[KitBenchmark], str | None], asked: str
-) -> str | None:
+def size_and_tune(resolved: Resolved) -> tuple[str | None, str | None]:
+    """Return size and tune of what runs, for people; None: a command's, and what a kit has not."""
     if resolved.suite is None:
-        return None
-    kits = [workload.kit for workload in resolved.workloads if workload.kit]
+        return None, None
+    kits = [workload.kit.run for workload in resolved.workloads if workload.kit]
     if not kits:
-        return asked
-    found = dict.fromkeys(value for kit in kits if (value := what(kit)))
-    return ", ".join(found) or None
+        return resolved.request.size, resolved.request.tune
+    sizes = dict.fromkeys(kit.size for kit in kits if kit.size)
+    tunes = dict.fromkeys(kit.tune for kit in kits if kit.tune)
+    return ", ".join(sizes) or None, ", ".join(tunes) or None
 
 
 def expected_total_s(resolved: Resolved) -> float | None:
@@ -325,8 +304,6 @@ def _had_here(
     """Return the placements with memory policies that this kernel has, and what changed."""
     if not topology.is_this_system or all(p.policy is MemoryPolicy.NONE for p in placements):
         return placements, ()
-    from rater.run.host.thread_binding import memory_support
-
     return settle(placements, memory_support())
 
 

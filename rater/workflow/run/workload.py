@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rater.errors import InputError
 from rater.plan.request.request import Request
 from rater.plan.suite.find import load_suite, select, split_selection
 from rater.plan.suite.model import Benchmark, Command, Size, Suite
 from rater.record.run import storable
+from rater.run.host.requirements import Load, available, misfit
+from rater.run.programs.compile import missing_programs
+from rater.run.programs.inputs import ReadyInput
+from rater.speccpu.kit.kit import KitBenchmark
 from rater.text.document import did_you_mean
-
-if TYPE_CHECKING:
-    from rater.run.host.requirements import Available, Load
-    from rater.run.programs.inputs import ReadyInput
-    from rater.speccpu.kit.kit import KitBenchmark
+from rater.workflow.speccpu.kit import kit_benchmark
 
 _LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
 
@@ -39,35 +38,31 @@ def without_missing(workloads: Sequence[Workload]) -> tuple[tuple[Workload, ...]
 
     Returns the others, and in words what is left out and why.
     """
-    from rater.run.programs.compile import missing_programs
 
-    kept, notes = [], []
-    for workload in workloads:
-        problems = []
-        if _may_leave_out(workload, "missing") and not workload.named:
-            assert workload.suite is not None
-            has_setup = bool(workload.suite.setup)
-            problems = missing_programs(workload.benchmark, workload.size, has_setup=has_setup)
-        if problems:
-            notes.append(f"left out: {workload.benchmark.name}: {'; '.join(problems)}")
-        else:
-            kept.append(workload)
-    return tuple(kept), tuple(notes)
+    def missing(workload: Workload) -> str | None:
+        if workload.named:
+            return None
+        has_setup = workload.suite is not None and bool(workload.suite.setup)
+        return "; ".join(missing_programs(workload.benchmark, workload.size, has_setup=has_setup))
+
+    return _without(workloads, "missing", missing)
 
 
 def without_unfit(
     workloads: Sequence[Workload], copies: int, work: Path
 ) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
     """Leave out benchmarks that do not fit even alone, where their suite allows it."""
-    from rater.run.host.requirements import available, misfit
+    left = available(work)
+    return _without(workloads, "unfit", lambda it: misfit(load_of(it, copies), left))
 
-    left: Available | None = None
+
+def _without(
+    workloads: Sequence[Workload], why: str, problem_of: Callable[[Workload], str | None]
+) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
     kept, notes = [], []
     for workload in workloads:
-        problem = None
-        if _may_leave_out(workload, "unfit"):
-            left = left or available(work)
-            problem = misfit(load_of(workload, copies), left)
+        may = workload.suite is not None and why in workload.suite.leave_out
+        problem = problem_of(workload) if may else None
         if problem:
             notes.append(f"left out: {workload.benchmark.name}: {problem}")
         else:
@@ -86,8 +81,6 @@ def load_of(
 
     `linked`: inputs that copies share are hard-linked into run directories.
     """
-    from rater.run.host.requirements import Load
-
     size = workload.size
     memory, total = size.memory_bytes, size.total_memory_bytes
     if inputs is None:
@@ -103,10 +96,6 @@ def load_of(
         input_bytes=copied,
         is_divided=total is not None,
     )
-
-
-def _may_leave_out(workload: Workload, why: str) -> bool:
-    return workload.suite is not None and why in workload.suite.leave_out
 
 
 def _bytes_of(path: Path) -> int:
@@ -144,8 +133,6 @@ def command_workload(request: Request) -> Workload:
 
 def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
     """Return benchmarks of an installed SPEC CPU."""
-    from rater.workflow.speccpu.kit import kit_benchmark
-
     return tuple(Workload(*kit_benchmark(kit), None, named=True, kit=kit) for kit in kits)
 
 
