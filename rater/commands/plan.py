@@ -29,4 +29,4 @@ def register(subparsers: Subparsers) -> None:
     # Those of `run` change nothing here.
     add_doing(parser, dry_run=argparse.SUPPRESS, quiet=argparse.SUPPRESS)
     add_common(parser)
-    parser.set_defaults(run=later("run.dry_run", "plan"))
+    parser.set_defaults(run=later("run.plan_view", "plan"))

@@ -27,4 +27,4 @@ def register(subparsers: Subparsers) -> None:
     add_force_and_share(parser)
     add_doing(parser, "show what differs, and the plan", "no progress, no table")
     add_common(parser)
-    parser.set_defaults(run=later("run.session", "rerun"))
+    parser.set_defaults(run=later("run.begin", "rerun"))

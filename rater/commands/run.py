@@ -30,4 +30,4 @@ def register(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     resume = later("run.resume", "resume")
-    return (later("run.session", "run") if args.resume is None else resume)(args)
+    return (later("run.begin", "run") if args.resume is None else resume)(args)

@@ -17,7 +17,7 @@ def register(subparsers: Subparsers) -> None:
         "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
     )
     add_common(settings)
-    settings.set_defaults(run=later("machine", "show_settings"))
+    settings.set_defaults(run=later("machine_settings", "show_settings"))
     restore = subparsers.add_parser(
         "restore",
         help="put back settings that a killed sweep left changed",
@@ -34,4 +34,4 @@ def register(subparsers: Subparsers) -> None:
         "--forget", action="store_true", help="leave everything as it is and drop the journal"
     )
     add_common(restore)
-    restore.set_defaults(run=later("machine", "restore"))
+    restore.set_defaults(run=later("machine_settings", "restore"))

@@ -25,7 +25,7 @@ def checked_path(path: Path) -> Path:
 
 
 def drawing_file(name: str | None) -> Path | None:
-    """Return where to draw, None: nowhere; raises `InputError` for a place where nothing can be drawn."""
+    """Return where to draw, None: nowhere; raises `InputError` where nothing could be drawn."""
     if name is None:
         return None
     if Path(name).suffix.lower().removeprefix(".") not in _FORMATS:

@@ -6,7 +6,7 @@ import argparse
 
 from rater.analysis.compare.barrier import can_compare, comparable, compare_with_barrier
 from rater.analysis.counters.cpu_use import run_counters
-from rater.analysis.placement.proof import RunProof, judged, prove_run
+from rater.analysis.placement.proof import RunProof
 from rater.analysis.results.copies import cells_of, normalise, ratio_pairs, yardsticks
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
@@ -19,22 +19,11 @@ from rater.show.results.cpu_use import cpus_document, notable_document, print_cp
 from rater.show.results.placement import proof_document
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
-from rater.store.connection import StoreError
 from rater.store.store import Store
-from rater.workflow.common import existing_store, say, show
+from rater.workflow.common import existing_store, show
 from rater.workflow.results.divots import analysis_beside_results
 
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
-
-
-def judge_placements(store: Store, run: StoredRun) -> RunProof:
-    """Store what was seen of each copy's placement as a verdict, for queries and exports."""
-    proof = prove_run(run)
-    try:
-        store.judge_placements(run.head.run, judged(proof))
-    except StoreError as error:  # the disk is full: `rater show` judges by the evidence
-        say(f"run {run.head.run}: {error}")
-    return proof
 
 
 def print_result(

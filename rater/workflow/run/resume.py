@@ -27,7 +27,8 @@ from rater.show.live.line_view import phase_name
 from rater.store.store import Store
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json, say
-from rater.workflow.results.show_run import judge_placements, print_result
+from rater.workflow.results.placements import judge_placements
+from rater.workflow.results.show_run import print_result
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.head import conditions_now, now_utc
 from rater.workflow.run.repeat import resolve_again, what_changed

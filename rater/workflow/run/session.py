@@ -13,9 +13,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
-from rich.console import Console
 
 from rater.errors import InputError
 from rater.plan.request.sampling import parse_cadence
@@ -25,57 +25,29 @@ from rater.record.run import Run
 from rater.record.status import RunStatus
 from rater.run.copies.guard import MARKER, Guard, guard
 from rater.run.copies.reserve import living_on
-from rater.run.host import discover as machine
 from rater.run.host.idle import IdleWatch
 from rater.run.host.lock import default_lock_path, machine_lock
-from rater.run.programs.compile import cache_root
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import EXIT_BY_SIGNAL, Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders
-from rater.show.live.forecast import PhaseAhead
-from rater.show.live.live import View, make_view
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
-from rater.workflow.common import existing_store, say
-from rater.workflow.results.show_run import judge_placements, print_result
+from rater.workflow.common import say
+from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered
-from rater.workflow.run.dry_run import dry_run
 from rater.workflow.run.head import now_utc, start_of
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
 from rater.workflow.run.preflight import Surroundings
 from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
-from rater.workflow.run.repeat import Rerun, resolve_again
-from rater.workflow.run.resolve import Resolved, most_bytes, resolve
+from rater.workflow.run.resolve import Resolved, most_bytes
 from rater.workflow.run.restore_settings import put_back
 from rater.workflow.run.sinks import Recorder, Screen, Sink
 from rater.workflow.run.speccmds_out import write_outs
-from rater.workflow.run_arguments import request_from, tags_from
+
+if TYPE_CHECKING:
+    from rater.show.live.live import View
 
 _COLLECT_AFTER_OBJECTS = 50_000
-
-
-def run(args: argparse.Namespace) -> int:
-    """Make a new run, or show it (`--dry-run`); return the exit status."""
-    request = request_from(args)
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise InputError(
-            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
-        ) from error
-    resolved, cache = resolve(request, machine.discover()), cache_root()
-    return dry_run(args, resolved, cache) if args.dry_run else Session(args, resolved, cache).run()
-
-
-def rerun(args: argparse.Namespace) -> int:
-    """Make a stored run once more; return the exit status."""
-    tags = tags_from(args)
-    with existing_store(args) as store:
-        stored = store.load(store.find(args.which))
-    resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
-    if args.dry_run:
-        return dry_run(args, resolved, cache, again=stored)
-    return Session(args, resolved, cache, Rerun(stored)).run()
 
 
 @dataclass
@@ -205,6 +177,11 @@ class Session:
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:
+        from rich.console import Console  # a quiet run needs no screen
+
+        from rater.show.live.forecast import PhaseAhead
+        from rater.show.live.live import make_view
+
         plan, expected = self.resolved.plan, self.resolved.expected_s
         stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
         ahead = [
@@ -227,6 +204,8 @@ class Session:
         if self.resolved.request.speccmds_out and outcome.began_ns is not None:
             write_outs(self.resolved, run, outcome.began_ns, self._say)
         if self.one_of_many is None and (self.args.json or not self.args.quiet):
+            from rater.workflow.results.show_run import print_result
+
             print_result(self.args, store, run, proved=proved)
         if outcome.signal is not None:
             return EXIT_BY_SIGNAL[outcome.signal]
