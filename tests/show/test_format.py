@@ -2,7 +2,9 @@
 
 import pytest
 
-from rater.show.console.format import figures, plain
+from rater.show.console.format import figures, gigabytes_column, place, plain
+from rater.show.console.page import Page
+from rater.show.console.table import Columns
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,32 @@ def test_several_lines_become_one_that_shows_where_they_end() -> None:
         "set-up ended with status 2: make | cc: no | stop"
     )
     assert plain("a\tb\x1b[1m") == "a?b?[1m"
+
+
+def test_columns_are_made_of_what_the_rows_are_of() -> None:
+    of = Columns([(1, 0.25), None, (20, None)])
+    assert of.right("a|b", lambda row: row[0]).cells == ["1", "-", "20"]
+    assert of.left("a", lambda row: row[1]).right is False
+    assert of.numbers("a", lambda row: row[1]).cells == ["0.250", "-", "-"]
+    assert of.percent("a", lambda row: row[1], 0).cells == ["25", "-", "-"]
+    assert of.change("a", lambda row: row[1]).cells == ["+25.0", "-", "-"]
+    assert of.right("a|b", lambda row: row[0]).lines == ("a", "b")
+    assert of.right(("a|b", "c"), lambda row: row[0]).lines == ("a|b", "c")
+
+
+def test_sentences_stand_below_each_other_behind_their_margin() -> None:
+    assert Page(24).beside("name", 6, ["one two three four five", "six"]) == [
+        "name  one two three four",
+        "      five",
+        "      six",
+    ]
+    assert Page(24).beside("name", 6, []) == ["name"]
+
+
+def test_sizes_and_places_are_as_short_as_they_can_be() -> None:
+    assert gigabytes_column([4_000_000_000, None, 250_000_000]) == ["4.00", "-", "0.25"]
+    assert (place(3, 1), place(None, 1), place(3, None)) == (
+        ["CPU 3", "lgroup 1"],
+        ["lgroup 1"],
+        ["CPU 3"],
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sqlite3
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from rater.analysis.results.score import summarise
 from rater.cli import main
@@ -23,18 +21,16 @@ from rater.record.events import GateFacts
 from rater.record.run import PlacedCopy
 from rater.record.stored import StoredRun
 from rater.resources import folder
-from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 from tests.support.placement_samples import FOUR_PUS, MB, PLACED, sample, seen_run, store_run
+from tests.support.printed import printed
 
 
 def shown(run: StoredRun, width: int = 100, **options: Any) -> str:
-    stream = io.StringIO()
-    print_summary(summarise(run), Console(file=stream, width=width), after_run=False, **options)
-    return stream.getvalue()
+    return printed(summarise(run), width, after_run=False, **options)
 
 
 def test_a_run_with_a_copy_whose_memory_lay_elsewhere_is_marked() -> None:

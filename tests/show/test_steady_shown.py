@@ -1,21 +1,18 @@
 """Screens of steady runs, of metrics, and of a steady run beside one with a barrier."""
 
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from rater.analysis.results.model import Summary
 from rater.analysis.results.score import summarise
 from rater.record.run import MetricUsed
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.results.run import print_summary
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
+from tests.support.printed import in_words, printed
 
 LONG = "sparse-solver-large-input"  # 25 characters
 
@@ -26,17 +23,6 @@ def shown(
     run = replace(run, warnings=tuple(w for w in run.warnings if w != "w"), notes=())
     other = summarise(beside) if beside else None
     return printed(summarise(run), width, after_run=after_run, beside=other)
-
-
-def printed(summary: Summary, width: int, **options: Any) -> str:
-    stream = io.StringIO()
-    print_summary(summary, Console(file=stream, width=width), **options)
-    return stream.getvalue()
-
-
-def in_words(text: str) -> str:
-    """The text without its line ends: what a sentence says wherever it was broken."""
-    return " ".join(text.split())
 
 
 def steady(

@@ -1,0 +1,21 @@
+"""What is printed of a run, as text."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from rater.analysis.results.model import Summary
+from rater.show.results.run import print_summary
+
+
+def printed(summary: Summary, width: int = 100, **options: Any) -> str:
+    """What `print_summary` writes where lines are so wide."""
+    stream = io.StringIO()
+    print_summary(summary, Console(file=stream, width=width), **options)
+    return stream.getvalue()
+
+
+def in_words(text: str) -> str:
+    """The text without its line ends: what a sentence says wherever it was broken."""
+    return " ".join(text.split())
