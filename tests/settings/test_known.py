@@ -29,6 +29,17 @@ def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: 
     ]
 
 
+def test_settings_of_a_size_stand_together_from_the_smallest_size_on(root: Path) -> None:
+    for folder in ("hugepages-8kB", "hugepages-64kB", "hugepages-1024kB"):
+        file = root / THP / folder / "shmem_enabled"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("always inherit [never]\n")
+    of_sizes = [it.name for it in present_settings(root) if it.name.startswith("thp.")][1:]
+    assert of_sizes == [
+        *("thp.8kB.shmem", "thp.64kB", "thp.64kB.shmem", "thp.1024kB.shmem", "thp.2048kB"),
+    ]
+
+
 def test_an_empty_tree_has_no_knobs_and_each_is_named_as_lacking(tmp_path: Path) -> None:
     assert present_settings(tmp_path) == ()
     gone = [name for one in lacking(tmp_path) for name in one.names]

@@ -240,3 +240,7 @@ def _nodesets(nodes: str) -> str:
 
 def _bitmap(thing: Thing, *, offline: bool = False) -> str:
     return cpuset.format_bitmap(thing.cpus(offline=offline))
+
+
+# Two lgroups (packages) of two cores of two threads; siblings are numbered last, as on most x86.
+SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])

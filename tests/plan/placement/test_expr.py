@@ -9,12 +9,10 @@ from rater.plan.placement.cpu_order import cpus_of, evaluate
 from rater.plan.placement.filter import apply_filters
 from rater.plan.placement.layout import Layout, load_layout
 from rater.run.host.discover import from_synthetic
-from tests.support.machines import made
+from tests.support.machines import SMT, made
+
 
 # likwid's example: two sockets of two cores; siblings are numbered last.
-SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

@@ -11,10 +11,8 @@ from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, Parts, load
 from rater.plan.placement.layout_options import options, override
 from rater.plan.placement.place import MemoryPolicy, place
 from rater.plan.topology.model import Topology
-from tests.support.machines import made
+from tests.support.machines import SMT, made
 from tests.support.small_machines import hybrid, two_kinds
-
-SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
 def layout(order: CpuOrder = CpuOrder.COMPACT, **more: Any) -> Layout:

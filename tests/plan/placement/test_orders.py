@@ -13,12 +13,9 @@ from rater.plan.topology.build import RawNode, RawPU, build
 from rater.plan.topology.model import Topology
 from rater.plan.topology.xml import parse_xml
 from rater.run.host.discover import from_synthetic
-from tests.support.machines import made, real
+from tests.support.machines import SMT, made, real
 from tests.support.orderings import layout, numbers, scatter
 from tests.support.places import needs_machines
-
-# Two lgroups of two cores of two threads; siblings are numbered last, as on most x86.
-SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
 def cpus(topology: Topology, order: CpuOrder, copies: int, **more: Any) -> list[int]:

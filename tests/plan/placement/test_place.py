@@ -11,7 +11,7 @@ from rater.plan.placement.place import (
 )
 from rater.plan.topology.build import RawDistances, RawKind, RawNode, RawPU, build
 from rater.plan.topology.model import Topology
-from tests.support.machines import made, real
+from tests.support.machines import SMT, made, real
 from tests.support.orderings import scatter
 from tests.support.places import needs_machines
 
@@ -22,10 +22,6 @@ LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
 
 def cpus(topology: Topology, copies: int, layout: Layout = BALANCED) -> list[int | None]:
     return [p.cpu for p in place(topology, layout, copies, LOCAL).placements]
-
-
-# Two nodes of two cores of two threads; siblings are numbered last.
-SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
 def test_more_copies_than_pus_go_round() -> None:

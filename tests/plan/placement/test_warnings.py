@@ -12,11 +12,9 @@ from rater.plan.placement.warnings import Pool, pools
 from rater.plan.topology.model import CpuKind, Topology
 from rater.plan.topology.xml import parse_xml
 from rater.run.host.discover import from_synthetic
-from tests.support.machines import made, real
+from tests.support.machines import SMT, real
 from tests.support.places import MACHINES, needs_machines
 from tests.support.small_machines import hybrid, two_kinds
-
-SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 
 
 def warned(
