@@ -8,15 +8,15 @@ them with the task they hit they make it a little less, never more.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rater.groups import grouped
 from rater.record.events import CpuReading, CpuReadings
 from rater.record.run import PlacedCopy
 from rater.record.status import CopyStatus
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import StoredCopy, StoredRun
 
 FOREIGN_SHARE = 0.02  # of a CPU's time
 STEAL_SHARE = 0.01
@@ -115,33 +115,17 @@ def run_counters(run: StoredRun) -> RunCounters:
         for it in run.machine_readings
         if dict(it.values).get("elapsed_ns")
     )
-    copies: defaultdict[int, list[StoredCopy]] = defaultdict(list)
-    for copy in run.copies if run.cpu_readings else ():
-        copies[copy.phase].append(copy)
-    elapsed_s = {it.phase: it.elapsed_s for it in machine}
-    layout = _Layout(
-        {placement.copy: placement for placement in run.placements},
-        {pu.cpu: pu.node for pu in run.pus},
-    )
+    phases = {it.phase: it for it in machine}
+    copies = grouped((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
+    placed = {placement.copy: placement for placement in run.placements}
+    nodes = {pu.cpu: pu.node for pu in run.pus}
     cpus = tuple(
         use
-        for readings in run.cpu_readings
-        if readings.phase in elapsed_s
-        for use in _phase(
-            readings,
-            brackets[readings.phase],
-            elapsed_s[readings.phase],
-            copies[readings.phase],
-            layout,
-        )
+        for it in run.cpu_readings
+        if it.phase in phases
+        for use in _phase(it, phases[it.phase], copies.get(it.phase, ()), placed, nodes)
     )
     return RunCounters(cpus, machine, tuple(_notable(cpus, machine)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    placed: Mapping[int, PlacedCopy]  # by copy
-    nodes: Mapping[int, int | None]  # by CPU
 
 
 @dataclass(slots=True, eq=False)
@@ -156,13 +140,14 @@ class _Shared:
 
 def _phase(
     readings: CpuReadings,
-    bracket: StoredBracket,
-    elapsed_s: float,
+    phase: MachineUse,
     copies: Sequence[StoredCopy],
-    layout: _Layout,
+    placed: Mapping[int, PlacedCopy],
+    nodes: Mapping[int, int | None],
 ) -> Iterable[CpuUse]:
+    elapsed_s = phase.elapsed_s
     rows = {row.cpu: row for row in readings.rows}
-    shared = _shared(rows, copies, layout.placed)
+    shared = _shared(rows, copies, placed)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
     ran = {group: tuple(sorted(group.copies)) for group in foreign_ns}
     for cpu, row in rows.items():
@@ -171,12 +156,9 @@ def _phase(
         group = shared[cpu]
         foreign = foreign_ns[group] / len(group.cpus) / 1e9 / elapsed_s
         yield CpuUse(
-            phase=readings.phase,
-            benchmark=bracket.benchmark,
-            iteration=bracket.iteration,
-            counted=bracket.counted,
+            *(phase.phase, phase.benchmark, phase.iteration, phase.counted),
             cpu=cpu,
-            node=layout.nodes.get(cpu),
+            node=nodes.get(cpu),
             copies=ran[group],
             elapsed_s=elapsed_s,
             # By ticks it can come to a tick more than there was time.
@@ -263,30 +245,16 @@ def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[
     counted = [use for use in cpus if use.counted and use.copies]
     # Where rater's own threads ran is not known.
     own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
-    foreign = [
-        (use.foreign, use)
-        for use in counted
-        if use.foreign is not None
-        and _weighs(use.foreign * use.elapsed_s - own_s[use.phase], use.elapsed_s, FOREIGN_SHARE)
-    ]
-    yield from _worst(Matter.FOREIGN, foreign)
-    steal = [
-        (use.steal, use)
-        for use in counted
-        if _weighs(use.steal * use.elapsed_s, use.elapsed_s, STEAL_SHARE)
-    ]
-    yield from _worst(Matter.STEAL, steal)
+    foreign = ((use.foreign, use) for use in counted)
+    yield from _worst(Matter.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
+    steal = ((use.steal, use) for use in counted)
+    yield from _worst(Matter.STEAL, _weighty(steal, STEAL_SHARE))
     hot = [(float(use.throttles), use) for use in counted if use.throttles]
     yield from _worst(Matter.THROTTLED, hot, times=True)
     phases = [it for it in machine if it.counted]
     swapped = [(float(_swapped(it)), it) for it in phases if _swapped(it)]
     yield from _worst(Matter.SWAP, swapped, times=True)
-    stalled = [
-        (share, it)
-        for it in phases
-        if (share := it.pressure("memory")) is not None
-        and _weighs(share * it.elapsed_s, it.elapsed_s, PRESSURE_SHARE)
-    ]
+    stalled = _weighty(((it.pressure("memory"), it) for it in phases), PRESSURE_SHARE)
     if stalled or any(it.pressure("memory") is not None for it in phases):
         yield from _worst(Matter.MEMORY, stalled)
         return
@@ -296,8 +264,19 @@ def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[
     yield from _worst(Matter.MEMORY, waited, times=True)
 
 
-def _weighs(time_s: float, elapsed_s: float, share: float) -> bool:
-    return time_s > max(share * elapsed_s, LEAST_NS / 1e9)
+def _weighty[U: (CpuUse, MachineUse)](
+    found: Iterable[tuple[float | None, U]],
+    share: float,
+    unknown_s: Mapping[int, float] | None = None,
+) -> list[tuple[float, U]]:
+    """Return what is more than a share of the time; `unknown_s`: time by phase to take off."""
+    return [
+        (value, use)
+        for value, use in found
+        if value is not None
+        and value * use.elapsed_s - (unknown_s or {}).get(use.phase, 0.0)
+        > max(share * use.elapsed_s, LEAST_NS / 1e9)
+    ]
 
 
 def _swapped(it: MachineUse) -> int:
