@@ -1,0 +1,21 @@
+"""What holds for all commands."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+from rater import commands
+
+
+def test_every_function_that_a_command_names_is_there() -> None:
+    folder = Path(commands.__file__).parent
+    named = [
+        found
+        for file in folder.glob("*.py")
+        for found in re.findall(r'later\("([\w.]+)", "(\w+)"\)', file.read_text())
+    ]
+    assert len(named) > 15
+    for module, function in named:
+        assert callable(getattr(import_module(f"rater.workflow.{module}"), function))
