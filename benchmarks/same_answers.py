@@ -2,11 +2,11 @@
 
 `python -m benchmarks.same_answers --old CHECKOUT [--keep DIR] [--only PATTERN] [--full]`, called
 in the new checkout, makes a database of runs of every kind with the old code (once, in DIR),
-asks old and new code the same few hundred questions about a copy of it, about machines, suites
-and layouts, and compares. The old checkout needs its `.venv`; the new code runs by the
-interpreter that runs this. JSON, data (CSV, raw files), exit statuses and what is in the
-databases afterwards must be equal: exit status 1 where they are not. Texts may be worded anew:
-their differences are shown and do not count.
+asks old and new code the same two thousand questions about a copy of it, about machines, suites
+and layouts, lets both make a few runs, and compares. The old checkout needs its `.venv`; the
+new code runs by the interpreter that runs this. JSON, data (CSV, raw files), exit statuses and
+what is in the databases afterwards must be equal: exit status 1 where they are not. Texts may
+be worded anew: their differences are shown and do not count.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ VARYING_TEXT = (
 # The same of columns, as TABLE.COLUMN: of databases, and of one where both made runs of their own.
 VARYING_COLUMNS = re.compile(r"\.(stored|searched)_at$")
 LIVE_COLUMNS = re.compile(
-    r"_(ns|at|bytes|faults|switches|start|id|cpus?|dir)$|\.(uuid|pid)$|(setting|copy_metric)\.value|copy\.placement"
+    r"_(ns|at|bytes|faults|switches|start|id|cpus?|dir)$|\.(uuid|pid)$"
+    r"|^(setting|copy_metric)\.value$|^copy\.placement"
 )
 # Tables with a row for each look at a machine.
 SAMPLED = ("cpu_reading", "divot", "divot_search", "note", "observed", "phase_reading", "sample")
 
+SIDES = ("old", "new")
 CODE = ("rater", "suites", "layouts", "db")
 RELATIVE = 1e-12
 MOST_SHOWN = 8  # differences of one answer, and lines of a text's, without --full
@@ -120,33 +122,43 @@ def main() -> int:
         make_runs(old, keep)
         asked = [it for it in questions(keep) if _wanted(it, args.only)]
         begin = time.monotonic()
-        interpreters = {"old": (old, str(old / ".venv/bin/python"))}
-        interpreters["new"] = (Path(__file__).resolve().parents[1], sys.executable)
-        drivers = [
-            _begun(work / side, code, python, keep, asked)
-            for side, (code, python) in interpreters.items()
-        ]
-        if any([driver.wait() for driver in drivers]):
+        if not _ask_both(work, old, keep, asked):
             print("a driver failed: is the code there, and does it import?", file=sys.stderr)
             return 2
-        answers = [_answers(work / side, asked) for side in interpreters]
         told = Told(args.full)
-        for question, before, after in zip(asked, *answers, strict=True):
-            told.compare(question, before, after)
+        before, after = (_answers(work / side) for side in SIDES)
+        for question, *answers in zip(asked, before, after, strict=True):
+            told.compare(question, *answers)
         for name in ("runs.db", "other.db", "texts.db", "live.db"):
-            tables = (_tables(work / side, name) for side in interpreters)
-            told.compare_documents(f"what is in {name} afterwards", *tables)
-        slow = sorted(zip(asked, answers[0], strict=True), key=lambda it: -it[1].used_s)[:3]
-        print("slowest: " + "; ".join(f"{q.name} {a.used_s:.1f} s" for q, a in slow))
+            told.compare_documents(
+                f"what is in {name} afterwards", *(_tables(work / side, name) for side in SIDES)
+            )
+        statuses = Counter(it.status for it in after).most_common()
         with closing(sqlite3.connect(keep / "runs.db")) as db:
             runs = db.execute("SELECT count(*) FROM run").fetchone()[0]
-        took_s = time.monotonic() - begin
-        print(f"{runs} runs, {len(asked)} commands in each checkout, {took_s:.0f} s")
+        told.print_texts()
+        print(f"\n{runs} runs, {len(asked)} commands in each checkout", end="; ")
+        print(", ".join(f"{count} exited {status}" for status, count in statuses), end="; ")
+        print(f"{time.monotonic() - begin:.0f} s, of a CPU {sum(it.used_s for it in after):.0f} s")
         return told.summary()
 
 
 def _wanted(question: Question, pattern: str | None) -> bool:
     return pattern is None or pattern in question.name or fnmatch.fnmatch(question.name, pattern)
+
+
+def _ask_both(work: Path, old: Path, keep: Path, asked: list[Question]) -> bool:
+    """Ask both checkouts at once; tell whether they got to the end."""
+    new = Path(__file__).resolve().parents[1]
+    drivers = [
+        _begun(work / "old", old, str(old / ".venv/bin/python"), keep, asked),
+        _begun(work / "new", new, sys.executable, keep, asked),
+    ]
+    try:
+        return not any([driver.wait() for driver in drivers])
+    finally:
+        for driver in drivers:
+            driver.kill()
 
 
 def _begun(
@@ -169,14 +181,11 @@ def _begun(
     return subprocess.Popen(command, cwd=here, env=env, stdin=subprocess.DEVNULL)
 
 
-def _answers(side: Path, asked: list[Question]) -> list[Answer]:
-    told = json.loads((side / "told.json").read_text())
+def _answers(side: Path) -> list[Answer]:
     answers = []
-    for number, (status, used_s) in enumerate(told[: len(asked)]):
-        out, err = (
-            settled((side / f"answers/{number}.{end}").read_text(errors="replace"), side)
-            for end in ("out", "err")
-        )
+    for number, (status, used_s) in enumerate(json.loads((side / "told.json").read_text())):
+        texts = (side / f"answers/{number}.{end}" for end in ("out", "err"))
+        out, err = (settled(it.read_text(errors="replace"), side) for it in texts)
         answers.append(Answer(status, out, err, used_s))
     return answers
 
@@ -189,7 +198,7 @@ def settled(text: str, side: Path) -> str:
     return text
 
 
-def _tables(side: Path, name: str) -> dict[str, list[list[Any]]]:
+def _tables(side: Path, name: str) -> dict[str, list[dict[str, Any]]]:
     """Return all rows of a database that is there, those of a table sorted."""
     database = side / "here" / name
     if not database.exists():
@@ -205,19 +214,18 @@ def _tables(side: Path, name: str) -> dict[str, list[list[Any]]]:
 
 def _rows(
     db: sqlite3.Connection, table: str, varying: re.Pattern[str], side: Path
-) -> list[list[Any]]:
+) -> list[dict[str, Any]]:
     found = db.execute(f"SELECT * FROM {table}")
     columns = [it[0] for it in found.description]
+    hidden = {it for it in columns if varying.search(f"{table}.{it}")}
     rows = [
-        [
-            "varies"
-            if value is not None and varying.search(f"{table}.{column}")
-            else _stored(value, side)
+        {
+            column: "varies" if column in hidden and value is not None else _stored(value, side)
             for column, value in zip(columns, row, strict=True)
-        ]
+        }
         for row in found
     ]
-    return sorted(rows, key=repr)
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
 
 
 def _stored(value: Any, side: Path) -> Any:
@@ -245,15 +253,13 @@ class Told:
             self._counts["statuses equal"] += 1
         if bool(before.out) != bool(after.out):
             self._different("outputs", name, ["there is no output in one of them"])
-        if question.kind == "json" and before.out and after.out:
-            self.compare_documents(name, *(_document(it.out) for it in (before, after)))
-        elif question.kind == "page":
-            self.compare_documents(
-                f"{name} (data)", *(_page_data(it.out) for it in (before, after))
-            )
-            self._compare_text(name, _page_text(before.out), _page_text(after.out))
-        elif question.kind == "run":
+        if question.kind == "run":
             return
+        if question.kind == "json" and before.out and after.out:
+            self.compare_documents(name, _document(before.out), _document(after.out))
+        elif question.kind == "page":
+            self.compare_documents(f"{name} (data)", _page_data(before.out), _page_data(after.out))
+            self._compare_text(name, _page_text(before.out), _page_text(after.out))
         elif question.kind == "data":
             lines = _diff(before.out, after.out)
             self._counts["data equal"] += not lines
@@ -291,14 +297,16 @@ class Told:
             return lines
         return [*lines[:MOST_SHOWN], f"... and {len(lines) - MOST_SHOWN} more (--full)"]
 
-    def summary(self) -> int:
-        """Print softer differences and counts; return the exit status."""
+    def print_texts(self) -> None:
+        """Print softer differences."""
         if self._softer:
             print("\n==== texts that differ, which does not count", *self._softer, sep="\n")
-        print()
+
+    def summary(self) -> int:
+        """Print counts; return the exit status."""
         for what, count in sorted(self._counts.items()):
             print(f"{count:6}  {what}")
-        hard = [it for it in self._counts if it.endswith("different") and "texts" not in it]
+        hard = {it for it in self._counts if it.endswith(" different")} - {"texts different"}
         print("NOT the same answers" if hard else "the same answers")
         return int(bool(hard))
 

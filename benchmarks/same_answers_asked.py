@@ -32,7 +32,7 @@ PLANNED = (
 # Of every run; {0} is its number.
 JSON_OF_RUN = (
     *("show {0} --copies --cpus --proof", "divots {0}", "divots {0} --fresh", "plot {0}"),
-    *("export {0}", "export {0} --format json", "scale {0}"),
+    *("export {0}", "export {0} --format json"),
 )
 TEXT_OF_RUN = ("show {0} --copies --cpus --proof", "divots {0}", "plot {0}")
 DATA_OF_RUN = ("export {0} --format csv", "export {0} --format rsf")
@@ -40,7 +40,7 @@ DATA_OF_RUN = ("export {0} --format csv", "export {0} --format rsf")
 MORE_OF_RUN = (
     *("show {0}", "show {0} --copies --drop 1", "show {0} --copies --baseline-iteration 1"),
     *("divots {0} --fresh --threshold-group 5 --threshold-copy 10", "rerun {0} --dry-run"),
-    *("divots {0} --fail-on any:5%", "divots --confirm {0} --dry-run"),
+    "divots {0} --fail-on any:5%",
 )
 # Run by both; what is compared is what they store, measured values apart. {0}: the folder of runs.
 LIVE = (
@@ -108,6 +108,10 @@ def _about_runs(db: sqlite3.Connection) -> Iterator[Question]:
         yield from _both(*(it.format(run) for it in MORE_OF_RUN))
     for run in single[::4] + imported[::6]:
         yield from _ask("page", f"report {run} -o -")
+    slow = db.execute(
+        "SELECT DISTINCT run_id FROM divot JOIN run ON id = run_id AND source = 'run'"
+    )
+    yield from _both(*(f"divots --confirm {run} --dry-run" for (run,) in slow), "scale 1")
     yield from _both("show 6 --with 1", "show 7 --with 3", "show 2 --copies --baseline 1 --drop 1")
     yield from _both("plot 8 --benchmark lu", "plot 2 --iteration 2", "report 5 -o page.html")
     yield from _ask("text", "plot 1 -o runs.svg", "plot 6 --machine -o machine.png")
@@ -122,8 +126,8 @@ def _about_points(db: sqlite3.Connection) -> Iterator[Question]:
     )
     sets = ["1 2", "1 3", "2 5", "1 2 3 5", "6 7", "9 10 11", "12 13", "14 15", "21 22", "1,2 3"]
     for runs in sets + [it for (it,) in alike]:
-        yield from _both(f"compare {runs}", f"scale {runs}")
-        yield from _ask("json", f"divots {runs}")
+        yield from _both(f"compare {runs}")
+        yield from _ask("json", f"divots {runs}", f"scale {runs}")
     yield from _both(
         *("compare tag:build=a tag:build=b", "compare 14,15,16 17,18,19 --within 5%"),
         *("compare tag:build=b tag:build=a --fail-on worse:1%", "compare 1 2 --fail-on worse"),
@@ -131,10 +135,12 @@ def _about_points(db: sqlite3.Connection) -> Iterator[Question]:
         *("scale tag:build=a tag:build=b", "scale sweep:1 sweep:2", "scale 11 1 4 9"),
         *("divots 14 15 16 17 18 19", "sweep --list", "sweep --example", "compare sweep:9"),
     )
-    for sweep, axes in enumerate((("copies", "layout"), ("copies", "env:X"), ("copies",)), 1):
+    last_points = ("copies=2 layout=scatter", "copies=4 env:X=1", "copies=2")
+    for sweep, point in enumerate(last_points, 1):
         yield from _both(f"sweep --show {sweep}", f"compare sweep:{sweep}", f"scale sweep:{sweep}")
-        yield from _both(*(f"compare sweep:{sweep} --by {axis}" for axis in axes))
-        yield from _both(f"compare sweep:{sweep} --baseline copies=2 --within 2%")
+        for value in point.split():
+            yield from _both(f"compare sweep:{sweep} --by {value.partition('=')[0]}")
+        yield from _both(f"compare sweep:{sweep} --baseline '{point}' --within 2%")
         yield from _ask("page", f"report sweep:{sweep} -o -")
     yield from _ask("page", *(f"report {it} -o -" for it in ("1 2 3", "1 6", "sweep:1 4")))
     yield from _ask("page", "report tag:build=a tag:build=b -o -")
@@ -156,7 +162,10 @@ def _about_machines() -> Iterator[Question]:
         yield from _ask("text", *(f"{on} {it} memory/lu,latency" for it in PLANNED[place % 8 :: 8]))
     yield from _both(
         *("run --dry-run", "run mini/lu --copies 2 --dry-run --size ref", "run none --dry-run"),
-        *("run --dry-run --copies 3 --mode steady -- sleep 1", "run memory --dry-run --size test"),
+        *(
+            "run --dry-run --copies 3 --mode steady --window 9 -- sleep 1",
+            "run memory --dry-run --size test",
+        ),
         "sweep mini/lu --axis copies=1,2 --axis layout=compact,os --dry-run --seed 3",
         "sweep --axis copies=1,2 --axis env:X=,1 --dry-run --seed 4 -- sleep 1",
         "restore",
