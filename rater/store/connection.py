@@ -105,7 +105,10 @@ def connect(path: Path) -> sqlite3.Connection:
         raise InputError(f"{path}: cannot open the database ({error}); see --db") from error
     try:
         _check_ours(connection, path)
-        migrate(connection, path)
+        if migrate(connection, path):
+            # The connection that made a schema takes half as long again for a row of it.
+            connection.close()
+            return connect(path)
         _set_up(connection, path)
     except sqlite3.Error as error:
         connection.close()
@@ -128,9 +131,10 @@ def migrations(db: Path) -> dict[int, Path]:
     return steps
 
 
-def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) -> None:
+def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) -> bool:
     """Make a fresh database, or apply the steps an older one has not had: all of it or nothing.
 
+    Returns whether there was anything to do.
     The views are then made anew, each as its file in `views/` has it; a view that is changed
     wants a step, if an empty one. Two processes may do this at once: the second waits for the
     first and finds nothing left to do. `db` is the folder of all these files.
@@ -141,7 +145,7 @@ def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) 
     version = _number(connection, "user_version")
     _check_version(version, newest, path)
     if version == newest:
-        return
+        return False
     views = sorted((db / "views").glob("*.sql"))
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -157,6 +161,7 @@ def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) 
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return True
 
 
 def _check_version(version: int, newest: int, path: Path) -> None:
