@@ -38,10 +38,10 @@ class Left:
         """What it is, in one sentence."""
         if self.journal is None:
             return f"a damaged journal of settings, {self.damage}"
-        told = some([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
+        text = some([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
         if self.rebooted:
-            return f"{self.journal.owner.text} changed settings before a reboot: {told}"
-        return f"{self.journal.owner.text} died and left settings changed: {told}"
+            return f"{self.journal.owner.text} changed settings before a reboot: {text}"
+        return f"{self.journal.owner.text} died and left settings changed: {text}"
 
     @property
     def way(self) -> str:
@@ -97,7 +97,7 @@ def recover(
             for entry in left.journal.entries
             if entry not in kept and before[entry.file] != entry.old
         ]
-        told = some(
+        text = some(
             [
                 f"{name} {old} (was {some(sorted({before[e.file] for e in of}), 2)})"
                 for name, old, of in grouped(changed)
@@ -105,7 +105,7 @@ def recover(
             8,
         )
         if changed:
-            say(f"put back what {owner.text} had left: {told}")
+            say(f"put back what {owner.text} had left: {text}")
         elif not kept:
             say(f"{owner.text} died with its settings put back: nothing to do")
         for reason in reasons(root, kept):

@@ -168,8 +168,8 @@ class Tuner:
             self._entries = left
             self._last.clear()
         if kept:
-            told = "\n".join(reasons(self._root, kept))
-            raise RunError(f"not all settings could be put back:\n{told}\n{way_out(self._path)}")
+            text = "\n".join(reasons(self._root, kept))
+            raise RunError(f"not all settings could be put back:\n{text}\n{way_out(self._path)}")
 
     def _own(self) -> None:
         """Take the journal's lock, once."""
@@ -302,10 +302,10 @@ def refuse_together(wanted: Mapping[str, KernelSetting]) -> None:
 
 
 def _not_taken(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
-    said = f"{setting.name}: asked for {wanted}, the kernel made it {got} ({setting.root / file})"
+    text = f"{setting.name}: asked for {wanted}, the kernel made it {got} ({setting.root / file})"
     if setting.approximate and file.endswith("nr_hugepages"):
         return (
-            f"{said}: it had no more memory in one piece, or the pages are in use; free memory "
+            f"{text}: it had no more memory in one piece, or the pages are in use; free memory "
             "(echo 1 > /proc/sys/vm/compact_memory), or reserve them at boot"
         )
-    return said
+    return text

@@ -12,19 +12,19 @@ _MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
 
 def file_problem(path: Path, typed: str = "") -> str | None:
     """Say why `path`, which the user may have `typed` otherwise, is not a file to read."""
-    said = typed or str(path)
+    text = typed or str(path)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
-        return f"no such file: {said}"
+        return f"no such file: {text}"
     except OSError as error:
-        return f"{said}: {error.strerror}"
+        return f"{text}: {error.strerror}"
     if stat.S_ISDIR(mode):
-        return f"{said} is a directory, expected a file"
+        return f"{text} is a directory, expected a file"
     if not stat.S_ISREG(mode):
-        return f"{said} is not a regular file but a pipe or a device"
+        return f"{text} is not a regular file but a pipe or a device"
     if not os.access(path, os.R_OK):
-        return f"no permission to read {said}"
+        return f"no permission to read {text}"
     return None
 
 

@@ -55,8 +55,8 @@ def compare(
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
-    told: list[str] = []
-    rows = [telling.benchmark(key, _having([key], grid, where, key[0], told)) for key in keys]
+    lines: list[str] = []
+    rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)
     whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
     suites = [telling.suite(kind, category, common, whole) for kind, category in _KINDS]
@@ -76,7 +76,7 @@ def compare(
             *_left_out(measured.values()),
             *_without_partner(sides, by),
             *_not_everywhere(keys, sides, grid),
-            *dict.fromkeys(told),
+            *dict.fromkeys(lines),
             *_not_in_pairs(strata),
             *partly,
         ),
@@ -221,13 +221,15 @@ def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
         common = [key for key in common if all(key in run.rates for p in points for run in p)]
         whole = points
     torn = sorted({r.run for runs in points for r in runs} - {r.run for p in whole for r in p})
-    told = []
+    lines = []
     if 1 < len(common) < len(keys):
-        told.append(f"suite: over the {len(common)} benchmarks of {len(keys)} that all points have")
+        lines.append(
+            f"suite: over the {len(common)} benchmarks of {len(keys)} that all points have"
+        )
     if torn and len(common) > 1:
         lack = "lacks" if len(torn) == 1 else "lack"
-        told.append(f"suite: without {_runs(torn)}, which {lack} a benchmark")
-    return common, told
+        lines.append(f"suite: without {_runs(torn)}, which {lack} a benchmark")
+    return common, lines
 
 
 def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str, str]]:
@@ -253,14 +255,14 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
         used |= {run.run for side in pairs for run in side}
         without |= {run.run: run for side in stratum for run in side if run.rates}
     alone = [run for number, run in sorted(without.items()) if number not in used]
-    told = []
+    lines = []
     for reason, runs in (
         ("no block is known", [run.run for run in alone if run.block is None]),
         ("no partner in the block", [run.run for run in alone if run.block is not None]),
     ):
         if runs:
-            told.append(f"{_runs(runs)}: not compared, the others are in pairs: {reason}")
-    return told
+            lines.append(f"{_runs(runs)}: not compared, the others are in pairs: {reason}")
+    return lines
 
 
 def _left_out(measured: Iterable[RunRates]) -> list[str]:

@@ -103,10 +103,10 @@ class RowMaker:
     ) -> Effect:
         rate = _estimate(keys, strata, lambda sample: sample.per_hour, by_score=by_score)
         speedup = self._tell(rate) if rate else None
-        alike = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
-        median = _estimate(keys, strata, _median_copy_rate) if alike else None
+        same = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
+        median = _estimate(keys, strata, _median_copy_rate) if same else None
         slowest = (
-            _estimate(keys, strata, lambda s: s.slowest_over_median, steps=2) if alike else None
+            _estimate(keys, strata, lambda s: s.slowest_over_median, steps=2) if same else None
         )
         return Effect(
             baseline=baseline,
@@ -188,8 +188,8 @@ def _suite_value(keys: Sequence[Key], runs: Sequence[RunRates]) -> float | None:
     ]
     known = [ratio for ratio in ratios if ratio is not None]
     references = {(key, run.rates[key].reference_s) for run in runs for key in keys}
-    alike = len(references) == len(keys)
-    return _mean(known) if alike and len(known) == len(ratios) else None
+    same = len(references) == len(keys)
+    return _mean(known) if same and len(known) == len(ratios) else None
 
 
 def _sides(grid: Grid) -> Iterable[Sequence[RunRates]]:

@@ -117,8 +117,8 @@ def _is_axis(what: str, every: dict[int, str | None], points: Sequence[Point]) -
             own = {every[number] for number in point.numbers}
             by_value.setdefault(value, set()).update(own)
             recorded = recorded and own == {value or None}  # an empty value: not set
-        alike = all(len(own) == 1 for own in by_value.values())
-        if alike and (recorded or _explains(axis, what)):
+        same = all(len(own) == 1 for own in by_value.values())
+        if same and (recorded or _explains(axis, what)):
             return True
     return False
 

@@ -109,8 +109,8 @@ def prove_run(run: StoredRun) -> RunProof:
         plan, nodes = placed[copy.copy], planned[copy.copy]
         samples = by_key.get((copy.phase, copy.copy, copy.step))
         seen = merged_samples(samples) if samples else _UNSEEN
-        alike = (copy.copy, copy.gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
-        verdict = None if samples else unseen.get(alike)
+        key = (copy.copy, copy.gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
+        verdict = None if samples else unseen.get(key)
         if verdict is None:
             held = copy.max_rss_bytes if samples else None
             verdict = judge(
@@ -119,7 +119,7 @@ def prove_run(run: StoredRun) -> RunProof:
                 last_cpu=copy.last_cpu,
             )
             if not samples:
-                unseen[alike] = verdict
+                unseen[key] = verdict
         home = (plan.node,) if plan.node is not None else None
         last_s = seen.last_age_s
         proofs.append(

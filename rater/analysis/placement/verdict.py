@@ -135,24 +135,24 @@ def judge(
     complaints += _memory_complaints(plan, seen, nodes)
     if complaints:
         return PlacementVerdict.NOT_MET, tuple(complaints)
-    doubts = []
+    warnings = []
     if plan.cpus is not None and not seen.allowed and (gate is None or gate.cpus is None):
-        doubts.append("which CPUs it might use was not seen")
+        warnings.append("which CPUs it might use was not seen")
     elif plan.cpus is not None and not seen.cpus and last_cpu is None:
-        doubts.append("on which CPUs it ran was not seen")
+        warnings.append("on which CPUs it ran was not seen")
     if seen.unread and (plan.cpus is not None or nodes is not None):
-        doubts.append("some of its processes, their threads or memory were not looked at")
+        warnings.append("some of its processes, their threads or memory were not looked at")
     nowhere_else = nodes and gate and gate.mems and set(gate.mems) <= set(nodes)
     if nodes is not None and seen.node_bytes is None and not nowhere_else:
         if seen.samples:
-            doubts.append("on which lgroups its memory lay could not be read")
+            warnings.append("on which lgroups its memory lay could not be read")
         elif elapsed_s < SAMPLED_FROM_S:
-            doubts.append(f"ended within {SAMPLED_FROM_S:g} s, before its memory was looked at")
+            warnings.append(f"ended within {SAMPLED_FROM_S:g} s, before its memory was looked at")
         else:
-            doubts.append("its memory was not looked at")
+            warnings.append("its memory was not looked at")
     elif nodes is not None and not nowhere_else:
-        doubts += _little_seen(seen, elapsed_s, held_bytes)
-    return (PlacementVerdict.NOT_KNOWN, tuple(doubts)) if doubts else (PlacementVerdict.MET, ())
+        warnings += _little_seen(seen, elapsed_s, held_bytes)
+    return (PlacementVerdict.NOT_KNOWN, tuple(warnings)) if warnings else (PlacementVerdict.MET, ())
 
 
 def planned_nodes(plan: PlacedCopy, homes: Mapping[int, int | None]) -> tuple[int, ...] | None:

@@ -61,14 +61,14 @@ class CpusUsed:
         """Say where they were: `8 on 4 cores (8 CPUs), 6+2 by lgroup`."""
         if self.cores is None:
             return f"{self.copies} on cores not known"
-        told = f"{self.copies} on {count(len(self.cores), 'core')}"
+        text = f"{self.copies} on {count(len(self.cores), 'core')}"
         if self.used_cpus not in (None, len(self.cores)):
-            told += f" ({count(self.used_cpus or 0, 'CPU')})"
+            text += f" ({count(self.used_cpus or 0, 'CPU')})"
         if self.even is None and self.per_core is not None:
-            told += f", {self.per_core[0]}-{self.per_core[1]} each"
+            text += f", {self.per_core[0]}-{self.per_core[1]} each"
         if self.lgroups is not None and len(self.lgroups) > 1:
-            told += f", {'+'.join(map(str, self.lgroups))} by lgroup"
-        return told
+            text += f", {'+'.join(map(str, self.lgroups))} by lgroup"
+        return text
 
 
 def cpus_used(run: StoredRun) -> CpusUsed:

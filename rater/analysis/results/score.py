@@ -127,13 +127,13 @@ def _iteration(
     reference_s: float | None,
 ) -> IterationScore:
     own = head.source == "run"
-    told = bracket.reported
-    planned = head.copies if own else (told and told.copies) or len(copies)
+    reported = bracket.reported
+    planned = head.copies if own else (reported and reported.copies) or len(copies)
     good = [copy for copy in copies if is_good(copy)]
     failed = [c for c in copies if not is_good(c) and c.status is not CopyStatus.INTERRUPTED]
     reason = why_no_ratio(copies, planned, checked=own)
-    if told is not None and told.fault and not failed:
-        reason = told.fault
+    if reported is not None and reported.fault and not failed:
+        reason = reported.fault
     last = slowest(good)
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
     from_slowest = bracket_s is None and reason is None and last is not None
@@ -158,7 +158,7 @@ def _iteration(
         slowest=last,
         score_lost=_score_lost(head, bracket_s, median_s, last) if rate is not None else None,
         reason=reason,
-        reported=told,
+        reported=reported,
     )
 
 

@@ -303,7 +303,7 @@ def _law(
     )
     left = [one for i, one in enumerate(places) if i not in chosen]
     if isinstance(fitted, Refused) and left:
-        told = some([str(one.copies) for one in left], 3)
+        text = some([str(one.copies) for one in left], 3)
         does = "does" if len(left) == 1 else "do"
-        return Refused(f"{fitted.reason} ({told} {does} not count: {_APART[left[0].share]} there)")
+        return Refused(f"{fitted.reason} ({text} {does} not count: {_APART[left[0].share]} there)")
     return fitted

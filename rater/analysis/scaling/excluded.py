@@ -58,16 +58,16 @@ def _places(sample: Sample) -> Facts:
 
 def lacking(members: Sequence[Sample]) -> list[str]:
     """Say what of the runs has no result, run by run."""
-    told = []
+    lines = []
     for one in members:
         head = one.run.head
         if head.status is not RunStatus.COMPLETE:
-            told.append(
+            lines.append(
                 f"{_named(head)} is {head.status.value}: "
                 f"{len(one.rates.rates)} of its {len(head.benchmarks)} benchmarks have a result"
             )
-        told += [f"{_named(head)}: {reason}" for reason in one.rates.lacking]
-    return told
+        lines += [f"{_named(head)}: {reason}" for reason in one.rates.lacking]
+    return lines
 
 
 def _named(head: RunHead) -> str:
@@ -78,7 +78,7 @@ def left_out(
     names: Sequence[str], everywhere: Sequence[str], by_copies: dict[int, list[Sample]]
 ) -> list[str]:
     """Name the benchmarks that are in no geometric mean, with the numbers of copies they lack."""
-    told = []
+    lines = []
     for name in names:
         if name not in everywhere:
             without = [
@@ -86,8 +86,8 @@ def left_out(
                 for copies, of_it in by_copies.items()
                 if not any(name in one.rates.rates for one in of_it)
             ]
-            told.append(
+            lines.append(
                 f"{name} is not in the geometric means: no result with {', '.join(without)} "
                 f"{'copy' if without == ['1'] else 'copies'}"
             )
-    return told
+    return lines

@@ -43,8 +43,8 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
         for one in point.runs:
             run = one.run
             for rates in tune_rates(run):
-                told = {**_conditions(run, rates.tune), **axes}
-                key = tuple((name, value) for name, value in told.items() if value)
+                values = {**_conditions(run, rates.tune), **axes}
+                key = tuple((name, value) for name, value in values.items() if value)
                 found.setdefault(
                     (run.head.run, rates.tune), Sample(run, one.block, key, cpus_used(run), rates)
                 )
@@ -54,7 +54,7 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
 def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
     head = run.head
     asked = request_of(head) or {}  # of an older rater's and of imported ones: the defaults
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "host": head.hostname or run.host.product or run.host.cpu_model,
         "suite": head.suite or " ".join(head.benchmarks),
         "size": head.size,
@@ -71,7 +71,7 @@ def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
     }
     return {
         name: str(value)
-        for name, value in told.items()
+        for name, value in values.items()
         if value is not None and value is not False and value != ""
     }
 
@@ -82,11 +82,11 @@ def by_conditions(samples: Iterable[Sample]) -> dict[Conditions, tuple[Sample, .
     Runs of the same number of copies that were placed otherwise (8 on 8 cores, 8 on the threads of
     4) are none of the same: a further condition, `placed`, tells them apart then.
     """
-    alike: dict[Conditions, list[Sample]] = {}
+    by_conditions: dict[Conditions, list[Sample]] = {}
     for one in samples:
-        alike.setdefault(one.key, []).append(one)
+        by_conditions.setdefault(one.key, []).append(one)
     found: dict[Conditions, tuple[Sample, ...]] = {}
-    for key, members in alike.items():
+    for key, members in by_conditions.items():
         parts = _parted(members)
         if len(parts) == 1:
             found[key] = parts[0]
@@ -147,12 +147,12 @@ def _parted(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
 
 def curve_names(keys: Sequence[Conditions]) -> dict[Conditions, str]:
     """Return for each set of conditions what tells it from the others."""
-    told = [dict(key) for key in keys]
-    fields = list(dict.fromkeys(name for one in told for name in one))
-    differing = [name for name in fields if len({one.get(name) for one in told}) > 1]
+    values = [dict(key) for key in keys]
+    fields = list(dict.fromkeys(name for one in values for name in one))
+    differing = [name for name in fields if len({one.get(name) for one in values}) > 1]
     if any(name.startswith("env:") for name in differing):
         differing = [name for name in differing if name != "env"]
     return {
         key: ", ".join(f"{name}={one.get(name, 'none')}" for name in differing)
-        for key, one in zip(keys, told, strict=True)
+        for key, one in zip(keys, values, strict=True)
     }

@@ -236,25 +236,25 @@ def interval_of(
     more values; None: the same.
     """
     count = min((part.count for part in estimate.parts), default=1)
-    told = RatioInterval(estimate.ratio, margin, estimate.basis, count, blur=estimate.blur)
+    interval = RatioInterval(estimate.ratio, margin, estimate.basis, count, blur=estimate.blur)
     error = estimate.error()
     if error is None:
-        return told
+        return interval
     degrees, effect = estimate.degrees(), abs(estimate.log_ratio)
     # Without any noise there is no blur either.
     reach = quantile(confidence, degrees) * error + estimate.blur if error else 0.0
-    told = replace(
-        told,
+    interval = replace(
+        interval,
         degrees=degrees,
-        low=_exp(estimate.log_ratio - reach) if error else told.ratio,
-        high=_exp(estimate.log_ratio + reach) if error else told.ratio,
+        low=_exp(estimate.log_ratio - reach) if error else interval.ratio,
+        high=_exp(estimate.log_ratio + reach) if error else interval.ratio,
     )
     if estimate.basis is Basis.ITERATIONS:
-        return told
+        return interval
     if not error:
         if effect > _NO_DIFFERENCE:
-            return replace(told, p=1.0)
-        return replace(told, p=1.0, verdict=Decision.SAME, within=True, more=None)
+            return replace(interval, p=1.0)
+        return replace(interval, p=1.0, verdict=Decision.SAME, within=True, more=None)
     edge = math.log1p(margin)
     within = effect + reach < edge
     verdict = Decision.SAME if within else Decision.UNKNOWN
@@ -264,7 +264,7 @@ def interval_of(
     unknown = verdict is Decision.UNKNOWN
     coarse = unknown and max(effect, edge - effect) <= estimate.blur
     return replace(
-        told,
+        interval,
         p=exceeded(max(0.0, effect - estimate.blur) / error, degrees),
         verdict=verdict,
         within=within,

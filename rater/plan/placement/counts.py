@@ -60,13 +60,13 @@ def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
         return "extra memory of CPUs that have another home" if node.cpus else "without CPUs"
 
     reasons = grouped((reason(number), number) for number in absent)
-    said = " and ".join(
+    text = " and ".join(
         f"lgroup{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
         f"{'are' if len(nodes) > 1 else 'is'} {why}"
         for why, nodes in reasons.items()
     )
     there = cpuset.format_list(d.node for d in topology.domains if d.node is not None)
     raise InputError(
-        f"layout {layout.name}: its counts name lgroups where no copy can run: {said}; on "
+        f"layout {layout.name}: its counts name lgroups where no copy can run: {text}; on "
         f"{topology.source} copies can run on lgroup {there or 'none'}: change its counts"
     )

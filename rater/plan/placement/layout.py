@@ -151,9 +151,9 @@ def layout_text(path: Path) -> str:
     try:
         return read_text(path)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
-        said = error.strerror if isinstance(error, OSError) else error
+        text = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"cannot read the layout file {path}: {said}; expected a TOML file"
+            f"cannot read the layout file {path}: {text}; expected a TOML file"
         ) from None
 
 

@@ -52,19 +52,19 @@ def override(
 
 def options(layout: Layout) -> list[str]:
     """Return what narrows the layout, in words: `smt 1`, `reserve 2`, `nodes 0-1`, ..."""
-    said = [f"{name} {cpuset.format_list(numbers)}" for name, numbers in _numbers(layout.only)]
-    said += [
+    lines = [f"{name} {cpuset.format_list(numbers)}" for name, numbers in _numbers(layout.only)]
+    lines += [
         f"without {name} {cpuset.format_list(numbers)}"
         for name, numbers in _numbers(layout.exclude)
     ]
-    said += [f"reserve {layout.reserve}"] if layout.reserve else []
-    said += [f"kind {layout.kind}"] if layout.kind else []
-    said += [] if layout.smt is None else [f"smt {layout.smt}"]
+    lines += [f"reserve {layout.reserve}"] if layout.reserve else []
+    lines += [f"kind {layout.kind}"] if layout.kind else []
+    lines += [] if layout.smt is None else [f"smt {layout.smt}"]
     if layout.counts is not None:
         shares = [f"{copies} on lgroup {node}" for node, copies in layout.counts.by_node]
         shares += [f"{layout.counts.rest} on each other"] if layout.counts.rest else []
-        said.append(f"copies {', '.join(shares)}")
-    return said
+        lines.append(f"copies {', '.join(shares)}")
+    return lines
 
 
 def called(

@@ -81,11 +81,11 @@ def memory_warnings(
         need, has = needs_bytes[node], memory[node]
         if need <= has.free_bytes:
             continue
-        told = (
+        text = (
             f"lgroup {node} (its copies need {gb(need)}; {gb(has.free_bytes)} free, "
             f"{gb(has.page_cache_bytes)} page cache)"
         )
-        (cached if need <= has.free_bytes + has.page_cache_bytes else short).append(told)
+        (cached if need <= has.free_bytes + has.page_cache_bytes else short).append(text)
     warnings = []
     several = len(memory) > 1
     if cached:
@@ -202,35 +202,35 @@ def _unchecked(
     way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
     if not any(bytes_by_copy.values()):
         return (f"memory need not stated: lgroups not checked; {way}",)
-    told = []
+    lines = []
     if unstated:
-        told.append(
+        lines.append(
             f"memory need of {some(unstated)} not stated: lgroups checked for the other "
             f"benchmarks only; {way}"
         )
     if any(placed.node is None and not placed.memory_nodes for placed in placements):
-        told.append(
+        lines.append(
             "copies are bound to no lgroup: lgroups not checked; a layout other than none binds "
             "them"
         )
     unread = [f"{row.node}" for row in rows if row.verdict == "unknown" and row.need_bytes]
     if unread:
-        told.append(f"the kernel does not tell what is free on lgroup {some(unread)}: not checked")
-    return tuple(told)
+        lines.append(f"the kernel does not tell what is free on lgroup {some(unread)}: not checked")
+    return tuple(lines)
 
 
 def _set_up_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
-    told = [
+    lines = [
         f"{gb(row.set_up_cache_bytes)} on lgroup {row.node}"
         for row in rows
         if row.verdict in ("page-cache", "short")
         and row.set_up_cache_bytes is not None
         and row.set_up_cache_bytes >= _LEAST_LEFT_BYTES
     ]
-    if not told:
+    if not lines:
         return []
     return [
-        f"page cache that came during the set-up (builds, inputs): {some(told)}; once inputs are "
+        f"page cache that came during the set-up (builds, inputs): {some(lines)}; once inputs are "
         "made, a second run has less of it"
     ]
 

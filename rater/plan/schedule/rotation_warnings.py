@@ -61,8 +61,8 @@ def rotation_warnings(
             f"each copy runs only {seen} of them, several times a round"
         )
     units = _starts(topology, placements, ring)
-    alike = _meeting_their_like(units, ring)
-    if alike:
+    same = _meeting_their_like(units, ring)
+    if same:
         way_out = next(
             (
                 f"; {remedy.words} mixes them"
@@ -73,7 +73,7 @@ def rotation_warnings(
             ),
             "",
         )
-        warnings.append(f"rotated: {' and '.join(alike)}{way_out}")
+        warnings.append(f"rotated: {' and '.join(same)}{way_out}")
     else:
         warnings += _in_step(units, ring)
     return tuple(warnings)
@@ -135,22 +135,22 @@ def _starts(
 
 def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
     """Return, in words, where copies are beside their like though it need not be so."""
-    said: list[str] = []
+    lines: list[str] = []
     for name in ("lgroup", "LLC"):
         poor = [starts for starts in units[name] if _is_poor(starts, ring)]
         if poor:
-            said.append(_poor(name, poor, len(units[name]), ring))
+            lines.append(_poor(name, poor, len(units[name]), ring))
             if all(len(starts) == 1 for starts in poor):
-                return said  # so do smaller units inside
+                return lines  # so do smaller units inside
             break
     cores = units["core"]
     meeting = sum(max(starts.values()) > -(-starts.total() // ring) for starts in cores)
     if meeting:
-        said.append(
+        lines.append(
             f"on {meeting} of {len(cores)} cores copies run the same benchmark in step (their "
             f"numbers differ by multiples of the ring length {ring})"
         )
-    return said
+    return lines
 
 
 def _is_poor(starts: Starts, ring: int) -> bool:

@@ -135,8 +135,8 @@ class _Reader:
 
     def _size(self, name: str, table: TableReader, *, is_built: bool, has_setup: bool) -> Size:
         if "memory_mb" in table and "memory_total_mb" in table:
-            said = "expected either memory_mb, of each copy, or memory_total_mb, of all"
-            table.mistake(said, "memory_total_mb")
+            text = "expected either memory_mb, of each copy, or memory_total_mb, of all"
+            table.mistake(text, "memory_total_mb")
         inputs = tuple(self._input(part) for part in table.tables("inputs", single=True))
         _check_input_names(table, inputs)
         size = Size(
@@ -158,8 +158,8 @@ class _Reader:
     ) -> tuple[Command, ...]:
         if "commands" not in table:
             if is_built and "command" in table:
-                said = "the program is built from sources; another one may stand in commands"
-                table.mistake(said, "command")
+                text = "the program is built from sources; another one may stand in commands"
+                table.mistake(text, "command")
             for key in ("stdout", "stderr"):
                 if key in table:
                     table.mistake("expected inside one of commands = [{ ... }]", key)
@@ -191,8 +191,8 @@ class _Reader:
         given = [key for key in ("path", "generator", "made") if key in table]
         if len(given) != 1:
             got = f", got {' and '.join(given)}" if given else ""
-            said = 'expected one of path = "...", generator = { sources, args } and made = "..."'
-            table.mistake(said + got)
+            text = 'expected one of path = "...", generator = { sources, args } and made = "..."'
+            table.mistake(text + got)
         path = generator = None
         if "path" in table:
             word = table.get("path", FILLED_STRING)
@@ -201,8 +201,8 @@ class _Reader:
             generator = self._generator(table.table("generator"))
         made = local_name(table, "made") or None
         if "made" in table and not self.has_setup:
-            said = "a file that the set-up of the suite makes: expected setup = [...] in [suite]"
-            table.mistake(said, "made")
+            text = "a file that the set-up of the suite makes: expected setup = [...] in [suite]"
+            table.mistake(text, "made")
         private = table.get("copy", FLAG, default=False)
         table.finish()
         return InputFile(name, path, generator, made, private)
@@ -223,8 +223,8 @@ def _file_name(table: TableReader, key: str, *, required: bool = False) -> str:
     for part in PurePosixPath(name).parts:
         length = len(part.encode())
         if length > _LONGEST_NAME:
-            said = f"expected at most {_LONGEST_NAME} bytes between slashes, got {length}"
-            table.mistake(f"{said}: {part[:20]}...", key)
+            text = f"expected at most {_LONGEST_NAME} bytes between slashes, got {length}"
+            table.mistake(f"{text}: {part[:20]}...", key)
     return name
 
 
@@ -252,17 +252,17 @@ def _check_streams(
     for position, (table, command) in enumerate(places):
         # What earlier commands leave is theirs to say: only the first can be judged.
         if position == 0 and command.stdin and command.stdin not in known and not has_setup:
-            said = (
+            text = (
                 f"{command.stdin!r} is none of the inputs, and no setup of the benchmark makes it"
             )
             hint = f"; {did_you_mean(command.stdin, known)}" if known else ""
-            table.mistake(said + hint, "stdin")
+            table.mistake(text + hint, "stdin")
         for key, name in (("stdout", command.stdout), ("stderr", command.stderr)):
             if name is None:
                 continue
             if name in shared:
-                said = f"{name!r} is an input that all copies share: expected copy = true there"
-                table.mistake(f"{said}, or another name", key)
+                text = f"{name!r} is an input that all copies share: expected copy = true there"
+                table.mistake(f"{text}, or another name", key)
             elif name == command.stdin:
                 table.mistake(f"{name!r} is read and written at once: expected two files", key)
             elif name in written:
@@ -294,8 +294,8 @@ def _leave_out(table: TableReader) -> tuple[str, ...]:
     words = table.strings("leave_out")
     for position, word in enumerate(words):
         if word not in LEAVE_OUT:
-            said = f"unknown word {word!r}; {did_you_mean(word, LEAVE_OUT)}"
-            table.mistake(said, f"leave_out[{position}]")
+            text = f"unknown word {word!r}; {did_you_mean(word, LEAVE_OUT)}"
+            table.mistake(text, f"leave_out[{position}]")
     return words
 
 

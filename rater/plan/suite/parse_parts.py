@@ -93,8 +93,8 @@ def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Patte
             warnings.simplefilter("error")  # "possible nested set": it means something else
             return re.compile(text, re.MULTILINE)
     except (re.error, Warning, OverflowError, RecursionError) as error:
-        said = "too deeply nested" if isinstance(error, RecursionError) else str(error)
-        table.mistake(f"expected a regular expression of Python, got {text!r}: {said}", key)
+        message = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        table.mistake(f"expected a regular expression of Python, got {text!r}: {message}", key)
         return None
 
 
@@ -138,8 +138,8 @@ def _metric(name: str, table: TableReader) -> Metric:
     regex = pattern(table, "pattern", required=True)
     if regex is not None and regex.groups != 1:
         hint = "; write (?:...) for groups that are not the number" if regex.groups else ""
-        said = f"expected exactly one group (...), the number, got {regex.groups}{hint}"
-        table.mistake(said, "pattern")
+        text = f"expected exactly one group (...), the number, got {regex.groups}{hint}"
+        table.mistake(text, "pattern")
     metric = Metric(
         name=name,
         pattern=regex.pattern if regex else "",

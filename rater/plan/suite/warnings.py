@@ -36,8 +36,8 @@ def suite_warnings(
             lacking(lambda _, s: s.memory_bytes is None and s.total_memory_bytes is None),
         ),
     ]
-    said = [f"{what}: {where}" for what, where in found if where]
-    return said + _size_doubts(suite, default_size) + _copied(suite, bytes_of)
+    lines = [f"{what}: {where}" for what, where in found if where]
+    return lines + _size_doubts(suite, default_size) + _copied(suite, bytes_of)
 
 
 def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
@@ -57,25 +57,25 @@ def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
 
 def _size_doubts(suite: Suite, default_size: str) -> list[str]:
     """Sizes that only some benchmarks have stop a run of the whole suite."""
-    said = []
+    lines = []
     names = list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
     if default_size not in names and names:
-        said.append(
+        lines.append(
             f"no size {default_size}, which `rater run` takes unless it is given "
             f"--size {' or --size '.join(names)}"
         )
     for name in names:
         lacking = [b.name for b in suite.benchmarks if name not in b.sizes]
         if lacking:
-            said.append(
+            lines.append(
                 f"no size {name}, so a run of the whole suite in it is refused: "
                 f"{', '.join(lacking)}"
             )
-    return said
+    return lines
 
 
 def _copied(suite: Suite, bytes_of: Callable[[Path], int]) -> list[str]:
-    said: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for benchmark in suite.benchmarks:
         for size in benchmark.sizes.values():
             for wanted in size.inputs:
@@ -83,8 +83,8 @@ def _copied(suite: Suite, bytes_of: Callable[[Path], int]) -> list[str]:
                     continue
                 size_bytes = bytes_of(wanted.path)
                 if size_bytes > _LARGE_BYTES:
-                    said[
+                    lines[
                         f"copy = true: {benchmark.name} gets {size_bytes / 1e6:.0f} MB of "
                         f"{wanted.name} for each copy before every run"
                     ] = None
-    return list(said)
+    return list(lines)

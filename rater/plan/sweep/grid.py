@@ -192,5 +192,5 @@ def _unknown(name: str, options: Sequence[str], settings: Sequence[str]) -> str:
         "`rater settings` lists the settings, `rater run --help` the options, "
         f"{ENVIRONMENT}{variable} is a variable of copies"
     )
-    said = f"{hint} ({ways})" if hint.startswith("did you mean") else ways
-    return f"axis {name}: neither an option nor a setting of this machine; {said}"
+    text = f"{hint} ({ways})" if hint.startswith("did you mean") else ways
+    return f"axis {name}: neither an option nor a setting of this machine; {text}"

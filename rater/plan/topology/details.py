@@ -82,7 +82,7 @@ def _cache(span: Span) -> Cache:
 
 def _models(infos: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     """Return the distinct CPU models; some vendors pad them with blanks."""
-    models = (short(" ".join(said.get("CPUModel", "").split())) for said in infos)
+    models = (short(" ".join(info.get("CPUModel", "").split())) for info in infos)
     return tuple(dict.fromkeys(model for model in models if model))
 
 
@@ -96,10 +96,10 @@ def _product(infos: Mapping[str, str]) -> str | None:
     )
     if maker and name and name.casefold().startswith(maker.casefold()):
         return name
-    return " ".join(said for said in (maker, name) if said) or None
+    return " ".join(text for text in (maker, name) if text) or None
 
 
 def _name(text: str | None) -> str:
-    said = short(" ".join((text or "").split()))
-    worthless = not any(sign.isalnum() for sign in said) or said == "None"
-    return "" if worthless or any(p in said.casefold() for p in _PLACEHOLDERS) else said
+    name = short(" ".join((text or "").split()))
+    worthless = not any(sign.isalnum() for sign in name) or name == "None"
+    return "" if worthless or any(p in name.casefold() for p in _PLACEHOLDERS) else name

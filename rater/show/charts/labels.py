@@ -63,11 +63,11 @@ def _single_labels(one: Finding) -> Iterator[Label]:
     cells: dict[tuple[str, str | None, int], list[Single]] = {}
     for single in one.singles:
         cells.setdefault((single.benchmark, single.tune, single.iteration), []).append(single)
-    alike: dict[tuple[str, str | None, tuple[int, ...]], list[int]] = {}
+    groups: dict[tuple[str, str | None, tuple[int, ...]], list[int]] = {}
     for (benchmark, tune, iteration), members in cells.items():
         copies = tuple(sorted({single.copy for single in members}))
-        alike.setdefault((benchmark, tune, copies), []).append(iteration)
-    for (benchmark, tune, copies), iterations in alike.items():
+        groups.setdefault((benchmark, tune, copies), []).append(iteration)
+    for (benchmark, tune, copies), iterations in groups.items():
         members = [single for it in iterations for single in cells[benchmark, tune, it]]
         sizes = sorted((single.slowdown for single in members), key=lambda size: abs(size - 1))
         least, most = percent_text(sizes[0]), percent_text(sizes[-1])

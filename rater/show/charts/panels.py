@@ -107,9 +107,9 @@ class _Drawing:
             self._write_copies()
         median_s = panel.median_s or 1.0
         scale = (self._high - self._low) / (panel.high - panel.low)
-        apart = 0.95 * self.line / sheet.height * scale
+        gap = 0.95 * self.line / sheet.height * scale
         values = panel_values(
-            panel, dot_kinds(panel), repeated=self.picture.repeated, tick_apart=apart
+            panel, dot_kinds(panel), repeated=self.picture.repeated, tick_apart=gap
         )
         iterations, dots = self.picture.iterations, values["dots"]
         rows = [dict(zip(dots, row, strict=True)) for row in zip(*dots.values(), strict=True)]

@@ -17,7 +17,7 @@ _SAME_SPEEDUP = 0.0005
 def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> None:
     """Print marks, bases, chance; `in_lines`: verdicts stand in the table in words."""
     cells = [cell for row in comparison.benchmarks for cell in row.cells]
-    told = [cell.speedup for cell in cells if cell.speedup]
+    speedups = [cell.speedup for cell in cells if cell.speedup]
     sure = level(comparison)
     if not in_lines:
         printer.prose(
@@ -28,12 +28,12 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
                 else ""
             )
         )
-    decided = any(one.decided for one in told)
+    decided = any(one.decided for one in speedups)
     if len(comparison.benchmarks) >= _MANY_BENCHMARKS and decided:
         printer.some(_tallies(comparison))
-    printer.some(_stands_on(told))
-    if any(one.blur > _BLUR_TOLD for one in told):
-        worst = max(one.blur for one in told)
+    printer.some(_stands_on(speedups))
+    if any(one.blur > _BLUR_TOLD for one in speedups):
+        worst = max(one.blur for one in speedups)
         printer.prose(
             f"Times are recorded in steps of up to {size(worst)} of a run: that is in the "
             "intervals, and no number of runs takes it out."
@@ -58,7 +58,7 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         if in_lines and any(cell.holds for _, _, cell in comparison.verdicts()):
             text += " * holds up with all of them considered (Holm)."
         printer.prose(text)
-    unknown = [one for one in told if one.verdict is Decision.UNKNOWN and one.more != 0]
+    unknown = [one for one in speedups if one.verdict is Decision.UNKNOWN and one.more != 0]
     if unknown and not in_lines:
         most = [one.more for one in unknown]
         known = [more for more in most if more is not None]
@@ -70,15 +70,15 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
     """Count the verdicts of each side: ups and downs that a suite's mean has cancelled."""
     for place, side in enumerate(comparison.sides[1:]):
         cells = [row.cells[place] for row in comparison.benchmarks]
-        told = []
+        lines = []
         for verdict in Decision:
             own = [cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict]
             held = sum(cell.holds for cell in own)
             if own:
-                told.append(f"{len(own)} {verdict}" + (f" ({held} hold up)" if held else ""))
+                lines.append(f"{len(own)} {verdict}" + (f" ({held} hold up)" if held else ""))
         lacking = sum(cell.speedup is None for cell in cells)
-        told += [f"{lacking} not compared"] if lacking else []
-        yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(told)}"
+        lines += [f"{lacking} not compared"] if lacking else []
+        yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(lines)}"
 
 
 def _by_medians(cell: Effect) -> bool:

@@ -61,8 +61,8 @@ def _print_sides(comparison: Comparison, printer: Printer) -> None:
     for place, side in enumerate(comparison.sides):
         blocks = {one.block for one in side.runs} - {None}
         in_blocks = f" in {count(len(blocks), 'block')}" if blocks else ""
-        told = (side.label, side.label.partition("=")[2])
-        name = side.label if labels[place] in told else f"{labels[place]}  {side.label}"
+        lines = (side.label, side.label.partition("=")[2])
+        name = side.label if labels[place] in lines else f"{labels[place]}  {side.label}"
         runs = runs_text([one.run.head.run for one in side.runs])
         members = "" if side.label == runs else f": {runs}"
         baseline = " (baseline)" if place == 0 else ""

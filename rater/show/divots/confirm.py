@@ -33,7 +33,7 @@ class TrialView:
     pairs: int
     commands: tuple[str, str]  # what a side would be as `rater run ...`
     runs: Sequence[tuple[int, int]] = ()  # numbers of the runs, a pair each
-    told: Told | None = None
+    verdict: Told | None = None
     foreign: tuple[float, float] | None = None  # share of a side's CPUs that others took, median
 
 
@@ -52,18 +52,18 @@ def print_trial(view: TrialView, printer: Printer) -> None:
         printer.prose(f"  {side}  {command}")
 
 
-def print_told(view: TrialView, printer: Printer) -> None:
+def print_verdict(view: TrialView, printer: Printer) -> None:
     """Print the verdict, with every pair."""
-    if view.told is None or view.trial is None:
+    if view.verdict is None or view.trial is None:
         return
-    told, trial = view.told, view.trial
-    pairs = ", ".join(_percent(one) for one in told.pairs)
+    verdict, trial = view.verdict, view.trial
+    pairs = ", ".join(_percent(one) for one in verdict.pairs)
     printer.prose(f"pairs: {pairs} (runs {view.runs[0][0]} to {view.runs[-1][1]})")
-    style = "bold yellow" if told.answer in (Answer.CONFIRMED, Answer.SMALLER) else "bold"
-    printer.prose(f"{told.answer}: {_MEANS[told.answer]}", style)
+    style = "bold yellow" if verdict.answer in (Answer.CONFIRMED, Answer.SMALLER) else "bold"
+    printer.prose(f"{verdict.answer}: {_MEANS[verdict.answer]}", style)
     printer.prose(
-        f"  {trial.place} against {trial.there_name}: {_percent(told.slowdown)}, "
-        f"95 % interval {_percent(told.low)} to {_percent(told.high)}; "
+        f"  {trial.place} against {trial.there_name}: {_percent(verdict.slowdown)}, "
+        f"95 % interval {_percent(verdict.low)} to {_percent(verdict.high)}; "
         f"found was {_percent(trial.slowdown)}"
     )
     if view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE:
@@ -77,7 +77,7 @@ def print_told(view: TrialView, printer: Printer) -> None:
 
 def trial_document(view: TrialView) -> dict[str, object]:
     """Return the same for programs."""
-    trial, told = view.trial, view.told
+    trial, verdict = view.trial, view.verdict
     document: dict[str, object] = to_json(
         {
             "run": view.run,
@@ -94,12 +94,12 @@ def trial_document(view: TrialView) -> dict[str, object]:
                 "slowdown": trial.slowdown,
             },
             "runs": objects("a b", view.runs),
-            "verdict": told
+            "verdict": verdict
             and {
-                "answer": told.answer,
-                "slowdown": told.slowdown,
-                "interval": [told.low, told.high],
-                "pairs": told.pairs,
+                "answer": verdict.answer,
+                "slowdown": verdict.slowdown,
+                "interval": [verdict.low, verdict.high],
+                "pairs": verdict.pairs,
                 "foreign": view.foreign,
             },
         }

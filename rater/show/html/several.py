@@ -92,11 +92,11 @@ def _alike(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[s
         left = ", ".join(word for word in of_run if word not in shared)
         if left:
             own.setdefault(left, []).append(run)
-    apart = [
+    distinct = [
         f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
         for left, of in own.items()
     ]
-    return "; ".join(([", ".join(shared)] if shared else []) + apart)
+    return "; ".join(([", ".join(shared)] if shared else []) + distinct)
 
 
 def _scaling(scaling: Scaling) -> Html:

@@ -40,13 +40,13 @@ class ListedLayout:
 
 def layouts_text(layouts: Sequence[ListedLayout], page: Page) -> str:
     """Return what there is and what may be written instead, sentences wrapped below each other."""
-    told = [(one.name, _sentences(one)) for one in layouts]
-    written = [(plain(text), [said]) for text, said in _WRITTEN]
-    margin = max(len(name) for name, _ in (*told, *written)) + 2
+    reported = [(one.name, _sentences(one)) for one in layouts]
+    written = [(plain(text), [message]) for text, message in _WRITTEN]
+    margin = max(len(name) for name, _ in (*reported, *written)) + 2
     lines = [
-        *(line for name, texts in told for line in page.beside(name, margin, texts)),
+        *(line for name, texts in reported for line in page.beside(name, margin, texts)),
         "",
-        *(line for text, said in written for line in page.beside(text, margin, said)),
+        *(line for text, message in written for line in page.beside(text, margin, message)),
         "",
         "more: rater layouts show LAYOUT",
         "on a machine: rater plan --layout LAYOUT --copies N",

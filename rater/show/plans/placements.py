@@ -23,8 +23,8 @@ def copies_document(
     topology: Topology, placements: Sequence[Placement], stagger_ns: int
 ) -> list[dict[str, Any]]:
     """Return every copy for JSON, in ascending order."""
-    alike = {(p.policy, p.memory_nodes, id(p.cpus)): p for p in placements}
-    nodes = {key: nodes_of_memory(p, topology) for key, p in alike.items()}
+    distinct = {(p.policy, p.memory_nodes, id(p.cpus)): p for p in placements}
+    nodes = {key: nodes_of_memory(p, topology) for key, p in distinct.items()}
     return [
         {
             "copy": p.copy,
@@ -216,10 +216,10 @@ def _policies(share: LgroupShare, topology: Topology, placements: Sequence[Place
     """Return where the copies of an lgroup have their memory from."""
     if not share.copies:
         return "-"
-    alike = {
+    distinct = {
         (p.policy, p.memory_nodes, id(p.cpus)): p for p in (placements[c] for c in share.copies)
     }
-    return ", ".join(dict.fromkeys(_memory(p, topology) for p in alike.values()))
+    return ", ".join(dict.fromkeys(_memory(p, topology) for p in distinct.values()))
 
 
 def _memory(placement: Placement, topology: Topology) -> str:

@@ -71,10 +71,10 @@ def _group(
     margin = len(_INDENT) + name_width + 2 + now_width + 2
     room = page.room(margin)
     for row in rows:
-        told = f"{row.what}: {row.takes}"
+        text = f"{row.what}: {row.takes}"
         if row.obstacle and row.obstacle != common:
-            told += f" (not now: {row.obstacle})"
-        texts, now = wrapped(told, room, indent=""), row.now
+            text += f" (not now: {row.obstacle})"
+        texts, now = wrapped(text, room, indent=""), row.now
         if len(now) > _WIDEST:  # differs from CPU to CPU
             texts, now = [*texts, *wrapped(f"now {now}", room, indent="")], _MIXED
         if detailed:
@@ -98,8 +98,8 @@ def _remarks(
 ) -> Iterator[str]:
     yield ""
     if absent:
-        told = "; ".join(f"{', '.join(names)} ({why})" for names, why in absent)
-        yield from wrapped(f"not here: {told}", page.width)
+        text = "; ".join(f"{', '.join(names)} ({why})" for names, why in absent)
+        yield from wrapped(f"not here: {text}", page.width)
     if common and any_rows:
         yield from wrapped(f"none of them can be set now: {common}", page.width)
     yield from wrapped(

@@ -44,8 +44,8 @@ def suites_text(suites: Sequence[ListedSuite], page: Page) -> str:
         if hidden.instead is not None:
             built_in = _is_built_in(hidden, suites)
             first = "the suite that comes with rater" if built_in else str(hidden.instead)
-            said = f"the name {hidden.name} means {first}, not {hidden.path}"
-            lines += ["", *wrapped(said, max(1, page.width))]
+            text = f"the name {hidden.name} means {first}, not {hidden.path}"
+            lines += ["", *wrapped(text, max(1, page.width))]
     more = ["more: rater suites show SUITE", "run one: rater run SUITE"]
     lines += ["", *page.prose("    ".join(more)), "begin your own: rater suites new NAME"]
     return page.joined(lines)
@@ -109,7 +109,7 @@ def trial_text(
 def suite_warnings_text(suite_warnings: Sequence[str], page: Page) -> str:
     """Return what is allowed but probably not meant, a paragraph each."""
     return page.joined(
-        [line for doubt in suite_warnings for line in page.prose(f"warning: {doubt}")]
+        [line for warning in suite_warnings for line in page.prose(f"warning: {warning}")]
     )
 
 

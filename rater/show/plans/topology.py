@@ -42,8 +42,8 @@ def topo_lines(view: TopoView, width: int, *, ascii_only: bool = False) -> list[
 def _head(view: TopoView, width: int) -> Iterator[str]:
     topology, details = view.topology, view.topology.details
     names = [details.product or "", " + ".join(details.cpu_models)]
-    said = ", ".join(name for name in names if name) or details.architecture
-    yield from wrapped(topology.source + (f": {said}" if said else ""), width)
+    message = ", ".join(name for name in names if name) or details.architecture
+    yield from wrapped(topology.source + (f": {message}" if message else ""), width)
     pus = topology.machine_pus
     packages = len(packages_of(pus))
     bare = sum(not view.pus_of.get(node.os) for node in topology.nodes)
@@ -66,10 +66,10 @@ def _head(view: TopoView, width: int) -> Iterator[str]:
         )
         if not known
     ]
-    told = ", ".join(part for part in parts if part)
+    text = ", ".join(part for part in parts if part)
     if unknown:
-        told += f"; not described: {', '.join(unknown)}"
-    yield from wrapped(told, width)
+        text += f"; not described: {', '.join(unknown)}"
+    yield from wrapped(text, width)
 
 
 def _lgroup_table(view: TopoView, width: int) -> list[str]:
@@ -199,8 +199,8 @@ def _kinds(view: TopoView) -> Iterator[str]:
         members = set(kind.cpus)
         cores = {pu.core for pu in view.topology.machine_pus if pu.os in members}
         rank = str(kind_rank(view, kind)) if ranked else "-"
-        told = [count(len(cores), "core"), *_speed(dict(kind.infos))]
-        yield f"{rank}  {cpus_text(kind.cpus)}: {', '.join(told)}"
+        lines = [count(len(cores), "core"), *_speed(dict(kind.infos))]
+        yield f"{rank}  {cpus_text(kind.cpus)}: {', '.join(lines)}"
 
 
 def _speed(infos: dict[str, str]) -> Iterator[str]:
@@ -225,11 +225,11 @@ def _groups(view: TopoView) -> Iterator[str]:
             name = f"Group {group.count}"
         found[name] += 1
         sizes[name].add(group.count)
-    told = []
+    lines = []
     for name, n in found.items():
-        told.append(f"{count(n, name.split()[0].lower())} of {_range(list(sizes[name]))} PUs")
-    if told:
-        yield "; ".join(told)
+        lines.append(f"{count(n, name.split()[0].lower())} of {_range(list(sizes[name]))} PUs")
+    if lines:
+        yield "; ".join(lines)
 
 
 def _distances(view: TopoView, width: int) -> Iterator[str]:
@@ -261,10 +261,10 @@ def _levels(matrix: Sequence[Sequence[float]]) -> Iterator[str]:
     own = sorted({row[i] for i, row in enumerate(matrix)})
     yield f"{_range(own)} to itself; to the other {len(matrix) - 1} lgroups, from any one:"
     values = sorted({value for row in rows for value in row})
-    told = [f"{_range([row[value] for row in rows])} at {value:g}" for value in values]
-    if len(told) > 4 * _MOST_ALIKE:
-        told = [*told[: 4 * _MOST_ALIKE], f"and {len(told) - 4 * _MOST_ALIKE} more distances"]
-    yield ", ".join(told)
+    lines = [f"{_range([row[value] for row in rows])} at {value:g}" for value in values]
+    if len(lines) > 4 * _MOST_ALIKE:
+        lines = [*lines[: 4 * _MOST_ALIKE], f"and {len(lines) - 4 * _MOST_ALIKE} more distances"]
+    yield ", ".join(lines)
     if any(matrix[i][j] != matrix[j][i] for i in range(len(matrix)) for j in range(i)):
         yield "not the same in both directions"
 

@@ -106,13 +106,13 @@ def _print_pairs(view: CopiesView, printer: Printer) -> None:
     names = [f"{p.name} {p.tune}" if several and p.tune else p.name for p in pairs]
     values = [value for pair in pairs for value in (pair.baseline, pair.value)]
     places = decimals(values, significant=4)
-    alike = len({pair.unit for pair in pairs}) == 1
-    unit = {"ratio": "ratio", "copies/hour": "copies/h"}[pairs[0].unit] if alike else ""
+    same = len({pair.unit for pair in pairs}) == 1
+    unit = {"ratio": "ratio", "copies/hour": "copies/h"}[pairs[0].unit] if same else ""
     of = Columns(pairs)
     printer.table(
         [
             Column("benchmark", names, right=False, flexible=True),
-            *([] if alike else [of.left("unit", lambda pair: pair.unit)]),
+            *([] if same else [of.left("unit", lambda pair: pair.unit)]),
             of.numbers((f"run {view.baseline.run}", unit), lambda pair: pair.baseline, places),
             of.numbers((f"run {view.head.run}", unit), lambda pair: pair.value, places),
             of.change("change|%", lambda pair: pair.change),

@@ -23,8 +23,8 @@ def notable_text(notable: Sequence[Notable], run: int) -> str | None:
     """Return one sentence on what a person should know, None where that is nothing."""
     if not notable:
         return None
-    told = "; ".join(_told(one) for one in notable)
-    return f"while copies ran: {told} (rater show {run} --cpus)"
+    text = "; ".join(_told(one) for one in notable)
+    return f"while copies ran: {text} (rater show {run} --cpus)"
 
 
 def notable_document(notable: Sequence[Notable]) -> list[Json]:

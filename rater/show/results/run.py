@@ -310,13 +310,13 @@ def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
 
 def print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
     """Print what happened to copies that did not end well, those alike in one line."""
-    alike: dict[tuple[str, str | None, int, str], list[FailedCopy]] = {}
+    groups: dict[tuple[str, str | None, int, str], list[FailedCopy]] = {}
     for one in failed:
-        alike.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)
-    if alike:
+        groups.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)
+    if groups:
         several = len({one.tune for one in failed}) > 1
         printer.line()
-        printer.some([_failed_text(group, several) for group in alike.values()], "red")
+        printer.some([_failed_text(group, several) for group in groups.values()], "red")
 
 
 def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:

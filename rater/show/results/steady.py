@@ -98,10 +98,10 @@ def print_verdicts(summary: Summary, printer: Printer) -> None:
     elif windows:
         steady = [halves for _, halves, _ in windows if halves.verdict is DriftVerdict.STEADY]
         worst = max((abs(halves.difference or 0.0) for halves in steady), default=0.0)
-        alike = f": halves within {percent(worst)} %" if steady else ""
+        same = f": halves within {percent(worst)} %" if steady else ""
         all_of_them = len(steady) == len(windows)
         which = f"all {len(windows)}" if all_of_them else f"{len(steady)} of {len(windows)}"
-        printer.prose(f"{which} windows were steady{alike}")
+        printer.prose(f"{which} windows were steady{same}")
         printer.some(_doubts(windows), "yellow")
     _print_occupied(windows, printer, of_suite=summary.head.suite is not None)
     _print_hints(windows, printer)
@@ -135,19 +135,19 @@ def _name(benchmark: str, iteration: int, iterations: int) -> str:
 
 def _doubts(windows: _Windows) -> list[str]:
     """Return a line for each window that was not steady; those with too few runs share one."""
-    doubts = []
+    warnings = []
     few = []
     for name, halves, _ in windows:
         if halves.difference is None:
             few.append(name)
         elif halves.verdict is not DriftVerdict.STEADY:
-            doubts.append(f"{name}: {_verdict(halves)}")
+            warnings.append(f"{name}: {_verdict(halves)}")
     if few:
-        doubts.append(
+        warnings.append(
             f"{DriftVerdict.UNKNOWN} whether {'; '.join(few)} ran steadily: some copy has fewer "
             "than 2 whole runs in a half of the window"
         )
-    return doubts
+    return warnings
 
 
 def _verdict(halves: Steadiness) -> str:

@@ -35,18 +35,18 @@ def machine_text(curve: Curve) -> str | None:
     if of_machine.cpus is None:
         return None
     cores = of_machine.machine_cores
-    told = "" if cores is None else f"{count(cores, 'core')}, "
-    told += f"{count(of_machine.cpus, 'CPU')}"
+    text = "" if cores is None else f"{count(cores, 'core')}, "
+    text += f"{count(of_machine.cpus, 'CPU')}"
     if cores is not None and cores < of_machine.cpus:
-        told += " (hardware threads)"
+        text += " (hardware threads)"
     shared = {
         share: [one.copies for one in curve.places if one.share is share]
         for share in (Share.THREADS, Share.CPUS)
     }
     for share, what in ((Share.THREADS, "cores"), (Share.CPUS, "CPUs")):
         if shared[share]:
-            told += f"; {_numbers(shared[share])} copies share {what}"
-    return f"{told}."
+            text += f"; {_numbers(shared[share])} copies share {what}"
+    return f"{text}."
 
 
 def limits(curve: Curve) -> Iterator[str]:
@@ -73,9 +73,9 @@ def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
             f"{who}: {at.speedup:.2f} times {copies_text(first.copies)} with {copies_text(fair)}, "
             f"{at.efficiency:.2f} of linear{_by_lgroup(at)}."
         )
-    told = shape_text(curve, series)
-    if told:
-        yield f"{who if at is None or at is first else 'Together'}: {told}."
+    text = shape_text(curve, series)
+    if text:
+        yield f"{who if at is None or at is first else 'Together'}: {text}."
 
 
 def shape_text(curve: Curve, series: Series) -> str:
@@ -179,13 +179,13 @@ def law_text(law: Usl | Refused, unit: str) -> str:
     """Return the law in words: what it means, or why it is not fitted."""
     if isinstance(law, Refused):
         return f"not fitted: {law.reason}"
-    told = (
+    text = (
         f"sigma {_coefficient(law.sigma)} (contention), "
         f"kappa {_coefficient(law.kappa)} (coherency), "
         f"lambda {law.rate.value:.4g} {unit} a copy"
     )
-    told += f"; residuals {percent(law.rms)} % (the largest {signed_percent(_largest(law))} %)"
-    return f"{told}; {peak_text(law)}"
+    text += f"; residuals {percent(law.rms)} % (the largest {signed_percent(_largest(law))} %)"
+    return f"{text}; {peak_text(law)}"
 
 
 def peak_text(law: Usl) -> str:
@@ -219,8 +219,8 @@ def _by_lgroup(at: ScalePoint) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    told = [str(one) for one in numbers]
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    lines = [str(one) for one in numbers]
+    return lines[0] if len(lines) == 1 else f"{', '.join(lines[:-1])} and {lines[-1]}"
 
 
 def _share(share: float) -> str:

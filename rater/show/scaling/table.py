@@ -44,10 +44,10 @@ def print_scaling(
         )
         for run in runs
     }
-    told = [*(str(one) for one in scaling.alone if not paired.issuperset(one.runs)), *missing]
-    printer.some(told, "yellow")
+    lines = [*(str(one) for one in scaling.alone if not paired.issuperset(one.runs)), *missing]
+    printer.some(lines, "yellow")
     for place, curve in enumerate(scaling.curves):
-        if place or len(scaling.curves) > 1 or told:
+        if place or len(scaling.curves) > 1 or lines:
             printer.line()
         _print_curve(curve, printer, named=len(scaling.curves) > 1)
     for one in smt:
@@ -82,11 +82,11 @@ def _title(series: Series) -> str:
 
 
 def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
-    told = dict(curve.conditions)
-    what = f"{told.get('suite', '-')} ({', '.join(told[n] for n in ('size', 'tune') if n in told)})"
+    conditions = dict(curve.conditions)
+    what = f"{conditions.get('suite', '-')} ({', '.join(conditions[n] for n in ('size', 'tune') if n in conditions)})"
     printer.prose(
         f"{curve.name + ': ' if named else ''}{what.replace(' ()', '')} on "
-        f"{told.get('host', 'a host not named')}, {told.get('mode', '-')}: "
+        f"{conditions.get('host', 'a host not named')}, {conditions.get('mode', '-')}: "
         f"{', '.join(map(str, curve.copies[:-1]))} and {curve.copies[-1]} copies, "
         f"{_runs(curve.runs)}",
         "bold",
@@ -112,8 +112,8 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    told = format_list(numbers).split(",")
-    return f"run{'s' if len(numbers) > 1 else ''} {some(told, _MOST_RUNS)}"
+    ranges = format_list(numbers).split(",")
+    return f"run{'s' if len(numbers) > 1 else ''} {some(ranges, _MOST_RUNS)}"
 
 
 def _difference_text(difference: ConditionDifference, runs: Sequence[int]) -> str:
@@ -195,9 +195,9 @@ def _print_series(curve: Curve, printer: Printer) -> None:
             columns.append(of.right("falls|at", lambda one: one.shape.falls_at))
     printer.table(columns, ["bold" if one.is_suite else "" for one in rows])
     lone = [one for one in rows if one.points[0].copies != base]
-    told = [f"{one.name} ({one.points[0].copies})" for one in lone]
+    lines = [f"{one.name} ({one.points[0].copies})" for one in lone]
     what = "one copy" if base == 1 else f"{base} copies, the fewest"
-    also = f"; of some against other numbers: {some(told)}" if told else ""
+    also = f"; of some against other numbers: {some(lines)}" if lines else ""
     hidden = any(one.shape.maybe is not None for one in rows)
     mark = " ?: within noise." if hidden else ""
     printer.prose(f"1.00: each copy as fast as those of {what}{also}.{mark}", "dim")
@@ -292,11 +292,11 @@ def _print_noise(curve: Curve, printer: Printer) -> None:
         )
         return
     known = [one.noise.sd for one in curve.benchmarks]
-    told = percent(known[0])
+    text = percent(known[0])
     if len(known) > 1:
-        told = f"{percent(min(known))} to {percent(max(known))}"
+        text = f"{percent(min(known))} to {percent(max(known))}"
     rounds = ", without what whole rounds have in common" if _in_rounds(curve) else ""
-    printer.prose(f"Noise of a run, from runs with the same copies: {told} %{rounds}.", "dim")
+    printer.prose(f"Noise of a run, from runs with the same copies: {text} %{rounds}.", "dim")
 
 
 def _in_rounds(curve: Curve) -> bool:

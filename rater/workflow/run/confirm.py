@@ -30,8 +30,8 @@ from rater.run.programs.compile import cache_root
 from rater.show.divots.confirm import (
     TrialView,
     cpus_text,
-    print_told,
     print_trial,
+    print_verdict,
     trial_document,
 )
 from rater.show.divots.to_json import evidence_line
@@ -196,6 +196,6 @@ def _run(
             print(f"  pair {pair} of {view.pairs}: {(slowdown - 1) * 100:+.1f} %", file=sys.stderr)
     verdict = tell(slowdowns, slowdown_found)
     shares = (median(foreign[0]), median(foreign[1])) if all(foreign) else None
-    done = replace(view, runs=tuple(runs), told=verdict, foreign=shares)
-    show(args, lambda: trial_document(done), partial(print_told, done))
+    done = replace(view, runs=tuple(runs), verdict=verdict, foreign=shares)
+    show(args, lambda: trial_document(done), partial(print_verdict, done))
     return 0 if verdict.answer in (Answer.CONFIRMED, Answer.SMALLER) else 1
