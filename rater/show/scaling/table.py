@@ -83,7 +83,8 @@ def _title(series: Series) -> str:
 
 def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
     conditions = dict(curve.conditions)
-    what = f"{conditions.get('suite', '-')} ({', '.join(conditions[n] for n in ('size', 'tune') if n in conditions)})"
+    known = ", ".join(conditions[name] for name in ("size", "tune") if name in conditions)
+    what = f"{conditions.get('suite', '-')} ({known})"
     printer.prose(
         f"{curve.name + ': ' if named else ''}{what.replace(' ()', '')} on "
         f"{conditions.get('host', 'a host not named')}, {conditions.get('mode', '-')}: "
