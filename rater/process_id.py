@@ -47,9 +47,18 @@ def boot_id(root: Path = Path("/")) -> str:
 def start_of(pid: int) -> int | None:
     """Return the start of a process in clock ticks after boot, None when it is dead."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
     except OSError:
         return None
-    # The command name stands in parentheses and may hold blanks and parentheses itself.
-    state, *fields = text.rpartition(")")[2].split()
-    return None if state in "ZX" else int(fields[18])
+    return None if fields[3] in b"ZX" else int(fields[22])
+
+
+def stat_fields(line: bytes, last: int = 52) -> list[bytes]:
+    """Return the fields of /proc/PID/stat up to `last`, at the numbers of proc_pid_stat(5).
+
+    Field 1 is the pid, 2 the name without its brackets, 22 the start. What is behind `last`
+    is one more field; a line that was cut off has fewer.
+    """
+    # The name may hold blanks and brackets of its own.
+    begin, end = line.find(b"("), line.rfind(b")")
+    return [b"", line[: begin - 1], line[begin + 1 : end], *line[end + 2 :].split(b" ", last - 2)]

@@ -21,6 +21,11 @@ def some(told: Sequence[str], most: int = 4) -> str:
     return ", ".join(told[:most]) + more
 
 
+def series(texts: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
+
+
 def runs_text(numbers: Sequence[int], most: int = 6) -> str:
     """Return `run 7`, or `runs 7, 8 and 9 more`."""
     return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], most)}"

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rater.process_id import stat_fields
 from rater.run.copies import watchdog
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -313,8 +314,8 @@ def _arguments_at(pid: int) -> list[bytes] | None:
     as empty as a dead one, and env_end, the last to be set, is 0 (proc_pid_stat(5): state
     is field 3, arg_start to env_end are 48 to 51).
     """
-    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    return None if fields[0] in b"ZX" else fields[45:49]
+    fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
+    return None if fields[3] in b"ZX" else fields[48:52]
 
 
 @contextmanager

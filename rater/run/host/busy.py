@@ -1,6 +1,6 @@
 """Who else works on this machine when a run starts?
 
-Two looks at the CPU time of all processes, some time apart: what others used in
+Two samples of the CPU time of all processes, some time apart: what others used in
 between is what copies would have to share the machine with.
 """
 
@@ -10,36 +10,38 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+import psutil
 
 from rater.run.host.cpu_time import (
     TICKS_PER_S,
-    MachineTicks,
+    MachineTimes,
     ProcessTicks,
-    machine_ticks,
+    machine_times,
     process_ticks,
 )
-from rater.run.host.sysfiles import read_text
+from rater.text.words import series
 
-_PROC = Path("/proc")
 _LEAST_INTERVAL_S = 0.25
-_STALE_S = 5.0  # a first look before a long build says nothing of now
+_STALE_S = 5.0  # a first sample before a long build says nothing of now
 _LEAST_STOLEN = 0.01
 _LEAST_UNSEEN_CPUS = 0.5  # ticks are counted by sampling: less may be chance
 _LEAST_UNSEEN_SHARE = 0.005  # of the machine, for the same reason
 _NAMED = 5
 _NAME_WIDTH = 40
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|zsh|sh)[\d.]*")
-_UID = re.compile(r"^Uid:\s+(\d+)", re.MULTILINE)
 _LONGEST_NAME = 15  # bytes, TASK_COMM_LEN of the kernel without its end
-_INLINE = re.compile(rb"-\w*[ce]|--eval")
+_INLINE = re.compile(r"-\w*[ce]|--eval")
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """A process that worked between two looks."""
+    """A process that worked between two samples."""
 
     pid: int
     command: str  # its name, for an interpreter with that of the script; never its arguments
@@ -54,7 +56,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Busyness:
-    """What others than ourselves did with the machine between two looks."""
+    """What others than ourselves did with the machine between two samples."""
 
     processes: tuple[Busy, ...]  # above the share asked for, largest first
     unseen: float  # CPUs kept busy by small, short-lived and hidden processes together
@@ -67,14 +69,14 @@ class Busyness:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Sample:
     at_s: float
-    machine: MachineTicks | None
+    machine: MachineTimes | None
     processes: dict[int, ProcessTicks]
 
 
 class BusyWatch:
-    """Looks at all processes when made, and again when asked who was busy.
+    """Samples all processes when made, and again when asked who was busy.
 
     Made early and asked late it costs no waiting. `pid` is the root of the process
     tree that is ours and does not count; `clock` and `sleep` are in seconds.
@@ -84,34 +86,33 @@ class BusyWatch:
         self,
         *,
         pid: int | None = None,
-        proc: Path = _PROC,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pid = os.getpid() if pid is None else pid
-        self._proc = proc
         self._clock = clock
         self._sleep = sleep
-        self._first = self._look()
+        self._first = self._sample()
 
     def busy(self, least_share: float = 0.1) -> Busyness:
-        """Return who used more than `least_share` of a CPU since the first look.
+        """Return who used more than `least_share` of a CPU since the first sample.
 
-        Waits until a quarter of a second has passed since then. A first look of
+        Waits until a quarter of a second has passed since then. A first sample of
         more than five seconds ago is too old to tell of now: it is taken again.
         """
         if self._clock() - self._first.at_s > _STALE_S:
-            self._first = self._look()
+            self._first = self._sample()
         missing_s = self._first.at_s + _LEAST_INTERVAL_S - self._clock()
         if missing_s > 0:
             self._sleep(missing_s)
-        return self._compare(self._first, self._look(), least_share)
+        return self._compare(self._first, self._sample(), least_share)
 
-    def _look(self) -> _Look:
-        return _Look(self._clock(), machine_ticks(self._proc), process_ticks(self._proc))
+    def _sample(self) -> _Sample:
+        return _Sample(self._clock(), machine_times(), process_ticks(Path(psutil.PROCFS_PATH)))
 
-    def _compare(self, first: _Look, second: _Look, least_share: float) -> Busyness:
-        ticks = (second.at_s - first.at_s) * TICKS_PER_S
+    def _compare(self, first: _Sample, second: _Sample, least_share: float) -> Busyness:
+        elapsed_s = second.at_s - first.at_s
+        ticks = elapsed_s * TICKS_PER_S
         ours = _tree(second.processes, self._pid)
         accounted = 0
         above: list[tuple[int, int]] = []  # ticks used, pid
@@ -125,18 +126,18 @@ class BusyWatch:
             elif used > least_share * ticks:
                 accounted += used
                 above.append((used, pid))
-        users = _Users(self._proc)
         processes = []
         for used, pid in sorted(above, key=lambda one: (-one[0], one[1])):
             process = second.processes[pid]
-            user = None if process.kernel else users.of(pid)
-            command = process.name if process.kernel else _command(self._proc, pid, process.name)
+            user, command = (
+                (None, process.name) if process.kernel else _user_and_command(pid, process.name)
+            )
             processes.append(Busy(pid, _printable(command), used / ticks, user))
         if first.machine is None or second.machine is None:
             return Busyness(tuple(processes), 0.0, 0.0)
         return Busyness(
             tuple(processes),
-            _unseen_cpus(first.machine, second.machine, accounted, ticks),
+            _unseen_cpus(first.machine, second.machine, accounted / TICKS_PER_S, elapsed_s),
             _stolen_share(first.machine, second.machine),
         )
 
@@ -144,14 +145,14 @@ class BusyWatch:
 def busy_warning(found: Busyness) -> str | None:
     """Say in one line who was busy, None when it was quiet (pure).
 
-    Processes of one name and user are told together, at most five of them.
+    Processes of one name and user are named together, at most five of them.
     """
-    told = _told(found.processes)
+    who = _descriptions(found.processes)
     if found.unseen:
-        told.append(f"small, short-lived or hidden processes ({_share(found.unseen)} together)")
+        who.append(f"small, short-lived or hidden processes ({_share(found.unseen)} together)")
     parts = []
-    if told:
-        parts.append(f"{_series(told)}; their work shares the machine with the copies")
+    if who:
+        parts.append(f"{series(who)}; their work shares the machine with the copies")
     if found.stolen:
         parts.append(
             f"the hypervisor gives {found.stolen * 100:.0f} % of this machine's CPU time to others "
@@ -160,41 +161,40 @@ def busy_warning(found: Busyness) -> str | None:
     return f"busy before the start: {'; '.join(parts)}" if parts else None
 
 
-def _told(processes: Iterable[Busy]) -> list[str]:
+def _descriptions(processes: Iterable[Busy]) -> list[str]:
     groups: dict[tuple[str, str | None], list[Busy]] = {}
     for one in processes:
         groups.setdefault((one.command, one.user), []).append(one)
     shares = {key: sum(one.share for one in group) for key, group in groups.items()}
     order = sorted(groups, key=lambda key: -shares[key])
-    told = []
+    texts = []
     for key in order[:_NAMED]:
         group, (command, user) = groups[key], key
         kind = "kernel thread " if user is None else ""
         who = f"pid {group[0].pid}" if len(group) == 1 else f"{len(group)} processes"
         of = "" if user is None else f", user {user}"
-        told.append(f"{kind}{command} ({who}{of}, {_share(shares[key])})")
+        texts.append(f"{kind}{command} ({who}{of}, {_share(shares[key])})")
     more = sum(len(groups[key]) for key in order[_NAMED:])
     if more:
-        told.append(f"{more} more {'process' if more == 1 else 'processes'}")
-    return told
-
-
-def _series(told: list[str]) -> str:
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+        texts.append(f"{more} more {'process' if more == 1 else 'processes'}")
+    return texts
 
 
 def _share(cpus: float) -> str:
     return f"{cpus * 100:.0f} % of a CPU" if cpus < 1.5 else f"{cpus:.1f} CPUs"
 
 
-def _unseen_cpus(first: MachineTicks, second: MachineTicks, accounted: int, ticks: float) -> float:
+def _unseen_cpus(
+    first: MachineTimes, second: MachineTimes, accounted_s: float, elapsed_s: float
+) -> float:
     """Return the CPUs' worth of work that no process we know of did, 0 when it may be chance."""
-    cpus = (second.busy - first.busy - accounted) / ticks
+    cpus = (second.busy_s - first.busy_s - accounted_s) / elapsed_s
     return cpus if cpus >= max(_LEAST_UNSEEN_CPUS, _LEAST_UNSEEN_SHARE * second.cpus) else 0.0
 
 
-def _stolen_share(first: MachineTicks, second: MachineTicks) -> float:
-    share = (second.stolen - first.stolen) / max(1, second.total - first.total)
+def _stolen_share(first: MachineTimes, second: MachineTimes) -> float:
+    total_s = second.total_s - first.total_s
+    share = (second.stolen_s - first.stolen_s) / total_s if total_s > 0 else 0.0
     return share if share > _LEAST_STOLEN else 0.0
 
 
@@ -211,45 +211,38 @@ def _tree(processes: dict[int, ProcessTicks], root: int) -> set[int]:
     return found
 
 
-class _Users:
-    """Names of the users of processes, each asked for once: a directory service is slow."""
-
-    def __init__(self, proc: Path) -> None:
-        self._proc = proc
-        self._names: dict[int, str] = {}
-
-    def of(self, pid: int) -> str:
-        found = _UID.search(read_text(self._proc / f"{pid}/status") or "")
-        if found is None:  # it has just ended
-            return "?"
-        uid = int(found[1])
-        if uid not in self._names:
-            try:
-                self._names[uid] = pwd.getpwuid(uid).pw_name
-            except KeyError:
-                self._names[uid] = str(uid)
-        return self._names[uid]
+@cache
+def _user(uid: int) -> str:
+    """Return a user's name, asked for once: a directory service is slow."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
-def _command(proc: Path, pid: int, name: str) -> str:
-    """Return a name a person knows the process by.
+def _user_and_command(pid: int, name: str) -> tuple[str, str]:
+    """Return the user and a name a person knows the process by, `?` and `name` where unknown.
 
     Only names of programs and scripts: other arguments may hold what is secret.
     """
-    try:
-        arguments = (proc / f"{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return name
+    user = "?"  # it has just ended
+    with suppress(psutil.Error, OSError):
+        process = psutil.Process(pid)
+        user = _user(process.uids().real)
+        return user, _command(name, process.cmdline())
+    return user, name
+
+
+def _command(name: str, arguments: Sequence[str]) -> str:
     if len(name.encode()) == _LONGEST_NAME:  # it may have been cut
-        program = os.fsdecode(arguments[0]).rpartition("/")[2].partition(" ")[0]
+        program = "".join(arguments[:1]).rpartition("/")[2].partition(" ")[0]
         return program if program.startswith(name) else name
-    if not _INTERPRETER.fullmatch(name):
-        return name
-    for argument in arguments[1:]:
-        if _INLINE.fullmatch(argument):
-            return name
-        if argument and not argument.startswith(b"-"):
-            return f"{name} {os.fsdecode(argument).rpartition('/')[2]}"
+    if _INTERPRETER.fullmatch(name):
+        for argument in arguments[1:]:
+            if _INLINE.fullmatch(argument):
+                return name
+            if argument and not argument.startswith("-"):
+                return f"{name} {argument.rpartition('/')[2]}"
     return name
 
 

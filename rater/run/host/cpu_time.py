@@ -1,4 +1,7 @@
-"""CPU time as the kernel counts it: of the machine, and of every process that can be seen."""
+"""CPU time as the kernel counts it: of the machine, and of every process that can be seen.
+
+psutil reads what is read once; what is read around every phase has a reader here.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,22 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
+from rater.process_id import stat_fields
+
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STAT_BYTES = 2048  # a line of /proc/PID/stat has about 350
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
 
 
-class MachineTicks(NamedTuple):
-    """CPU time of the whole machine since it started, in ticks."""
+class MachineTimes(NamedTuple):
+    """CPU time of the whole machine since it started, in seconds."""
 
     cpus: int  # that are online
-    busy: int  # user, nice, system, interrupts; guests are part of user
-    stolen: int  # wanted, but given to others by the hypervisor
-    total: int
+    busy_s: float  # user, nice, system, interrupts; guests are part of user
+    stolen_s: float  # wanted, but given to others by the hypervisor
+    total_s: float
 
 
 class ProcessTicks(NamedTuple):
@@ -33,18 +40,15 @@ class ProcessTicks(NamedTuple):
     started: int  # since boot; with the pid it tells a process from a later one
 
 
-def machine_ticks(proc: Path) -> MachineTicks | None:
+def machine_times() -> MachineTimes | None:
     """Return the machine's times, None where /proc/stat can not be read or understood."""
     try:
-        lines = (proc / "stat").read_text().splitlines()
-        user, nice, system, idle, iowait, irq, softirq, steal = (
-            int(word) for word in lines[0].split()[1:9]
-        )
-    except (OSError, ValueError, IndexError):
+        cpus, all_of_them = len(psutil.cpu_times(percpu=True)), psutil.cpu_times()
+    except (OSError, ValueError, TypeError, IndexError):
         return None
-    cpus = sum(line.startswith("cpu") for line in lines) - 1
-    busy = user + nice + system + irq + softirq
-    return MachineTicks(max(1, cpus), busy, steal, busy + idle + iowait + steal)
+    user, nice, system, idle, iowait, irq, softirq, steal = all_of_them[:8]
+    busy_s = user + nice + system + irq + softirq
+    return MachineTimes(max(1, cpus), busy_s, steal, busy_s + idle + iowait + steal)
 
 
 def cpu_ticks(stat: bytes) -> dict[int, tuple[int, ...]]:
@@ -75,7 +79,8 @@ def process_cpu_s(pid: int) -> float:
 def process_ticks(proc: Path) -> dict[int, ProcessTicks]:
     """Return all processes that can be seen, by pid.
 
-    Reads one file a process: 10 to 20 us each, two thirds of what psutil takes for the same.
+    Reads one file a process: 10 to 20 us each, two thirds of what psutil takes for the same,
+    as it is done around every phase.
     """
     try:
         names = [path.name for path in proc.iterdir()]
@@ -98,16 +103,14 @@ def _process(path: bytes) -> ProcessTicks | None:
             line = os.read(file, _STAT_BYTES)
         finally:
             os.close(file)
-        # The name may hold blanks and brackets of its own: proc_pid_stat(5) counts from 1.
-        begin, end = line.index(b"("), line.rindex(b")")
-        fields = line[end + 2 :].split(b" ", 20)
+        fields = stat_fields(line, 22)
         return ProcessTicks(
-            parent=int(fields[1]),
-            name=line[begin + 1 : end].decode("utf-8", "replace"),
-            kernel=bool(int(fields[6]) & _KERNEL_THREAD),
-            own=int(fields[11]) + int(fields[12]),
-            children=int(fields[13]) + int(fields[14]),
-            started=int(fields[19]),
+            parent=int(fields[4]),
+            name=fields[2].decode("utf-8", "replace"),
+            kernel=bool(int(fields[9]) & _KERNEL_THREAD),
+            own=int(fields[14]) + int(fields[15]),
+            children=int(fields[16]) + int(fields[17]),
+            started=int(fields[22]),
         )
     except (OSError, ValueError, IndexError):  # it is gone, or hidden from us
         return None

@@ -19,11 +19,11 @@ from pathlib import Path
 import psutil
 import trio
 
-from rater.run.host.cpu_time import TICKS_PER_S, machine_ticks
+from rater.run.host.cpu_time import machine_times
 from rater.run.host.sysfiles import read_number
 
 DEFAULT_MAX_S = 300.0
-_PROC, _SYS = Path("/proc"), Path("/sys")
+_SYS = Path("/sys")
 _BASELINE_S = 1.0
 _POLL_S = 0.5
 _WARMER_C = 3.0
@@ -49,7 +49,7 @@ class Waited:
 @dataclass(frozen=True, slots=True)
 class _Times:
     at_s: float
-    busy_ticks: int
+    busy_s: float
     own_s: float
     cpus: int
 
@@ -57,7 +57,7 @@ class _Times:
 class IdleWatch:
     """Knows how the machine was before the first phase and waits until it is so again.
 
-    `cpus` are those the run uses (OS numbers). What is read lies below `proc` and
+    `cpus` are those the run uses (OS numbers). Frequencies lie below
     `sys`; `temperatures` returns degrees Celsius by sensor, `own_cpu_s` our own CPU
     time in seconds, `keep_awake` keeps a CPU busy for a moment, if it can.
     """
@@ -67,7 +67,6 @@ class IdleWatch:
         cpus: Iterable[int],
         *,
         max_s: float = DEFAULT_MAX_S,
-        proc: Path = _PROC,
         sys: Path = _SYS,
         temperatures: Callable[[], Mapping[str, float]] | None = None,
         own_cpu_s: Callable[[], float] | None = None,
@@ -76,7 +75,6 @@ class IdleWatch:
         sleep: Callable[[float], Awaitable[object]] = trio.sleep,
     ) -> None:
         self._max_s = max_s
-        self._proc = proc
         self._temperatures = temperatures or hottest_by_sensor
         self._own_cpu_s = own_cpu_s or _own_cpu_s
         self._keep_awake = keep_awake or _spin_on
@@ -88,7 +86,7 @@ class IdleWatch:
         self._khz: Mapping[int, int] = {}
 
     async def take_baseline(self) -> tuple[str, ...]:
-        """Look at the machine for a second; return what a person should know of it, in words."""
+        """Sample the machine for a second; return what a person should know of it, in words."""
         before = self._times()
         earlier = await trio.to_thread.run_sync(self._temperatures)
         await self._sleep(_BASELINE_S)
@@ -101,10 +99,10 @@ class IdleWatch:
         self._khz = await trio.to_thread.run_sync(self._awake_khz)
         return tuple(self._remarks(after))
 
-    async def wait(self, tell: Callable[[str], None] | None = None) -> Waited:
+    async def wait(self, report: Callable[[str], None] | None = None) -> Waited:
         """Wait until load, temperatures and frequency are back, or the bound is hit.
 
-        `tell` hears at every look what is not back yet. Can be cancelled.
+        `report` is called at every poll with what is not back yet. Can be cancelled.
         """
         begin_s = self._clock()
         if self._busy_cpus is None and not self._temperature_c and not self._khz:
@@ -120,17 +118,17 @@ class IdleWatch:
                 return Waited(waited_s, True, None)
             if waited_s >= self._max_s:
                 return Waited(waited_s, False, ", ".join(missing))
-            if tell is not None:
-                tell(", ".join(missing))
+            if report is not None:
+                report(", ".join(missing))
 
-    # -- looking ------------------------------------------------------------------------------
+    # -- sampling -----------------------------------------------------------------------------
 
     def _times(self) -> _Times | None:
-        machine = machine_ticks(self._proc)
+        machine = machine_times()
         if machine is None:
             return None
-        busy = machine.busy + machine.stolen
-        return _Times(self._clock(), busy, self._own_cpu_s(), machine.cpus)
+        busy_s = machine.busy_s + machine.stolen_s
+        return _Times(self._clock(), busy_s, self._own_cpu_s(), machine.cpus)
 
     def _awake_khz(self) -> dict[int, int]:
         """Return the frequency of a CPU of each package while it works."""
@@ -183,13 +181,13 @@ class IdleWatch:
             for sensor, was in self._temperature_c.items()
             if sensor in now and now[sensor] - was > _WARMER_C
         )
-        told = [
+        texts = [
             f"{sensor} is at {now[sensor]:.0f} °C ({self._temperature_c[sensor]:.0f} before)"
             for _, sensor in over[:_NAMED]
         ]
         if len(over) > _NAMED:
-            told.append(f"{len(over) - _NAMED} more sensors are too warm")
-        return told
+            texts.append(f"{len(over) - _NAMED} more sensors are too warm")
+        return texts
 
     def _too_slow(self) -> list[str]:
         now = self._awake_khz() if self._khz else {}
@@ -204,7 +202,7 @@ async def rest(
     cooldown_s: float,
     watch: IdleWatch | None,
     *,
-    tell: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
     sleep: Callable[[float], Awaitable[object]] = trio.sleep,
 ) -> Waited:
     """Sleep `cooldown_s` seconds, then wait for `watch` if there is one. Can be cancelled."""
@@ -212,7 +210,7 @@ async def rest(
         await sleep(cooldown_s)
     if watch is None:
         return Waited(cooldown_s, True, None)
-    waited = await watch.wait(tell)
+    waited = await watch.wait(report)
     return Waited(cooldown_s + waited.waited_s, waited.reached, waited.detail)
 
 
@@ -241,7 +239,7 @@ def _others_busy(before: _Times | None, after: _Times | None) -> float | None:
     """Return how many CPUs others than ourselves kept busy, None when it is not known."""
     if before is None or after is None or after.at_s <= before.at_s:
         return None
-    busy_s = (after.busy_ticks - before.busy_ticks) / TICKS_PER_S
+    busy_s = after.busy_s - before.busy_s
     return max(0.0, (busy_s - (after.own_s - before.own_s)) / (after.at_s - before.at_s))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from rater.process_id import stat_fields
 from rater.text.cpuset import parse_list
 
 # The last fields of a line of numa_maps: pages by node, and their size.
@@ -151,16 +152,15 @@ def parse_sizes(text: bytes) -> dict[str, int]:
 
 def parse_stat(text: bytes) -> Stat | None:
     """Return what a stat file says (proc_pid_stat(5) counts its fields from 1), None if cut off."""
-    # The name in brackets may hold blanks and brackets of its own.
-    fields = text[text.rfind(b")") + 2 :].split()
+    fields = stat_fields(text, 39)
     try:
         return Stat(
-            state=fields[3 - 3].decode(),
-            parent=int(fields[4 - 3]),
-            group=int(fields[5 - 3]),
-            threads=int(fields[20 - 3]),
-            rss_pages=int(fields[24 - 3]),
-            cpu=int(fields[39 - 3]),
+            state=fields[3].decode(),
+            parent=int(fields[4]),
+            group=int(fields[5]),
+            threads=int(fields[20]),
+            rss_pages=int(fields[24]),
+            cpu=int(fields[39]),
         )
     except (IndexError, ValueError):
         return None
@@ -168,8 +168,8 @@ def parse_stat(text: bytes) -> Stat | None:
 
 def parse_last_cpu(text: bytes) -> int | None:
     """Return the CPU of a stat file: all that is read of every copy that ends."""
-    fields = text[text.rfind(b")") + 2 :].split(b" ", 39 - 2)
-    return int(fields[39 - 3]) if len(fields) > 39 - 3 else None
+    fields = stat_fields(text, 39)
+    return int(fields[39]) if len(fields) > 39 else None
 
 
 def parse_status(text: bytes) -> Status:

@@ -125,7 +125,7 @@ class Supervisor:
             waited = await rest(
                 self._job.cooldown_s,
                 self._job.until_idle,
-                tell=lambda text: self._emit(Resting(text)),
+                report=lambda text: self._emit(Resting(text)),
             )
             note = waited_note(waited)
             if note:

@@ -11,7 +11,7 @@ from rater.show.console.page import with_margin
 from rater.show.console.table import Column, Columns, table_lines
 from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.words import count
+from rater.text.words import count, series
 
 _MOST_ROWS = 128  # lgroups shown; --json has all
 _MOST_IN_MATRIX = 16  # lgroups; more are summarised by distance
@@ -168,7 +168,7 @@ def _pattern(offsets: Sequence[int]) -> str:
     names = ["n", *(f"n+{offset}" for offset in offsets[1:])]
     if offsets == tuple(range(len(offsets))) and len(offsets) > 2:
         return f"n to {names[-1]}"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return series(names)
 
 
 def _caches(view: TopoView) -> Iterator[str]:

@@ -9,7 +9,7 @@ from rater.analysis.results.cpus_used import CpusUsed, Share
 from rater.analysis.scaling.curve import Curve, ScalePoint, Series
 from rater.analysis.stats.knee import SHARE
 from rater.analysis.stats.usl import Coefficient, Refused, Usl
-from rater.text.words import copies_text, count, percent, signed_percent, some
+from rater.text.words import copies_text, count, percent, series, signed_percent, some
 
 _NAMED = 3  # benchmarks that stand furthest from linear
 _LINEAR = 0.95  # of linear; what reaches it does not limit
@@ -219,8 +219,7 @@ def _by_lgroup(at: ScalePoint) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    lines = [str(one) for one in numbers]
-    return lines[0] if len(lines) == 1 else f"{', '.join(lines[:-1])} and {lines[-1]}"
+    return series([str(one) for one in numbers])
 
 
 def _share(share: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 import trio
 
@@ -76,17 +77,21 @@ class Machine:
         )
         lines = [f"cpu  {busy} 0 0 {idle} 0 0 0 {steal} 0 0"]
         lines += [f"cpu{cpu} 0 0 0 0 0 0 0 0 0 0" for cpu in range(self.cpus)]
-        (self.proc / "stat").write_text("\n".join([*lines, "intr 5 1 2", "ctxt 7"]))
+        (self.proc / "stat").write_text(
+            "\n".join([*lines, "intr 5 1 2", "ctxt 7", "btime 1700000000"])
+        )
         for pid, (parent, name, flags, own_s, children_s, started) in self.processes.items():
             folder = self.proc / str(pid)
             folder.mkdir(exist_ok=True)
             own, children = round(own_s * TICKS_PER_S), round(children_s * TICKS_PER_S)
             (folder / "stat").write_text(
                 f"{pid} ({name}) R {parent} 1 1 0 -1 {flags} 1 2 3 4 {own} 0 {children} 0 "
-                f"20 0 1 0 {started} 99 9\n"
+                f"20 0 1 0 {started} 99 9{' 0' * 28}\n"
             )
             if not flags:
                 (folder / "status").write_text(f"Name:\t{name}\nUid:\t0\t0\t0\t0\n")
+            if not (folder / "cmdline").exists():
+                (folder / "cmdline").touch()
 
     def give_frequencies(self, packages: Mapping[int, int]) -> None:
         """Tell of each CPU which package it is in; an idle one runs at 800 MHz."""
@@ -104,14 +109,13 @@ class Machine:
 
     def busy_watch(self) -> BusyWatch:
         self.write()
-        return BusyWatch(pid=OURS, proc=self.proc, clock=self.clock, sleep=self.sleep)
+        return BusyWatch(pid=OURS, clock=self.clock, sleep=self.sleep)
 
     def idle_watch(self, cpus: tuple[int, ...] = (0, 1), max_s: float = 300.0) -> IdleWatch:
         self.write()
         return IdleWatch(
             cpus,
             max_s=max_s,
-            proc=self.proc,
             sys=self.sys,
             temperatures=lambda: dict(self.celsius),
             own_cpu_s=lambda: self.own_s,
@@ -122,7 +126,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     return Machine(tmp_path)
 
 
@@ -260,6 +265,11 @@ def test_many_of_one_name_are_told_together_and_the_rest_is_counted() -> None:
         ("bash", ["bash", "-c", "curl -u me:secret"], "bash"),
         ("python3", ["python3", "-Ic", "import secret"], "python3"),
         ("gnome-terminal-", ["/usr/libexec/gnome-terminal-server", "x"], "gnome-terminal-server"),
+        (
+            "gnome-terminal-",
+            ["/a/gnome-terminal-server --key=secret", "x"],
+            "gnome-terminal-server",
+        ),
         ("gnome-terminal-", ["something else"], "gnome-terminal-"),
         ("curl", ["curl", "-u", "me:secret"], "curl"),
         ("a) b (c", [""], "a) b (c"),
@@ -291,10 +301,10 @@ def test_a_process_of_this_machine_that_burns_cpu_is_found() -> None:
         burner.wait()
 
 
-def test_a_proc_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
-    nothing = tmp_path / "nothing"
+def test_a_proc_that_cannot_be_read_says_nothing(machine: Machine, tmp_path: Path) -> None:
+    assert not machine.proc.exists()
     clock = itertools.count()
-    watch = BusyWatch(pid=1, proc=nothing, clock=lambda: next(clock), sleep=lambda s: None)
+    watch = BusyWatch(pid=1, clock=lambda: next(clock), sleep=lambda s: None)
     assert watch.busy().quiet
     (tmp_path / "5").mkdir()
     (tmp_path / "5/stat").write_text("5 (torn")
@@ -365,8 +375,8 @@ def test_a_throttled_package_is_seen_while_its_cpu_works(machine: Machine) -> No
     assert set(machine.awake) == {0, 2}
 
 
-def test_one_busy_cpu_of_256_keeps_the_next_phase_waiting(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, cpus=256, busy_cpus=0.2)
+def test_one_busy_cpu_of_256_keeps_the_next_phase_waiting(machine: Machine) -> None:
+    machine.cpus, machine.busy_cpus = 256, 0.2
     watch = machine.idle_watch(max_s=3.0)
 
     def phase() -> None:
