@@ -11,7 +11,7 @@ import pytest
 
 from rater.plan.sweep.grid import Slot
 from rater.workflow.sweep.ready import PointReady
-from rater.workflow.sweep.runner import time_for
+from rater.workflow.sweep.time_left import TimeLeft
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import values
 
@@ -229,9 +229,12 @@ def test_the_time_left_is_the_median_of_the_same_point_else_of_all() -> None:
         number: PointReady(number, (), {}, None, None, ()) for number in range(3)
     }
     slots = [Slot(2, 1, 0), Slot(2, 2, 1), Slot(2, 3, 2)]
-    assert time_for(slots, points, {}) is None
-    assert time_for(slots, points, {0: [1.0, 9.0, 2.0], 1: [4.0]}) == 2.0 + 4.0 + 3.0
-    assert time_for([], points, {}) == 0.0
+    times = TimeLeft(points)
+    assert times.left_s(slots) is None
+    assert times.left_s([]) == 0.0
+    for point, elapsed_s in ((0, 1.0), (0, 9.0), (0, 2.0), (1, 4.0)):
+        times.add(point, elapsed_s)
+    assert times.left_s(slots) == 2.0 + 4.0 + 3.0
 
 
 # -- what is the same, what is not there ----------------------------------------------------------

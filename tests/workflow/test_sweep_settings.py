@@ -56,7 +56,7 @@ def test_a_signal_between_two_runs_ends_the_sweep_as_well(
         assert values(machine) != before
         signal.raise_signal(signal.SIGHUP)
 
-    monkeypatch.setattr("rater.workflow.sweep.runner.Runner._tell", hang_up)
+    monkeypatch.setattr("rater.workflow.sweep.runner.Runner._report_run", hang_up)
     words = ("--axis", "thp=never", "--rounds", "2", "--", "true")
     status, _, said = rater("sweep", *TINY, *words)
     assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)
@@ -129,7 +129,7 @@ def test_of_many_signals_only_the_first_one_counts() -> None:
             for number in later:
                 signal.raise_signal(number)
                 ignored.append(number)
-    assert (stopped.value.number, ear.heard) == (signal.SIGTERM, signal.SIGTERM)
+    assert (stopped.value.number, ear.received) == (signal.SIGTERM, signal.SIGTERM)
     assert tuple(ignored) == later
 
 
@@ -148,7 +148,7 @@ def test_signals_that_come_while_settings_are_put_back_do_not_break_that_off(
             signal.raise_signal(number)
         restore(tuner)
 
-    monkeypatch.setattr("rater.workflow.sweep.runner.Runner._tell", hang_up)
+    monkeypatch.setattr("rater.workflow.sweep.runner.Runner._report_run", hang_up)
     monkeypatch.setattr(Tuner, "restore", disturbed)
     status, _, said = rater("sweep", *TINY, "--axis", "thp=never", "--", "true")
     assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)

@@ -34,21 +34,21 @@ class SlotAttempt(Attempt):
     """A run for one slot of a sweep: stored together with that, with its tags."""
 
     def __init__(
-        self, sweep: int, slot: Slot, point: PointReady, beside: tuple[int, bool] | None
+        self, sweep: int, slot: Slot, point: PointReady, comparable: tuple[int, bool] | None
     ) -> None:
-        """`beside`: a run that it will be compared with, and whether that is of its point."""
+        """`comparable`: a run that it will be compared with, and whether that is of its point."""
         super().__init__()
         self._sweep = sweep
         self._slot = slot
         self._point = point
-        self._beside = beside
+        self._comparable = comparable
 
     def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
         """Store that it begins, and of what it is a run; raises `ChangedError`."""
         from rater.store.sweeps import begin_run
 
-        if self._beside is not None:
-            self._refuse_changed(store, start.conditions, *self._beside)
+        if self._comparable is not None:
+            self._refuse_changed(store, start.conditions, *self._comparable)
         # Not among what was asked for: `rater rerun` makes no part of the sweep.
         own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
         axes = tuple((storable(axis), storable(value)) for axis, value in self._point.values)

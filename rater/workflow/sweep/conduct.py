@@ -34,10 +34,16 @@ from rater.workflow.common import existing_store, print_json
 from rater.workflow.run.head import directory_here, now_utc
 from rater.workflow.run.restore_settings import put_back
 from rater.workflow.sweep.attempt import ChangedError
-from rater.workflow.sweep.ready import PointReady, build_all, look_at, refused_together, same_values
+from rater.workflow.sweep.ready import (
+    PointReady,
+    build_all,
+    refused_together,
+    resolve_points,
+    same_values,
+)
 from rater.workflow.sweep.request import Asked, asked_from
-from rater.workflow.sweep.runner import Ended, Runner
-from rater.workflow.sweep.signals import Ear, Stopped, stoppable
+from rater.workflow.sweep.runner import Runner, SweepEnded
+from rater.workflow.sweep.signals import FirstSignal, Stopped, stoppable
 from rater.workflow.sweep.view import dry_view, show_sweep
 
 
@@ -48,7 +54,7 @@ def new(args: argparse.Namespace) -> int:
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(args, names)
     cache = cache_root()
-    points = look_at(dict(enumerate(asked.points)), asked.kinds, machine.discover(), cache)
+    points = resolve_points(dict(enumerate(asked.points)), asked.kinds, machine.discover(), cache)
     refused = refused_together(points)
     same = _same_problems(asked, points)
     if args.dry_run:
@@ -173,11 +179,11 @@ def conduct(
     what = f"rater sweep {' '.join(args.suites)}".strip()
     holder = f"{what}, process {os.getpid()}, since {now_utc()}"
     share = any(point.request.share for point in points.values() if point.request)
-    ended: Ended | None = None
+    ended: SweepEnded | None = None
     number: int | None = None
-    ear: Ear | None = None
+    first: FirstSignal | None = None
     try:
-        with stoppable() as ear, ExitStack() as stack, _undisturbed_at_the_end(ear):
+        with stoppable() as first, ExitStack() as stack, _undisturbed_at_the_end(first):
             # Entered in here, left behind that: a signal must not break off putting back.
             stack.enter_context(machine_lock(default_lock_path(), holder, share=share))
             for warning in put_back():
@@ -189,11 +195,11 @@ def conduct(
                 tuner.refuse_unless_settable(wanted)
             _without_swept_variables(stack, kinds)
             mark, build = str(uuids.uuid4()), list(points.values())
-            refused = build_all(build, mark, cache, lambda text: _say(args, text))
+            refused = build_all(build, mark, cache, lambda text: _report(args, text))
             points = _without_refused(args, points, refused, may_leave_out=may_leave_out)
             number = begin(store, refused)
             sweep = load_sweep(store, number)
-            _say(args, f"sweep {number}: {count(len(sweep.missing), 'run')} to make")
+            _report(args, f"sweep {number}: {count(len(sweep.missing), 'run')} to make")
             runner = Runner(
                 args=args,
                 store=store,
@@ -220,9 +226,9 @@ def conduct(
     except Exception as error:
         # Raised in the midst of a library, a signal may come out as the library's own error;
         # that settings could not be put back is rater's.
-        if isinstance(error, RaterError) or ear is None or ear.heard is None:
+        if isinstance(error, RaterError) or first is None or first.received is None:
             raise
-        ended = ended or _stopped(ear.heard)
+        ended = ended or _stopped(first.received)
     if number is None:
         return ended.exit_status if ended else 1
     assert ended is not None
@@ -246,12 +252,12 @@ def _leave(
 
 
 @contextmanager
-def _undisturbed_at_the_end(ear: Ear) -> Iterator[None]:
-    """Close the ear before anything that was entered outside is left, however that happens."""
+def _undisturbed_at_the_end(first: FirstSignal) -> Iterator[None]:
+    """Close the first before anything that was entered outside is left, however that happens."""
     try:
         yield
     finally:
-        ear.close()
+        first.close()
 
 
 def _without_refused(
@@ -263,17 +269,17 @@ def _without_refused(
 ) -> dict[int, PointReady]:
     """Return the points that can run, now that all is built. Raises `InputError`."""
     if refused:
-        told = refused_together(
+        refused_points = refused_together(
             [
                 replace(point, refusals=(refused[number],) if number in refused else ())
                 for number, point in points.items()
             ]
         )
-        assert told is not None
+        assert refused_points is not None
         if not may_leave_out or len(refused) == len(points):
             way = "" if may_leave_out else "\n--skip-refused leaves them out"
-            raise InputError(told + way)
-        _say(args, f"left out, {told}")
+            raise InputError(refused_points + way)
+        _report(args, f"left out, {refused_points}")
     return {number: point for number, point in points.items() if number not in refused}
 
 
@@ -285,9 +291,9 @@ def _with_way(error: RaterError, number: int) -> RaterError:
     return RunError(f"{error}\n{way}")
 
 
-def _stopped(signum: int) -> Ended:
+def _stopped(signum: int) -> SweepEnded:
     name = signal.Signals(signum).name
-    return Ended(RunStatus.INTERRUPTED, f"stopped by {name}", 128 + signum)
+    return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", 128 + signum)
 
 
 def _wanted(kinds: Mapping[str, AxisKind], points: Sequence[Values]) -> dict[str, list[str]]:
@@ -322,6 +328,6 @@ def _refuse_no_directory() -> None:
         ) from error
 
 
-def _say(args: argparse.Namespace, text: str) -> None:
+def _report(args: argparse.Namespace, text: str) -> None:
     if not args.quiet:
         print(f"rater: {text}", file=sys.stderr)

@@ -40,7 +40,7 @@ class PointReady:
         return label_of(self.values)
 
 
-def look_at(
+def resolve_points(
     points: Mapping[int, PointAsked],
     kinds: Mapping[str, AxisKind],
     topology: Topology,
@@ -49,12 +49,12 @@ def look_at(
     """Resolve all points, by number, on this machine as it is; nothing is made, set or stored."""
     changing = _changing_cpus(kinds)
     return tuple(
-        _look_at(number, point, point.settings(kinds), topology, cache, unsure=bool(changing))
+        _resolve_point(number, point, point.settings(kinds), topology, cache, unsure=bool(changing))
         for number, point in points.items()
     )
 
 
-def _look_at(
+def _resolve_point(
     number: int,
     point: PointAsked,
     settings: dict[str, str],
@@ -66,13 +66,13 @@ def _look_at(
     request = point.request
     if isinstance(request, str):
         return PointReady(number, point.values, settings, None, None, (request,))
-    resolved, refusals = looked_up(request, settings, topology, cache)
+    resolved, refusals = resolved_with(request, settings, topology, cache)
     if unsure:  # other CPUs will be there: told when it is its turn
         refusals = ()
     return PointReady(number, point.values, settings, request, resolved, refusals)
 
 
-def looked_up(
+def resolved_with(
     request: Request, settings: Mapping[str, str], topology: Topology, cache: Path
 ) -> tuple[Resolved | None, tuple[str, ...]]:
     """Return what a request means here, and all it would be refused for.
@@ -127,7 +127,7 @@ def refused_together(points: Sequence[PointReady]) -> str | None:
 
 
 def build_all(
-    points: Sequence[PointReady], mark: str, cache: Path, say: Callable[[str], None]
+    points: Sequence[PointReady], mark: str, cache: Path, report: Callable[[str], None]
 ) -> dict[int, str]:
     """Set up and build what points run, so that nothing is built between their runs.
 
@@ -144,7 +144,7 @@ def build_all(
         if point.resolved is not None and point.request is not None:
             kinds.setdefault(_built(point), point.resolved)
     if len(kinds) > 1:
-        say(f"building for {len(kinds)} different tunes or sizes before the first run")
+        report(f"building for {len(kinds)} different tunes or sizes before the first run")
     refused: dict[int, str] = {}
     for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:
@@ -184,8 +184,7 @@ def same_values(
         for values, meaning in by_values.items():  # the other axes in the same order for each
             of_value.setdefault(values[place][1], []).append(meaning)
         for one, other in combinations(axis.values, 2):
-            alike = of_value[one] == of_value[other]
-            if alike and None not in of_value[one]:
+            if of_value[one] == of_value[other] and None not in of_value[one]:
                 shown = f"{one or NONE_SHOWN} and {other or NONE_SHOWN}"
                 found.append(f"axis {axis.name}: {shown} are the same here: leave one out")
     return found

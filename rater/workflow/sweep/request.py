@@ -32,7 +32,7 @@ from rater.workflow.run_arguments import request_from
 
 DEFAULT_ROUNDS = 5
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
-_BESIDE_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
+_WITH_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
 _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
@@ -123,7 +123,7 @@ def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile 
             "NAME=V1,V2,... as in --axis copies=1,2,4"
         )
     args.suites = []
-    given = [it.typed for it in OPTIONS if it.name not in _BESIDE_FILE and it.given(args)]
+    given = [it.typed for it in OPTIONS if it.name not in _WITH_FILE and it.given(args)]
     given += ["-- COMMAND"] if args.command is not None else []
     if given:
         raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(given)}")

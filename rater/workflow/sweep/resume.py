@@ -21,12 +21,12 @@ from rater.workflow.common import existing_store, print_json
 from rater.workflow.run.repeat import go_into
 from rater.workflow.run_arguments import options_given
 from rater.workflow.sweep.conduct import conduct
-from rater.workflow.sweep.ready import PointReady, look_at, refused_together
+from rater.workflow.sweep.ready import PointReady, refused_together, resolve_points
 from rater.workflow.sweep.request import PointAsked
 from rater.workflow.sweep.view import show_sweep, view_of
 
 # What may stand beside --resume, and what argparse brings along.
-_BESIDE = frozenset(
+_WITH_RESUME = frozenset(
     ("resume", "rounds", "force", "share", "quiet", "dry_run", "json", "db", "run")
     + ("subcommand", "command", "listing", "example")
 )
@@ -34,7 +34,7 @@ _BESIDE = frozenset(
 
 def resume(args: argparse.Namespace) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
-    given = options_given(args, _BESIDE)
+    given = options_given(args, _WITH_RESUME)
     if args.command is not None:
         given.append("-- COMMAND")
     if given:
@@ -98,7 +98,7 @@ def _points_again(
                 request, force=request.force or args.force, share=request.share or args.share
             )
             asked[point.point] = PointAsked(point.values, request)
-    found = look_at(asked, kinds, machine.discover(), cache)
+    found = resolve_points(asked, kinds, machine.discover(), cache)
     refused = refused_together(found)
     if refused is not None:
         raise InputError(f"sweep {sweep.number} cannot go on: {refused}")

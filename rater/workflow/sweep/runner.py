@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,9 @@ from rater.settings.tuner import TakenError
 from rater.show.console.format import duration, number
 from rater.text.words import count, some
 from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
-from rater.workflow.sweep.ready import PointReady, looked_up
-from rater.workflow.sweep.signals import SIGNALS
+from rater.workflow.sweep.ready import PointReady, resolved_with
+from rater.workflow.sweep.signals import rest_before
+from rater.workflow.sweep.time_left import TimeLeft
 
 if TYPE_CHECKING:
     from rater.run.host.idle import IdleWatch
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from rater.workflow.run.resolve import Resolved
 
 _MOST_IN_A_ROW = 3  # runs that could not be made: then something does not mend by itself
-_FIRST_LOOK = 3  # blocks, before --until looks
+_FIRST_TEST = 3  # blocks, before --until tests
 _BUSY = "busy before the start"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SweepEnded:
     """How the runs came to their end."""
 
     status: RunStatus
@@ -66,9 +66,8 @@ class Runner:
     compare_before: bool  # refuse to go on where something changed
     until: float | None
     _slots: list[Slot] = field(init=False)
-    _seconds: dict[int, list[float]] = field(default_factory=dict)  # by point, as stored
-    _besides_s: list[float] = field(default_factory=list)  # of runs made here: what took longer
-    _said: set[str] = field(default_factory=set)
+    _times: TimeLeft = field(init=False)
+    _reported: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
     made: int = 0  # runs that were begun
     _failed: int = 0
@@ -79,11 +78,12 @@ class Runner:
         self._slots = [it for it in self.sweep.missing if it.point in self.points]
         self._before = {it.slot.point: it.run for it in self.sweep.slots if it.done and it.run}
         self._failed = sum(it.failed for it in self.sweep.slots)
+        self._times = TimeLeft(self.points)
         for it in self.sweep.slots:
-            if it.done and it.elapsed_s is not None:
-                self._seconds.setdefault(it.slot.point, []).append(it.elapsed_s)
+            if it.done:
+                self._times.add(it.slot.point, it.elapsed_s)
 
-    def run(self) -> Ended:
+    def run(self) -> SweepEnded:
         """Make all runs that are missing, or fewer where they are not needed; say how it went."""
         watch: IdleWatch | None = None
         for place, slot in enumerate(self._slots):
@@ -92,37 +92,37 @@ class Runner:
             if place == 0:
                 watch = self._watch(point)
             else:
-                status = self._rest(point, watch)
+                status = rest_before(point.request, watch, self.report)
             status = status or self._one(slot, point, ahead)
             if status > 128:
                 name = signal.Signals(status - 128).name
-                return Ended(RunStatus.INTERRUPTED, f"stopped by {name}", status)
+                return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", status)
             ended = self._no_more(slot, point, ahead)
             if ended is not None:
                 return ended
         total = count(len(self.sweep.slots), "run")
         if self._not_made:
-            return Ended(RunStatus.FAILED, f"{self._not_made} of {total} could not be made", 1)
+            return SweepEnded(RunStatus.FAILED, f"{self._not_made} of {total} could not be made", 1)
         if self._failed:
             said = f"copies failed in {self._failed} of {total}"
-            return Ended(RunStatus.FAILED, said, 1, is_all_there=True)
-        return Ended(RunStatus.COMPLETE, None, 0)
+            return SweepEnded(RunStatus.FAILED, said, 1, is_all_there=True)
+        return SweepEnded(RunStatus.COMPLETE, None, 0)
 
-    def _no_more(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> Ended | None:
+    def _no_more(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> SweepEnded | None:
         """Return how the sweep ends here, with runs left; None: it goes on."""
         asked = self.sweep.asked
         if asked.stop_on_failure and (self._failed or self._not_made):
-            return Ended(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
+            return SweepEnded(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
         if self._in_a_row >= _MOST_IN_A_ROW:
             reason = f"{self._in_a_row} runs one after the other could not be made"
-            return Ended(RunStatus.FAILED, reason, 1)
+            return SweepEnded(RunStatus.FAILED, reason, 1)
         said = self._decided(slot.block) if ahead and ahead[0].block != slot.block else None
         if said is None:
             return None
         reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
-        return Ended(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
+        return SweepEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Tell the user something, on standard error."""
         if not self.args.quiet:
             print(f"rater: {text}", file=sys.stderr, flush=True)
@@ -135,15 +135,15 @@ class Runner:
         from rater.workflow.run.session import Session
 
         began_s = time.monotonic()
-        attempt = SlotAttempt(self.sweep.number, slot, point, self._beside(slot.point))
+        attempt = SlotAttempt(self.sweep.number, slot, point, self._comparable(slot.point))
         lines = self.args.quiet or not sys.stderr.isatty()
         quiet = argparse.Namespace(db=self.args.db, json=False, quiet=lines)
         try:
             if point.settings:
                 self._set(point)
             resolved = self._resolved(point)
-            hear = partial(self._hear, point.label)
-            status = Session(quiet, resolved, self.cache, attempt, one_of_many=hear).run()
+            report = partial(self._report_once, point.label)
+            status = Session(quiet, resolved, self.cache, attempt, one_of_many=report).run()
             self.made += 1
             self._refuse_taken(attempt.number)
         except (StoreError, ChangedError, TakenError):
@@ -155,10 +155,10 @@ class Runner:
             return 0
         if status > 128:
             return status
-        self._tell(slot, attempt.number, time.monotonic() - began_s, ahead)
+        self._report_run(slot, attempt.number, time.monotonic() - began_s, ahead)
         return status
 
-    def _beside(self, point: int) -> tuple[int, bool] | None:
+    def _comparable(self, point: int) -> tuple[int, bool] | None:
         """Return a run from before to be compared with, of the same point if there is one."""
         if not self.compare_before or not self._before:
             return None
@@ -197,7 +197,7 @@ class Runner:
         if not self.changes_cpus:
             assert point.resolved is not None
             return point.resolved
-        resolved, refusals = looked_up(point.request, {}, machine.discover(), self.cache)
+        resolved, refusals = resolved_with(point.request, {}, machine.discover(), self.cache)
         if resolved is None or refusals:
             raise InputError("\n".join(refusals))
         return resolved
@@ -216,42 +216,12 @@ class Runner:
 
         watch = IdleWatch(os.sched_getaffinity(0), max_s=point.request.until_idle_s)
         for remark in trio.run(watch.take_baseline):
-            self.say(remark)
+            self.report(remark)
         return watch
-
-    def _rest(self, point: PointReady, watch: IdleWatch | None) -> int:
-        """Rest before a run as between the phases of one; return 0, or 128 and a signal."""
-        request = point.request
-        if request is None or (request.cooldown_s <= 0 and watch is None):
-            return 0
-        import trio
-
-        from rater.run.host.idle import rest, waited_note
-
-        async def resting() -> int:
-            status = 0
-            wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
-            with trio.open_signal_receiver(*wanted) as arrivals:
-                async with trio.open_nursery() as nursery:
-
-                    async def listen() -> None:
-                        nonlocal status
-                        async for signum in arrivals:
-                            status = 128 + signum
-                            nursery.cancel_scope.cancel()
-
-                    nursery.start_soon(listen)
-                    note = waited_note(await rest(request.cooldown_s, watch))
-                    if note:
-                        self.say(note)
-                    nursery.cancel_scope.cancel()
-            return status
-
-        return trio.run(resting)
 
     def _decided(self, block: int) -> str | None:
         """Say what needs no more runs after a block, and which benchmarks would; None: not yet."""
-        if self.until is None or block < _FIRST_LOOK or self._not_made:
+        if self.until is None or block < _FIRST_TEST or self._not_made:
             return None
         from rater.analysis.compare.compare import compare, decided
         from rater.workflow.results.points import points_from
@@ -268,12 +238,12 @@ class Runner:
 
     # -- words ------------------------------------------------------------------------------------
 
-    def _hear(self, label: str, text: str) -> None:
+    def _report_once(self, label: str, text: str) -> None:
         """Tell what a run has to say, but not the same for every one of them."""
         key = _BUSY if _BUSY in text else _NUMBER.sub("#", text)  # who is busy changes every time
-        if key not in self._said:
-            self._said.add(key)
-            self.say(f"{label}: {text}")
+        if key not in self._reported:
+            self._reported.add(key)
+            self.report(f"{label}: {text}")
 
     def _where(self, slot: Slot) -> str:
         in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
@@ -283,7 +253,9 @@ class Runner:
             f"{in_block}: {point.label}"
         )
 
-    def _tell(self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]) -> None:
+    def _report_run(
+        self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]
+    ) -> None:
         """Say in a line what a run came to and how long the rest will take."""
         from rater.analysis.results.rates import RATIO, overall
         from rater.store.sweeps import load_sweep
@@ -298,9 +270,7 @@ class Runner:
             print(f"rater: {self._where(slot)}: run {run} not done: {reason}", file=sys.stderr)
             return
         self._in_a_row = 0
-        if now.elapsed_s is not None:
-            self._seconds.setdefault(slot.point, []).append(now.elapsed_s)
-            self._besides_s.append(max(0.0, took_s - now.elapsed_s))
+        self._times.add(slot.point, now.elapsed_s, took_s)
         result = overall(stored)
         said = "no result"
         if result is not None:
@@ -308,50 +278,8 @@ class Runner:
         if now.failed:
             self._failed += 1
             said += f", FAILED: {stored.head.reason} (run {run})"
-        left_s = self._left_s(ahead)
+        left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {duration(left_s)} left"
         if now.failed and self.args.quiet:
             print(f"rater: {self._where(slot)}: {said}", file=sys.stderr)
-        self.say(f"{self._where(slot)}: {said} ({duration(took_s)}){left}")
-
-    def _left_s(self, ahead: Sequence[Slot]) -> float | None:
-        """Guess how long the runs ahead take: as the same points did, or should; None: no idea."""
-        left_s = time_for(ahead, self.points, self._seconds)
-        if left_s is None:
-            return None
-        # A stored run tells the time from its first release to its last finish: what is beside
-        # that (set-up, a rest, looking at the machine) is known of those made here.
-        beside_s = statistics.median(self._besides_s) if self._besides_s else 0.0
-        return left_s + beside_s * len(ahead)
-
-
-def time_for(
-    slots: Sequence[Slot], points: Mapping[int, PointReady], seconds: Mapping[int, Sequence[float]]
-) -> float | None:
-    """Return how long runs will take: the median of the same point, else what is expected of it.
-
-    What is expected is corrected by how others took longer or less; where nothing is
-    expected, the median of all points. None where nothing is known.
-    """
-    from rater.workflow.run.resolve import expected_total_s
-
-    known = {point: statistics.median(times) for point, times in seconds.items() if times}
-    expected = {
-        number: one_s
-        for number, point in points.items()
-        if point.resolved is not None and (one_s := expected_total_s(point.resolved))
-    }
-    factors = [known[point] / expected[point] for point in known.keys() & expected.keys()]
-    factor = statistics.median(factors) if factors else 1.0
-    usual = statistics.median(known.values()) if known else None
-    total_s = 0.0
-    for slot in slots:
-        took_s = known.get(slot.point)
-        if took_s is None and slot.point in expected:
-            took_s = expected[slot.point] * factor
-        if took_s is None:
-            took_s = usual
-        if took_s is None:
-            return None
-        total_s += took_s
-    return total_s
+        self.report(f"{self._where(slot)}: {said} ({duration(took_s)}){left}")

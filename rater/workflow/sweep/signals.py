@@ -1,15 +1,18 @@
-"""Signals that come while a sweep is between two runs."""
+"""Between two runs of a sweep: rests, and signals that come then."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from rater.plan.request.request import Request
+    from rater.run.host.idle import IdleWatch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -23,36 +26,68 @@ class Stopped(BaseException):
 
 
 @dataclass
-class Ear:
-    """Hears one signal: those that come while what it began is ended do not count."""
+class FirstSignal:
+    """Takes one signal: those that come while what it began is ended do not count."""
 
-    heard: int | None = None
-    _is_deaf: bool = False
+    received: int | None = None
+    _is_closed: bool = False
 
     def close(self) -> None:
-        """Hear nothing from here on: what follows must not be broken off."""
-        self._is_deaf = True
+        """Take none from here on: what follows must not be broken off."""
+        self._is_closed = True
 
     def stop(self, signum: int, _: FrameType | None) -> None:
         """Raise `Stopped` for the first signal."""
-        if not self._is_deaf:
-            self._is_deaf = True
-            self.heard = signum
+        if not self._is_closed:
+            self._is_closed = True
+            self.received = signum
             raise Stopped(signum)
 
 
 @contextmanager
-def stoppable() -> Iterator[Ear]:
+def stoppable() -> Iterator[FirstSignal]:
     """Turn the first signal that ends rater into `Stopped`, so that settings are put back.
 
     While copies run the supervisor has them; what was ignored stays ignored (nohup).
     """
-    ear = Ear()
+    first = FirstSignal()
     wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
-    before = {it: signal.signal(it, ear.stop) for it in wanted}
+    before = {it: signal.signal(it, first.stop) for it in wanted}
     try:
-        yield ear
+        yield first
     finally:
-        ear.close()
+        first.close()
         for it, handler in before.items():
             signal.signal(it, handler)
+
+
+def rest_before(
+    request: Request | None, watch: IdleWatch | None, report: Callable[[str], None]
+) -> int:
+    """Rest before a run as between the phases of one; return 0, or 128 and a signal."""
+    if request is None or (request.cooldown_s <= 0 and watch is None):
+        return 0
+    import trio
+
+    from rater.run.host.idle import rest, waited_note
+
+    async def resting() -> int:
+        status = 0
+        wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
+        with trio.open_signal_receiver(*wanted) as arrivals:
+            async with trio.open_nursery() as nursery:
+
+                async def listen() -> None:
+                    nonlocal status
+                    async for signum in arrivals:
+                        status = 128 + signum
+                        nursery.cancel_scope.cancel()
+
+                nursery.start_soon(listen)
+                note = waited_note(await rest(request.cooldown_s, watch))
+                if note:
+                    report(note)
+                nursery.cancel_scope.cancel()
+        return status
+
+    return trio.run(resting)

@@ -132,7 +132,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
     from rater.settings.catalog import find
     from rater.settings.paths import sysroot
     from rater.workflow.run.resolve import expected_total_s
-    from rater.workflow.sweep.runner import time_for
+    from rater.workflow.sweep.time_left import TimeLeft
 
     usable = {point.point: point for point in points if not point.refusals}
     slots = slots_of(sorted(usable), asked.rounds, asked.order, asked.seed)
@@ -177,7 +177,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
         seed=asked.seed,
         until=asked.until,
         slots=tuple(SlotView(slot, None, None, done=False, elapsed_s=None) for slot in slots),
-        total_s=time_for(slots, usable, {}),
+        total_s=TimeLeft(usable).left_s(slots),
         obstacles=tuple(obstacles),
     )
 
