@@ -81,7 +81,6 @@ MOST_FILES, MOST_LINES, MOST_CLASS_LINES = 17, 400, 250
 LARGER = {  # path: why it is larger
     "analysis/divots/detectors/groups.py": "to be made smaller",
     "analysis/divots/evidence.py": "to be made smaller",
-    "run/supervise/phase.py": "to be made smaller",
     "run/workplace/run_dirs.py": "to be made smaller",
     "speccpu/config/shell.py": "to be made smaller",
     "speccpu/kit/kit.py": "to be made smaller",
@@ -91,8 +90,6 @@ LARGER = {  # path: why it is larger
     "speccpu/results/rsf.py:_Reader": "to be made smaller",
     "speccpu/results/log.py:_Reader": "to be made smaller",
     "run/workplace/run_dirs.py:RunFolders": "to be made smaller",
-    "run/supervise/supervisor.py:Supervisor": "to be made smaller",
-    "run/supervise/phase.py:PhaseRun": "to be made smaller",
 }
 # Names that still stand for several things: this set only shrinks.
 TWINS = {
@@ -100,7 +97,6 @@ TWINS = {
     "Finding",
     "Ran",
     "Spread",
-    "Told",
     "Trial",
 }
 

@@ -6,12 +6,11 @@ import select
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 
 import trio
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.command_times import Teller, workload_times
+from rater.run.copies.command_times import CommandReports, workload_times
 from rater.run.copies.launch import Child, Reaped
 
 # Ends come in bursts, and a copy's end is handled on a CPU that others still run on: what ends
@@ -23,38 +22,38 @@ _GATHER_S = 0.02
 class Ends:
     """The living copies of a phase, by pidfd in `alive`; on the trio thread.
 
-    `tells`: scripts tell of the commands they run. `at_once`: a copy's end is what its next
-    run waits for.
+    `commands`: scripts report the commands they run. `at_once`: a copy's end is what its
+    next run waits for.
     """
 
-    def __init__(self, *, tells: bool, at_once: bool) -> None:
+    def __init__(self, *, commands: bool, at_once: bool) -> None:
         self.alive: dict[int, Child] = {}
         self._gather_s = 0.0 if at_once else _GATHER_S
         self._epoll = select.epoll()
-        self._teller = Teller() if tells else None
-        if self._teller:
-            self._epoll.register(self._teller.read_end, select.EPOLLIN)
+        self._reports = CommandReports() if commands else None
+        if self._reports:
+            self._epoll.register(self._reports.read_end, select.EPOLLIN)
 
     @property
-    def tell(self) -> int | None:
-        """The end of the pipe that scripts tell of their commands by."""
-        return self._teller.write_end if self._teller else None
+    def commands_fd(self) -> int | None:
+        """The end of the pipe that scripts report their commands by."""
+        return self._reports.write_end if self._reports else None
 
     def close(self) -> None:
         """Close descriptors of its own; living copies keep theirs."""
         self._epoll.close()
-        if self._teller:
-            self._teller.close()
+        if self._reports:
+            self._reports.close()
 
     def expect(self, child: Child) -> None:
         """Take a copy in."""
-        if self._teller:
-            self._teller.take(child.pid)  # of an earlier process that had this number
+        if self._reports:
+            self._reports.take(child.pid)  # of an earlier process that had this number
         self.alive[child.pidfd] = child
         self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
     async def wait(self) -> None:
-        """Wait for an end, or for what a script tells."""
+        """Wait for an end, or for a script's report."""
         await trio.lowlevel.wait_readable(self._epoll.fileno())
 
     def gather(self) -> Iterator[tuple[Child, int]]:
@@ -81,21 +80,22 @@ class Ends:
             if child is not None:
                 ended.append((child, now))
             else:
-                assert self._teller is not None
-                self._teller.read(now)
+                assert self._reports is not None
+                self._reports.read(now)
 
     def workloads(
         self, child: Child, reaped: Reaped, now_ns: int, origin_ns: int
     ) -> tuple[WorkloadTime, ...]:
         """Return the times of an ended copy's commands, in the run's time."""
-        if not self._teller or not child.spec.workloads:
+        if not self._reports or not child.spec.workloads:
             return ()
         assert child.start_ns is not None
-        self._teller.read(now_ns)
+        self._reports.read(now_ns)
         return workload_times(
-            [replace(it, at_ns=it.at_ns - origin_ns) for it in self._teller.take(child.pid)],
+            self._reports.take(child.pid),
             child.spec.workloads,
-            (child.start_ns - origin_ns, now_ns - origin_ns),
+            (child.start_ns, now_ns),
             reaped.exit_code,
             reaped.signal,
+            origin_ns=origin_ns,
         )

@@ -35,7 +35,7 @@ class CopySpec:
     environment: dict[bytes, bytes]
     directory: str  # working directory of the copy
     output: str  # what the names of its files begin with: "DIR/" of its own, or "DIR/name."
-    workloads: int = 0  # commands that its script tells of as they end; 0: it tells nothing
+    workloads: int = 0  # commands that its script reports as they end; 0: it reports none
     late: dict[bytes, bytes] = field(default_factory=dict)  # variables that its gate has not
     transparent: bool | None = None  # as `tuning.transparent_pages`; alike for all copies of a run
 
@@ -145,7 +145,7 @@ def reap(child: Child) -> Reaped:
         signal=-code if code < 0 else None,
         user_ns=round(usage.ru_utime * 1e9),
         system_ns=round(usage.ru_stime * 1e9),
-        max_rss_bytes=rss_bytes if _tells(rss_bytes) else None,
+        max_rss_bytes=rss_bytes if _is_own_peak(rss_bytes) else None,
         minor_faults=usage.ru_minflt,
         major_faults=usage.ru_majflt,
         voluntary_switches=usage.ru_nvcsw,
@@ -159,7 +159,7 @@ _RSS_MARGIN = 1.1
 _floor_bytes = 0
 
 
-def _tells(rss_bytes: int) -> bool:
+def _is_own_peak(rss_bytes: int) -> bool:
     """Tell whether a peak is the copy's own: it lies above the peak of this process."""
     global _floor_bytes  # noqa: PLW0603 - our own peak only grows: asked again only when it matters
     if rss_bytes > _floor_bytes:
@@ -174,7 +174,7 @@ _A_TURN = 8
 class Launcher:
     """Spawns gates. `original_nofile` is what copies get back as their soft limit.
 
-    `tell` is the writing end of the pipe that scripts of several commands tell of them.
+    `commands_fd` is the writing end of the pipe that scripts of several commands report by.
     """
 
     def __init__(
@@ -182,11 +182,11 @@ class Launcher:
         placements: Sequence[Placement],
         guard: Guard,
         own_gates: bool,
-        tell: int | None = None,
+        commands_fd: int | None = None,
     ) -> None:
         self._placements = placements
         self._guard = guard
-        self._tell = tell
+        self._commands_fd = commands_fd
         self.original_nofile = raise_limit(len(placements), own_gates)
 
     def spawn(
@@ -286,8 +286,8 @@ class Launcher:
             (os.POSIX_SPAWN_DUP2, read_end, 3),
             (os.POSIX_SPAWN_DUP2, ready, 4),
         ]
-        if spec.workloads and self._tell is not None:
-            actions.append((os.POSIX_SPAWN_DUP2, self._tell, TELL_FD))
+        if spec.workloads and self._commands_fd is not None:
+            actions.append((os.POSIX_SPAWN_DUP2, self._commands_fd, TELL_FD))
         gate = (GATE_SHELL, "-c", gate_script(len(spec.late)), GATE_NAME.decode())
         late = (os.fsdecode(b"%b=%b" % pair) for pair in spec.late.items())
         argv = (*gate, str(self.original_nofile), str(go_file), spec.directory, *late, *spec.argv)
@@ -311,10 +311,6 @@ class Launcher:
         """Kill and reap a copy that will not be measured."""
         child.close_gate()
         reap(child)
-        self.forget(child)
-
-    def forget(self, child: Child) -> None:
-        """Take a reaped copy's group off the watchdog's list."""
         self._guard.hold(child.copy, 0)
 
 
@@ -356,6 +352,6 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 def open_gate(child: Child) -> None:
     """Let one copy through its own gate; the caller has stamped the time."""
     assert child.gate is not None
-    with suppress(BrokenPipeError):  # it died at the gate: its pidfd tells
+    with suppress(BrokenPipeError):  # it died at the gate: its pidfd shows it
         os.write(child.gate, b"\n")
     child.close_gate()

@@ -17,11 +17,11 @@ from rater.run.host.priority import urgent
 from rater.run.host.thread_binding import ThreadBinding
 
 # What came of a start: None where the kernel does not execute the program, or the run stops.
-type Begun = Child | RaterError | None
+type StartResult = Child | RaterError | None
 
 
 class Starter:
-    """The thread; `begun` is told on the trio thread what came of each start, in order.
+    """The thread; `started` gets what came of each start, in order, on the trio thread.
 
     `wanted` makes what is to be started, on the thread; None: the run stops.
     """
@@ -30,11 +30,11 @@ class Starter:
         self,
         launcher: Launcher,
         wanted: Callable[[int, int], Wanted | None],
-        begun: Callable[[int, int, Begun], None],
+        started: Callable[[int, int, StartResult], None],
     ) -> None:
         self._launcher = launcher
         self._wanted = wanted
-        self._begun = begun
+        self._started = started
         self._asked: queue.SimpleQueue[tuple[int, int] | None] = queue.SimpleQueue()
 
     def start(self, copy: int, position: int) -> None:
@@ -53,10 +53,10 @@ class Starter:
     def _serve(self, token: trio.lowlevel.TrioToken) -> None:
         with urgent(), ThreadBinding() as binding:
             while (asked := self._asked.get()) is not None:
-                begun: Begun
+                result: StartResult
                 try:
                     wanted = self._wanted(*asked)
-                    begun = None if wanted is None else self._launcher.start(wanted, binding)
+                    result = None if wanted is None else self._launcher.start(wanted, binding)
                 except RaterError as error:
-                    begun = error
-                token.run_sync_soon(self._begun, *asked, begun)
+                    result = error
+                token.run_sync_soon(self._started, *asked, result)

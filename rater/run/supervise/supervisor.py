@@ -1,4 +1,4 @@
-"""One run: phase after phase, signals, and the events that tell what happened.
+"""One run: phase after phase, signals, and the events of what happened.
 
 The supervisor sleeps while copies run. It wakes for an ending copy, a signal,
 a time limit, and once a second to see that no copy fills the disk.
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,7 +99,7 @@ class Supervisor:
             self._nursery = nursery
             await nursery.start(self._watch_signals)
             try:
-                await self._look_around()
+                await self._take_baseline()
                 for position, phase in enumerate(self._job.plan.phases):
                     if position:
                         await self._rest()
@@ -110,7 +110,7 @@ class Supervisor:
                 self._failure = self._failure or str(error)
             nursery.cancel_scope.cancel()
 
-    async def _look_around(self) -> None:
+    async def _take_baseline(self) -> None:
         """Learn how idle, cool and fast the machine is before the first phase."""
         if self._job.until_idle is not None and len(self._job.plan.phases) > 1:
             with self._stoppable():
@@ -149,18 +149,8 @@ class Supervisor:
         if self._suspended is not None:
             return Outcome(RunStatus.INTERRUPTED, self._suspended, None)
         if self._judge.failed_copies:
-            return Outcome(RunStatus.FAILED, self._failed_in_words(), None)
+            return Outcome(RunStatus.FAILED, _failures(self._job, self._judge.failed_copies), None)
         return Outcome(RunStatus.COMPLETE, None, None)
-
-    def _failed_in_words(self) -> str:
-        plan, failed = self._job.plan, self._judge.failed_copies
-        if plan.window is not None:  # how many runs there are is the result, not the plan
-            return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
-        ahead = sum(len(queue.steps) for phase in plan.phases for queue in phase.queues)
-        total = self._job.runs_before + ahead
-        if total == plan.copies:
-            return f"{failed} {'copy' if failed == 1 else 'copies'} failed"
-        return f"{failed} of {total} copy runs failed"
 
     async def _run_phase(self, phase: Phase) -> None:
         if self._job.prepare is not None:
@@ -189,7 +179,7 @@ class Supervisor:
                     iteration=phase.iteration,
                     counted=phase.counted,
                     total_phases=len(self._job.plan.phases),
-                    expected_s=self._expected_s(phase),
+                    expected_s=_expected_s(self._job, phase),
                     window_ns=(phase.window.warmup_ns, phase.window.end_ns)
                     if phase.window
                     else None,
@@ -198,70 +188,30 @@ class Supervisor:
         finally:
             self._phase = None
             over.set()
-        self._note_leftovers(phase)
+        leftovers = [*self._strays, *self._state.guard.kill_leftovers()]
+        self._strays.clear()
+        for note in _leftover_notes(leftovers, phase):
+            self._emit(note)
         await done.wait()
-        await self._judge.judge(running.take_ended())
+        await self._judge.judge(running.record.take_ended())
         self._emit_notices()
 
     def _emit_notices(self) -> None:
         for notice in self._job.workplace.take_notices():
             self._emit(Noted(notice))
 
-    def _expected_s(self, phase: Phase) -> float | None:
-        if phase.window is not None:
-            return phase.window.end_ns / 1e9
-        names = [step.benchmark for step in phase.queues[0].steps]
-        if not all(name in self._job.expected_s for name in names):
-            return None
-        return sum(self._job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
-
     def _take(self, running: PhaseRun) -> list[Ended]:
         """Return what has ended; what ended copies left behind dies now, not with the phase."""
         self._strays += self._state.guard.kill_strays()
-        return running.take_ended()
-
-    def _note_leftovers(self, phase: Phase) -> None:
-        found = [*self._strays, *self._state.guard.kill_leftovers()]
-        self._strays.clear()
-        what = phase.benchmark or "the ring"
-        for leftover in found[:_LEFTOVERS_NAMED]:
-            copy = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
-            self._emit(
-                Noted(
-                    f"{copy} of {what} left process {leftover.pid} "
-                    f"({leftover.command}) behind; it was killed"
-                )
-            )
-        more = len(found) - _LEFTOVERS_NAMED
-        if more > 0:
-            processes = "process was" if more == 1 else "processes were"
-            self._emit(Noted(f"{more} more {processes} left behind by copies of {what} and killed"))
+        return running.record.take_ended()
 
     async def _prepare(self, command: str) -> None:
         """Run the user's command before a phase; not timed, its output goes to stderr."""
-
-        def kill_group(process: trio.Process) -> None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-        async def deliver_cancel(process: trio.Process) -> None:
-            kill_group(process)
-            await trio.lowlevel.checkpoint()
-
         with self._stoppable():
-            done = await trio.run_process(
-                command,
-                shell=True,
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                env=dict(self._job.prepare_environment) or None,
-                process_group=0,
-                deliver_cancel=deliver_cancel,
-            )
-            if done.returncode and not self._state.stop_flag.is_set():
+            status = await _run_in_group(command, self._job.prepare_environment)
+            if status and not self._state.stop_flag.is_set():
                 raise RunError(
-                    f"--prepare {command!r} ended with status {done.returncode}: no copy was "
+                    f"--prepare {command!r} ended with status {status}: no copy was "
                     "started after it; mend the command or leave it out"
                 )
 
@@ -318,3 +268,61 @@ class Supervisor:
                 "their times include the pause"
             )
         )
+
+
+def _failures(job: Job, failed: int) -> str:
+    """Return how many copies failed, in words."""
+    plan = job.plan
+    if plan.window is not None:  # how many runs there are is the result, not the plan
+        return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
+    ahead = sum(len(queue.steps) for phase in plan.phases for queue in phase.queues)
+    total = job.runs_before + ahead
+    if total == plan.copies:
+        return f"{failed} {'copy' if failed == 1 else 'copies'} failed"
+    return f"{failed} of {total} copy runs failed"
+
+
+def _expected_s(job: Job, phase: Phase) -> float | None:
+    """Return how long a phase should take; None: nobody knows."""
+    if phase.window is not None:
+        return phase.window.end_ns / 1e9
+    names = [step.benchmark for step in phase.queues[0].steps]
+    if not all(name in job.expected_s for name in names):
+        return None
+    return sum(job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
+
+
+def _leftover_notes(found: Sequence[Leftover], phase: Phase) -> Iterator[Noted]:
+    """Name what copies of a phase left behind, the first few one by one."""
+    what = phase.benchmark or "the ring"
+    for leftover in found[:_LEFTOVERS_NAMED]:
+        copy = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
+        yield Noted(
+            f"{copy} of {what} left process {leftover.pid} ({leftover.command}) behind; "
+            "it was killed"
+        )
+    more = len(found) - _LEFTOVERS_NAMED
+    if more > 0:
+        processes = "process was" if more == 1 else "processes were"
+        yield Noted(f"{more} more {processes} left behind by copies of {what} and killed")
+
+
+async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
+    """Run a shell command in a process group of its own, killed when cancelled."""
+
+    async def kill_group(process: trio.Process) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await trio.lowlevel.checkpoint()
+
+    done = await trio.run_process(
+        command,
+        shell=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        env=dict(environment) or None,
+        process_group=0,
+        deliver_cancel=kill_group,
+    )
+    return done.returncode

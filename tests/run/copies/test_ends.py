@@ -43,7 +43,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
     copies: list[tuple[subprocess.Popen[bytes], Child]], at_once: bool
 ) -> None:
-    ends = Ends(tells=False, at_once=at_once)
+    ends = Ends(commands=False, at_once=at_once)
     for _, child in copies:
         ends.expect(child)
     for process, _ in copies[:2]:
@@ -62,7 +62,7 @@ def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
 def test_what_ends_while_another_is_handled_is_stamped_next(
     copies: list[tuple[subprocess.Popen[bytes], Child]],
 ) -> None:
-    ends = Ends(tells=False, at_once=True)
+    ends = Ends(commands=False, at_once=True)
     for _, child in copies:
         ends.expect(child)
     end(copies[0][0])

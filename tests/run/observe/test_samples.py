@@ -28,7 +28,7 @@ from rater.run.copies.launch import Child, CopySpec
 from rater.run.observe import gate_check
 from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.samples import MOST_SAMPLES, Samples, merged
-from rater.run.supervise import phase
+from rater.run.supervise import phase_record
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.placement_samples import sample
 from tests.support.rig import Rig, Seen
@@ -61,7 +61,7 @@ class Telling(Samples):
 def test_a_running_copy_is_looked_at_and_its_gate_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phase, "Samples", Telling)
+    monkeypatch.setattr(phase_record, "Samples", Telling)
     monkeypatch.setattr(Telling, "folder", tmp_path, raising=False)
     for copy in range(2):
         os.mkfifo(tmp_path / f"go.{copy}")

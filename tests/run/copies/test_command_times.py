@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.command_times import Teller, Told, workload_times
+from rater.run.copies.command_times import CommandReport, CommandReports, workload_times
 from rater.run.programs.script import (
     TELL_FD,
     Line,
@@ -35,12 +35,14 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
     return SHELLS[request.param]
 
 
-def told_by(shell: list[str], argv: tuple[str, ...], folder: Path) -> tuple[int, list[Told]]:
-    """Run a script; return its exit status (negative: the signal) and what it told."""
+def reports_of(
+    shell: list[str], argv: tuple[str, ...], folder: Path
+) -> tuple[int, list[CommandReport]]:
+    """Run a script; return its exit status (negative: the signal) and what it reports."""
     program = shutil.which(shell[0])
     if program is None:
         pytest.skip(f"no {shell[0]} here")
-    teller = Teller()
+    pipe = CommandReports()
     here = Path.cwd()
     os.chdir(folder)
     try:
@@ -51,21 +53,21 @@ def told_by(shell: list[str], argv: tuple[str, ...], folder: Path) -> tuple[int,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 1, "stdout", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
                 (os.POSIX_SPAWN_OPEN, 2, "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-                (os.POSIX_SPAWN_DUP2, teller.write_end, TELL_FD),
+                (os.POSIX_SPAWN_DUP2, pipe.write_end, TELL_FD),
             ],
         )
         _, status = os.waitpid(pid, 0)
-        teller.read(7)
-        return os.waitstatus_to_exitcode(status), teller.take(pid)
+        pipe.read(7)
+        return os.waitstatus_to_exitcode(status), pipe.take(pid)
     finally:
         os.chdir(here)
-        teller.close()
+        pipe.close()
 
 
 def test_ends_of_all_commands_but_the_last_are_told(shell: list[str], tmp_path: Path) -> None:
     argv = argv_of([sh("true"), sh("ls /proc/self/fd"), sh("ls /proc/self/fd")], tells=True)
-    status, told = told_by(shell, argv, tmp_path)
-    assert (status, told) == (0, [Told("e", 1, 0, 7), Told("e", 2, 0, 7)])
+    status, reports = reports_of(shell, argv, tmp_path)
+    assert (status, reports) == (0, [CommandReport("e", 1, 0, 7), CommandReport("e", 2, 0, 7)])
     assert workloads_in(argv) == 3
     # No command finds the pipe open.
     assert "9" not in (tmp_path / "stdout").read_text().split()
@@ -75,9 +77,9 @@ def test_the_command_that_fails_is_told_and_no_other_begins(
     shell: list[str], tmp_path: Path
 ) -> None:
     argv = argv_of([sh("true"), sh("kill -SEGV $$"), sh("true")], tells=True)
-    status, told = told_by(shell, argv, tmp_path)
+    status, reports = reports_of(shell, argv, tmp_path)
     assert status == -signal.SIGSEGV
-    assert told == [Told("e", 1, 0, 7), Told("e", 2, 128 + signal.SIGSEGV, 7)]
+    assert reports == [CommandReport("e", 1, 0, 7), CommandReport("e", 2, 128 + signal.SIGSEGV, 7)]
 
 
 def test_texts_tell_their_process_too_and_find_nothing_of_it(
@@ -88,10 +90,14 @@ def test_texts_tell_their_process_too_and_find_nothing_of_it(
     (tmp_path / "o2").write_text("old\n")
     texts = ['echo "$$ $# $0"; ls /proc/$$/fd >fds; echo 1 >&2', "exec sh -c 'echo $$; exit 3'"]
     argv = argv_of_texts(texts, lines, [["o 1", "e"], ["o2", "e"]])
-    status, told = told_by(shell, argv, tmp_path)
+    status, reports = reports_of(shell, argv, tmp_path)
     assert status == 3
     pids = [int((tmp_path / name).read_text().split()[0]) for name in ("o 1", "o2")]
-    assert told == [Told("s", 1, pids[0], 7), Told("e", 1, 0, 7), Told("s", 2, pids[1], 7)]
+    assert reports == [
+        CommandReport("s", 1, pids[0], 7),
+        CommandReport("e", 1, 0, 7),
+        CommandReport("s", 2, pids[1], 7),
+    ]
     assert (tmp_path / "o 1").read_text() == f"{pids[0]} 0 /bin/sh\n"
     assert {"0", "9"}.isdisjoint((tmp_path / "fds").read_text().split())
     assert (tmp_path / "e").read_text() == "1\n"
@@ -101,9 +107,9 @@ def test_a_text_that_is_no_command_fails_as_a_shell_fails_it(
     shell: list[str], tmp_path: Path
 ) -> None:
     argv = argv_of_texts(["echo 'no end", "true"], [sh("x"), sh("x")], [[], []])
-    status, told = told_by(shell, argv, tmp_path)
+    status, reports = reports_of(shell, argv, tmp_path)
     assert status in (1, 2)
-    assert told[-1] == Told("e", 1, status, 7)
+    assert reports[-1] == CommandReport("e", 1, status, 7)
 
 
 def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
@@ -111,53 +117,58 @@ def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
 ) -> None:
     lines = [Line(("x",), None, "o"), Line(("y",), None, "no/o2"), Line(("z",), None, "o3")]
     argv = argv_of_texts(["true"] * 3, lines, [["o"], ["no/o2"], ["o3"]])
-    status, told = told_by(shell, argv, tmp_path)
-    assert [(it.kind, it.workload) for it in told] == [("s", 1), ("e", 1), ("e", 2)]
-    said = failed_command(argv, str(tmp_path / "stderr"), status, None)
-    assert said is not None
-    assert said.startswith(f"command 2 of 3 (y >no/o2): exit code {status}: ")
-    assert "no/o2" in said.partition("exit code")[2]
+    status, reports = reports_of(shell, argv, tmp_path)
+    assert [(it.kind, it.workload) for it in reports] == [("s", 1), ("e", 1), ("e", 2)]
+    failed = failed_command(argv, str(tmp_path / "stderr"), status, None)
+    assert failed is not None
+    assert failed.startswith(f"command 2 of 3 (y >no/o2): exit code {status}: ")
+    assert "no/o2" in failed.partition("exit code")[2]
 
 
 def test_a_script_that_nobody_listens_to_tells_nothing(tmp_path: Path) -> None:
     argv = argv_of([sh("true"), sh("true")])
     assert workloads_in(argv) == 0
-    assert told_by(["dash"], argv, tmp_path) == (0, [])
+    assert reports_of(["dash"], argv, tmp_path) == (0, [])
     assert workloads_in(argv_of([sh("true")], tells=True)) == 0
     assert workloads_in(("/bin/true",)) == 0
 
 
 def test_lines_that_come_in_pieces_or_are_no_lines_do_no_harm() -> None:
-    teller = Teller()
+    pipe = CommandReports()
     try:
         for piece in (b"5 e 1 0\n5 e", b" 2 3\nnonsense\n5 \xff 1 1\n6 s 1 9\n"):
-            os.write(teller.write_end, piece)
-            teller.read(1)
-        assert teller.take(5) == [Told("e", 1, 0, 1), Told("e", 2, 3, 1)]
-        assert teller.take(5) == []
-        assert teller.take(6) == [Told("s", 1, 9, 1)]
+            os.write(pipe.write_end, piece)
+            pipe.read(1)
+        assert pipe.take(5) == [CommandReport("e", 1, 0, 1), CommandReport("e", 2, 3, 1)]
+        assert pipe.take(5) == []
+        assert pipe.take(6) == [CommandReport("s", 1, 9, 1)]
         before = time.monotonic_ns()
-        teller.read(2)  # returns at once
+        pipe.read(2)  # returns at once
         assert time.monotonic_ns() >= before
     finally:
-        teller.close()
+        pipe.close()
 
 
 def test_times_of_workloads_fill_the_copys_own() -> None:
-    told = [Told("s", 1, 90, 12), Told("e", 1, 0, 40), Told("s", 2, 91, 41), Told("e", 2, 0, 70)]
-    assert workload_times(told, 3, (10, 100), 0, None) == (
+    reports = [
+        CommandReport("s", 1, 90, 12),
+        CommandReport("e", 1, 0, 40),
+        CommandReport("s", 2, 91, 41),
+        CommandReport("e", 2, 0, 70),
+    ]
+    assert workload_times(reports, 3, (10, 100), 0, None) == (
         WorkloadTime(1, 10, 40, 30, 0, None, 90),
         WorkloadTime(2, 40, 70, 30, 0, None, 91),
         WorkloadTime(3, 70, 100, 30, 0, None),
     )
     # The second failed: the third never began. Killed in the first: it ended as the copy did.
-    failed = [Told("e", 1, 0, 40), Told("e", 2, 3, 70)]
+    failed = [CommandReport("e", 1, 0, 40), CommandReport("e", 2, 3, 70)]
     assert [it.exit_code for it in workload_times(failed, 3, (10, 100), 3, None)] == [0, 3]
     assert workload_times([], 3, (10, 100), None, 9) == (WorkloadTime(1, 10, 100, 90, None, 9),)
     # A command that fails ends its copy.
     assert [it.elapsed_ns for it in workload_times(failed, 3, (10, 100), 3, None)] == [30, 60]
     # A line that was seen after the copy's end does not lie beyond it.
-    late = workload_times([Told("e", 1, 139, 101)], 2, (10, 100), None, 11)
+    late = workload_times([CommandReport("e", 1, 139, 101)], 2, (10, 100), None, 11)
     assert late == (WorkloadTime(1, 10, 100, 90, None, 11),)
 
 
