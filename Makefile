@@ -12,7 +12,7 @@ REPORT ?= rater-report.html
 # Tests wait more than they compute; more workers than CPUs would wait for each other.
 TEST_WORKERS ?= 2
 
-.PHONY: run test bench lint clean
+.PHONY: run test test-fast bench lint clean
 
 run: cc $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -21,6 +21,12 @@ run: cc $(STAMP)
 
 test: lint
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# What starts no copies: half a minute.
+test-fast: cc $(STAMP)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow" $(PYTEST_ARGS) \
+	  tests/test_architecture.py tests/text tests/plan tests/settings tests/speccpu tests/store \
+	  tests/analysis tests/show --ignore tests/show/html
 
 lint: cc $(STAMP)
 	@$(BIN)/ruff check .
