@@ -84,11 +84,7 @@ LARGER = {  # path: why it is larger
     "run/workplace/run_dirs.py": "to be made smaller",
     "speccpu/config/shell.py": "to be made smaller",
     "speccpu/kit/kit.py": "to be made smaller",
-    "speccpu/results/log.py": "to be made smaller",
-    "speccpu/results/rsf.py": "to be made smaller",
     "workflow/speccpu/kit.py": "to be made smaller",
-    "speccpu/results/rsf.py:_Reader": "to be made smaller",
-    "speccpu/results/log.py:_Reader": "to be made smaller",
     "run/workplace/run_dirs.py:RunFolders": "to be made smaller",
 }
 # Names that still stand for several things: this set only shrinks.

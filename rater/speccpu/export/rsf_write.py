@@ -21,7 +21,8 @@ from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from rater.speccpu import keys
 from rater.speccpu.export.rsf_bind import configuration
 from rater.speccpu.results.packed import pack
-from rater.speccpu.results.rsf import ESTIMATE_KEY, ESTIMATE_TEXT, ROTATED_MODE
+from rater.speccpu.results.rsf import ROTATED_MODE
+from rater.speccpu.results.rsf_head import ESTIMATE_KEY, ESTIMATE_TEXT
 
 _DEFAULT_SUITE = "cpu2017"  # whose keys most readers know
 _TUNES = ("base", "peak")

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from rater.speccpu.results.result import SpecFile
+
 LONGEST_LINE = 1 << 20  # bytes; packed configurations have 78, logs wrap at a few hundred
 _PIECE_BYTES = 1 << 20
 _MARK = b"\xef\xbb\xbf"  # of byte order, which editors put before UTF-8
@@ -28,7 +30,7 @@ class Readable(Protocol):
 
 
 class Lines:
-    """Iterate over (number, line without its end); `digest`, `too_long` and `cut` tell the rest.
+    """Iterate over (number, line without its end); `cut` and `finish` give the rest.
 
     A line longer than `LONGEST_LINE` is left out and its number kept. Line ends are
     LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
@@ -41,10 +43,11 @@ class Lines:
         self.too_long: list[int] = []  # the first hundred of them
         self.cut = False  # the last line has no end
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of what was read, of the whole file when the iteration is over."""
-        return self._hash.hexdigest()
+    def finish(self, file: SpecFile) -> None:
+        """Write into a file that was read to its end how long it is, and what was not read."""
+        file.sha256, file.lines = self._hash.hexdigest(), self.count
+        for number in self.too_long:
+            file.problems.add(number, f"longer than {LONGEST_LINE >> 20} MiB, not read")
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         rest = b""

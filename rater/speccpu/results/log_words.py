@@ -7,6 +7,8 @@ In both dialects: CPU2006 counts copies and workloads as `(2:1)`, CPU2017 as `(c
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 _SECONDS = r"(\d{1,12}(?:\.(\d{0,12}))?)"
 
@@ -47,56 +49,75 @@ NOT_RUN = re.compile(r"(?:Build errors for|Setup errors)\b.{0,40}?: (?!None$)(.{
 MISCOMPARE = re.compile(r"\*{3} Miscompare of ([^\s;]{1,200})")
 DIRECTIVE = re.compile(r"\s{2,}-([A-Za-z])(?: (.*))?$", re.DOTALL)
 TUNES = ("base", "peak")
-
-# How records begin: only such lines are looked at more closely.
-BEGINNINGS = (
-    b"Workload elapsed time (",
-    b"Copy ",
-    b"copy ",
-    b"Benchmark Times",
-    b"*** Miscompare",
-    b"runspec ",
-    b"runcpu ",
-    b"Commands to run",
-    b"Specinvoke:",
-    b"Build errors for ",
-    b"Setup errors: ",
-)
-INDENTED = (
-    b"Running ",
-    b"Success ",
-    b"Error ",
-    b"Run ",
-    b"Reported:",
-    b"Start:",
-    b"Rate Start:",
-)
-FAILED = b": copy "
 NUMERIC = tuple("0123456789.")
 DIGITS = re.compile(r"^\d{0,12}(?:\.\d{1,12})?\)?$", re.ASCII)
 
 
-def is_record(stripped: bytes, beginning: bytes) -> bool:
-    """Tell apart what begins with a common word: `Copy 3 of`, not `Copy constructor`."""
-    rest = stripped[len(beginning) : len(beginning) + 1]
-    if beginning in (b"Copy ", b"copy ", b"Success ", b"Error ", b"Run "):
-        return rest.isdigit() or (beginning == b"Run " and stripped.startswith(b"Run Reported:"))
-    if beginning in (b"runspec ", b"runcpu "):
-        return b" started at " in stripped[:60]
-    if beginning in (b"Build errors for ", b"Setup errors: "):
-        return not stripped.rstrip().endswith(b"None")
-    if beginning == b"Running ":
-        return rest.isdigit() or stripped.startswith(b"Running (#")
-    return True
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """What begins with certain letters; `fits` says of what follows whether it is a record."""
+
+    beginning: bytes
+    pattern: re.Pattern[str] | None = None  # None: nothing is read from the line itself
+    fits: Callable[[bytes], bool] = lambda line: True
+
+
+def _number(at: int) -> Callable[[bytes], bool]:
+    """`Copy 3 of`, not `Copy constructor`."""
+    return lambda line: line[at : at + 1].isdigit()
+
+
+def _starts(line: bytes) -> bool:
+    return b" started at " in line[:60]
+
+
+def _not_none(line: bytes) -> bool:
+    return not line.rstrip().endswith(b"None")
+
+
+COMMANDS = RecordKind(b"Commands to run")
+_FAILED = RecordKind(b"", RETURNED)
+_KINDS: tuple[RecordKind, ...] = (
+    RecordKind(b"Workload elapsed time (", WORKLOAD),
+    RecordKind(b"Copy ", COPY, _number(5)),
+    RecordKind(b"copy ", OLD_COPY, _number(5)),
+    RecordKind(b"Benchmark Times"),
+    RecordKind(b"*** Miscompare", MISCOMPARE),
+    RecordKind(b"runspec ", HEADER, _starts),
+    RecordKind(b"runcpu ", HEADER, _starts),
+    COMMANDS,
+    RecordKind(b"Specinvoke:"),
+    RecordKind(b"Build errors for ", NOT_RUN, _not_none),
+    RecordKind(b"Setup errors: ", NOT_RUN, _not_none),
+)
+_INDENTED: tuple[RecordKind, ...] = (
+    RecordKind(
+        b"Running ", RUNNING, lambda line: line[8:9].isdigit() or line.startswith(b"Running (#")
+    ),
+    RecordKind(b"Success ", ENDED, _number(8)),
+    RecordKind(b"Error ", ENDED, _number(6)),
+    RecordKind(b"Run Reported:", REPORTED),
+    RecordKind(b"Run ", ENDED, _number(4)),
+    RecordKind(b"Reported:", REPORTED),
+    RecordKind(b"Rate Start:", BEGAN),
+    RecordKind(b"Start:", BEGAN),
+)
+_BEGINNINGS = tuple(kind.beginning for kind in _KINDS)
+_INDENTED_BEGINNINGS = tuple(kind.beginning for kind in _INDENTED)
+
+
+def kind_of(raw: bytes) -> RecordKind | None:
+    """Return what kind of record a line begins, None for most lines."""
+    kinds, beginnings = _KINDS, _BEGINNINGS
+    if raw.startswith((b" ", b"\t")):
+        raw, kinds, beginnings = raw.lstrip(), _INDENTED, _INDENTED_BEGINNINGS
+    elif raw[:3].isdigit():
+        return _FAILED if b": copy " in raw[:110] else None
+    if not raw.startswith(beginnings):
+        return None
+    return next((it for it in kinds if raw.startswith(it.beginning) and it.fits(raw)), None)
 
 
 def begins(raw: bytes) -> bool:
     """Tell whether a line begins a record of its own: nothing to join to the one before."""
-    if raw.startswith((b" ", b"\t")):
-        stripped = raw.lstrip()
-        return any(stripped.startswith(word) and is_record(stripped, word) for word in INDENTED)
-    if raw[:3].isdigit() and FAILED in raw[:110]:
-        return True
-    return any(
-        raw.startswith(word) and is_record(raw, word) for word in BEGINNINGS
-    ) or raw.startswith(b"-----")
+    return kind_of(raw) is not None or raw.startswith(b"-----")

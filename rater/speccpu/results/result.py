@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 MOST_NUMBER = 2**31 - 1  # of iterations
+MOST_ERRORS = 50  # of one iteration, or of the file
 LONGEST_S = 1e9  # about 30 years; keeps nanoseconds in 64 bits
 
 
@@ -86,6 +87,12 @@ class SpecIteration:
     def good(self) -> bool:
         """Whether the file calls it valid and names no failed copy."""
         return self.valid == "S" and not self.failures
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether it is a record of CPU2026's rolling round-robin rate."""
+        mode = (self.runmode or "").lower().replace("_", "")
+        return mode.startswith("rrr") or "roundrobin" in mode or "round-robin" in mode
 
     @property
     def planned(self) -> int | None:

@@ -26,7 +26,6 @@ from rater.speccpu.results.recompute import Recomputed, recompute, recompute_rot
 from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
 from rater.speccpu.results.rotated import rotated_brackets, rotated_copies, rotated_place
 from rater.speccpu.results.rows import copy_row
-from rater.speccpu.results.rsf import is_rotated
 from rater.text.words import some
 
 _MOST_NOTES = 20  # problems, and disagreements, that are stored with the run
@@ -80,7 +79,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
     if not scored:
         raise InputError(f"{file.name}: no benchmark that counts; nothing to import")
     file.iterations = scored
-    rotated = all(is_rotated(one) for one in scored)
+    rotated = all(one.is_rotated for one in scored)
     recomputed = recompute_rotated(file) if rotated else recompute(file)
     places = Places(file, topology)
     brackets = rotated_brackets(scored) if rotated else _brackets(scored)
@@ -272,7 +271,7 @@ def _missing(file: SpecFile) -> Iterator[str]:
     short = [
         one
         for one in file.iterations
-        if one.copies and len(one.times_s) < one.copies and one.good and not is_rotated(one)
+        if one.copies and len(one.times_s) < one.copies and one.good and not one.is_rotated
     ]
     if not short:
         return
