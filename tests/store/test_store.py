@@ -1,327 +1,317 @@
-"""Opening: a database is made, brought up to date, or refused with the way out and left alone."""
+"""Runs: what is appended comes back, and survives what kills rater."""
 
-import hashlib
 import os
-import re
-import shutil
+import resource
+import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rater.errors import InputError
-from rater.resources import folder
-from rater.store.connection import connect, default_path, migrate, migrations
-from rater.store.store import open_store
-from tests.support.stored_runs import begin
+from rater.process_id import is_alive, this_process
+from rater.record.events import Noted, OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed, PlacedCopy, Run
+from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.stored import StoredBracket, StoredRun
+from rater.store.connection import StoreError, StoreFullError
+from rater.store.store import Store, open_store
+from tests.support.example_events import S, ended, over, phase, run_of, started
+from tests.support.places import CHECKOUT
+from tests.support.stored_runs import GONE, HOST, PUS, begin, rows, with_uuid
 
-_NOBODY = 65534
-
-
-# Every table and index of schema 9 as databases in use have it: a digest of its text.
-SCHEMA_9 = """
-benchmark e838afe2, bracket a9ed4e9b, copy 77339efb, copy_metric 434a7e6b, cpu_reading d894fa54,
-divot c0306e5f, divot_search 76f9504e, environment 9f3a7627, host 8c381bf5,
-host_fingerprint 7aa0d2f9, metric f5d43b79, note 4de6bf9b, note_run 096e143e, observed f574538c,
-phase_reading ea957487, placement ba6d2cdd, pu f7e77121, run 043577f0, run_host 251a695a,
-sample 1a90f0ea, setting 39d58b06, spec_file 4c198f11, spec_result a6f383d0,
-sqlite_sequence 4cb1eaf1, sweep 435bfb01, sweep_axis 1585350f, sweep_point f9d05b40,
-sweep_run dca54f85, sweep_run_once 26634b72, sweep_slot d52955a0, sweep_value 44fb05c2,
-tag d8e0237d, tag_value 202d604e, workload a0599a54
-"""
-VIEWS = {9: "1af35413"}  # by version
-
-
-def schema(connection: sqlite3.Connection) -> dict[str, str]:
-    """The objects of a database without comments and layout, which may differ."""
-    rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
-    bare = ((name, re.sub(r"--[^\n]*", " ", text)) for name, text in sorted(rows))
-    return {name: re.sub(r"\s*([(),])\s*", r"\1", " ".join(text.split())) for name, text in bare}
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+# -- what goes in comes back --------------------------------------------------------------------
 
 
 @pytest.fixture
-def empty() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:", autocommit=True)) as connection:
-        yield connection
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "rater.db") as opened:
+        yield opened
 
 
-def version(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        number: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        return number
-
-
-# -- the schema ---------------------------------------------------------------------------------
-
-
-def test_a_database_of_schema_9_made_before_is_what_a_fresh_one_is(tmp_path: Path) -> None:
-    base = tmp_path / "db"
-    shutil.copytree(folder("db"), base, ignore=shutil.ignore_patterns("migrations"))
-    with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
-        migrate(fresh, Path("some.db"), base)
-        made = {
-            f"{name} {digest(text)}"
-            for name, text in schema(fresh).items()
-            if not text.startswith("CREATE VIEW")
-        }
-    assert made == {" ".join(it.split()) for it in SCHEMA_9.split(",")}
-
-
-def test_a_view_that_is_changed_is_another_version(empty: sqlite3.Connection) -> None:
-    migrate(empty, Path("some.db"))
-    views = "".join(text for text in schema(empty).values() if text.startswith("CREATE VIEW"))
-    assert VIEWS[max(migrations(folder("db")))] == digest(views)
-
-
-def test_every_table_is_strict(empty: sqlite3.Connection) -> None:
-    migrate(empty, Path(":memory:"))
-    tables = empty.execute(
-        "SELECT name, strict FROM pragma_table_list "
-        "WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-    ).fetchall()
-    assert {name for name, strict in tables if not strict} == set()
-    assert {"host", "run", "setting", "bracket", "copy", "benchmark", "placement", "pu"} <= {
-        name for name, _ in tables
-    }
-
-
-@pytest.fixture
-def later(tmp_path: Path) -> Path:
-    """The files of a later rater: one more column, and a view that shows it."""
-    db = tmp_path / "later"
-    shutil.copytree(folder("db"), db)
-    step = max(migrations(db)) + 1
-    (db / "migrations").mkdir(exist_ok=True)
-    (db / f"migrations/{step:04}_mood.sql").write_text("ALTER TABLE run ADD COLUMN mood TEXT;")
-    view = db / "views" / "run_summary.sql"
-    view.write_text(view.read_text().replace("run.uuid,", "run.uuid, run.mood,"))
-    return db
-
-
-def test_a_later_rater_applies_what_is_new_and_makes_the_views_anew(
-    tmp_path: Path, later: Path
-) -> None:
-    path = tmp_path / "rater.db"
-    with open_store(path) as store:
-        begin(store)
-    with closing(sqlite3.connect(path, autocommit=True)) as connection:
-        connection.execute("CREATE VIEW mine AS SELECT uuid FROM run_summary")
-        migrate(connection, path, later)
-        assert connection.execute("SELECT uuid, mood FROM run_summary").fetchall() == [("u", None)]
-        assert connection.execute("SELECT * FROM mine").fetchall() == [("u",)]
-        assert version(path) == max(migrations(later))
-        after = schema(connection)
-        migrate(connection, path, later)
-        with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
-            migrate(fresh, path, later)
-            assert schema(connection) == after == schema(fresh) | {"mine": after["mine"]}
-
-
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_step_that_fails_leaves_the_database_as_it_was(
-    empty: sqlite3.Connection, later: Path, fresh: bool
-) -> None:
-    if not fresh:
-        migrate(empty, Path("some.db"))
-    before = schema(empty), empty.execute("PRAGMA user_version").fetchone()
-    (step,) = (later / "migrations").iterdir()
-    step.write_text("CREATE TABLE new (x); CREATE TABLE run (x);")
-    with pytest.raises(sqlite3.OperationalError, match="already exists"):
-        migrate(empty, Path("some.db"), later)
-    assert (schema(empty), empty.execute("PRAGMA user_version").fetchone()) == before
-
-
-def test_a_gap_in_the_numbers_of_steps_is_an_error(later: Path) -> None:
-    (step,) = (later / "migrations").iterdir()
-    step.rename(step.with_name("0099_mood.sql"))
-    with pytest.raises(RuntimeError, match="not numbered"):
-        migrations(later)
-
-
-# -- opening ------------------------------------------------------------------------------------
-
-
-def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b?c#d%20" / "räter.db"
-    with closing(connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
-    assert path.is_file()
-    assert version(path) == max(migrations(folder("db")))
-    with open_store(path) as store:
-        assert store.runs() == ()
-
-
-def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
-    path = tmp_path / "touched.db"
-    path.touch()
-    connect(path).close()
-    assert version(path) == max(migrations(folder("db")))
-
-
-def test_processes_that_make_the_same_database_at_once_all_get_it(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from rater.store.store import open_store\n"
-        "print('ready', flush=True); sys.stdin.read()\n"
-        "open_store(Path(sys.argv[1])).close()"
+def test_the_head_of_a_run_comes_back(store: Store) -> None:
+    run = Run(
+        uuid="u-1",
+        started_at="2026-11-20T12:00:00Z",
+        mode="staggered",
+        order="homogeneous",
+        copies=2,
+        iterations=3,
+        discard=1,
+        stagger_ms=60.5,
+        increment=1,
+        suite="mini",
+        size="test",
+        tune="peak",
+        layout="balanced",
+        memory="bind",
+        timeout_s=9.5,
+        wrap="perf stat",
+        command_line="rater run mini",
+        rater_version="0.1.0",
+        tags=(("kernel", "6.12"), ("bios", "a=b")),
+        environment=(("OMP_NUM_THREADS", "1"),),
+        benchmarks=(
+            BenchmarkUsed("stream", "fp", "./stream 1", 2.5, "ab", "cc 14", "-O2"),
+            BenchmarkUsed("a-gups", None, "./gups", None, None, None, None),
+        ),
+        placements=(
+            PlacedCopy(0, (0, 1, 8), 1, 0, 0, 0, 0, "bind", (0, 1)),
+            PlacedCopy(1, None, None, None, None, None, None, "none", ()),
+        ),
+        warnings=("1 PU is shared",),
     )
-    words = [sys.executable, "-c", code, str(tmp_path / "new" / "rater.db")]
-    openers = [
-        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
+    number = begin(store, run)
+    back = store.load(number)
+    assert back == StoredRun(
+        head=back.head,
+        host=HOST,
+        settings=(("governor", "performance"),),
+        environment=run.environment,
+        benchmarks=run.benchmarks,
+        placements=run.placements,
+        pus=PUS,
+        brackets=(),
+        copies=(),
+        warnings=run.warnings,
+        notes=(),
+    )
+    head = back.head
+    assert (head.run, head.uuid, head.source, head.status) == (number, "u-1", "run", "running")
+    assert (head.hostname, head.mode, head.order, head.discard) == (
+        "node7",
+        "staggered",
+        "homogeneous",
+        1,
+    )
+    assert (head.copies, head.iterations, head.stagger_ms, head.increment) == (2, 3, 60.5, 1)
+    assert (head.suite, head.size, head.tune, head.layout) == ("mini", "test", "peak", "balanced")
+    assert (head.memory, head.timeout_s, head.wrap) == ("bind", 9.5, "perf stat")
+    assert (head.command_line, head.rater_version) == ("rater run mini", "0.1.0")
+    assert head.benchmarks == ("stream", "a-gups")
+    assert head.tags == (("bios", "a=b"), ("kernel", "6.12"))
+    assert head.elapsed_s is None
+    assert rows(store, "SELECT cpus, memory_nodes FROM placement") == [("0-1,8", "0-1"), (None, "")]
+
+
+def test_the_events_of_a_run_come_back(store: Store) -> None:
+    number = begin(store, replace(run_of(2), discard=0, iterations=1))
+    first = replace(
+        ended(0, 1.5, start_s=0.25),
+        user_ns=900,
+        system_ns=90,
+        gate_cpu_ns=30,
+        max_rss_bytes=4096,
+        minor_faults=1,
+        major_faults=2,
+        voluntary_switches=3,
+        involuntary_switches=4,
+        planned_start_ns=7,
+        note="odd",
+        run_dir="/tmp/x",
+    )
+    second = replace(ended(1, 2.0, status=CopyStatus.FAILED, signal=11), gate_cpu_ns=5)
+    for event in (phase(), started(0), first, second, over(0.0, 2.0), Noted("a note")):
+        store.append(number, event)
+    store.append(number, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
+    store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
+    back = store.load(number)
+    assert (back.head.status, back.head.reason) == (RunStatus.FAILED, "1 copy failed")
+    assert back.head.elapsed_s == 2.0
+    assert back.notes == ("a note",)
+    assert back.brackets == (
+        StoredBracket(0, "gups", 1, "base", True, 0, 2 * S, 0, 2 * S, complete=True),
+    )
+    good, bad = back.copies
+    assert (good.benchmark, good.tune, good.iteration, good.copy) == ("gups", "base", 1, 0)
+    assert (good.phase, good.step, good.counted) == (0, 0, True)
+    assert (good.cpu, good.core, good.llc, good.node, good.package) == (0, 0, 0, 0, 0)
+    assert (good.start_ns, good.finish_ns, good.elapsed_s) == (250_000_000, 1_500_000_000, 1.25)
+    assert (good.planned_start_ns, good.max_rss_bytes) == (7, 4096)
+    assert (good.cpu_ns, good.user_ns, good.system_ns, good.gate_cpu_ns) == (960, 900, 90, 30)
+    assert (good.minor_faults, good.major_faults) == (1, 2)
+    assert (good.voluntary_switches, good.involuntary_switches) == (3, 4)
+    assert (good.status, good.validity) == (CopyStatus.OK, Validity.VALID)
+    assert (good.note, good.run_dir, good.pid) == ("odd", "/tmp/x", 100)
+    assert (bad.status, bad.exit_code, bad.signal) == (CopyStatus.FAILED, None, 11)
+    assert (bad.validity, bad.cpu_ns) == (Validity.UNCHECKED, 0)  # never below 0
+
+
+def test_a_wrong_answer_makes_a_copy_that_ended_well_a_failed_one(store: Store) -> None:
+    number = begin(store)
+    for event in (phase(), ended(0, 1.0), ended(1, 1.0, status=CopyStatus.TIMEOUT)):
+        store.append(number, event)
+    for copy in (0, 1):
+        checked = OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 3: 7 is not 8")
+        store.append(number, checked)
+    wrong, late = store.load(number).copies
+    assert (wrong.status, wrong.validity_detail) == (CopyStatus.WRONG_OUTPUT, "line 3: 7 is not 8")
+    assert (late.status, late.validity) == (CopyStatus.TIMEOUT, Validity.INVALID)
+
+
+def test_events_that_come_together_share_a_transaction(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase(), ended(0, 1.0), ended(1, 1.0), Noted("both"))
+    assert [copy.copy for copy in store.load(number).copies] == [0, 1]
+    again = (Noted("not this one"), ended(1, 1.0))  # the same copy cannot end twice
+    with pytest.raises(sqlite3.IntegrityError):
+        store.append(number, *again)
+    assert store.load(number).notes == ("both",)
+
+
+def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: Store) -> None:
+    number = begin(store)
+    plain = replace(ended(0, 1.0), validity=Validity.NOT_CHECKED, run_dir="/kept/0")
+    store.append(number, phase(), plain, replace(ended(1, 1.0), run_dir="/kept/1"))
+    store.append(number, OutputChecked(0, "gups", 1, 1, 0, Validity.VALID, None, "/moved/1"))
+    unjudged, judged = store.load(number).copies
+    assert (unjudged.validity, unjudged.run_dir) == (Validity.NOT_CHECKED, "/kept/0")
+    assert (judged.validity, judged.run_dir) == (Validity.VALID, "/moved/1")
+
+
+def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
+    bound = PlacedCopy(0, (4,), 4, 2, 1, 1, 0, "bind", (1, 2, 3))
+    number = begin(store, replace(run_of(2), placements=(bound,)))
+    for event in (phase(), ended(0, 1.0), ended(1, 1.0)):
+        store.append(number, event)
+    known, unknown = store.load(number).copies
+    assert (known.cpu, known.core, known.llc, known.node, known.package) == (4, 2, 1, 1, 0)
+    assert known.mem_nodes == (1, 2, 3)
+    assert (unknown.cpu, unknown.node, unknown.mem_nodes) == (None, None, ())
+
+
+def test_discarded_rounds_of_a_rotated_run_are_not_counted(store: Store) -> None:
+    run = replace(run_of(1, names=("a", "b"), order="rotated"), iterations=2, discard=1)
+    number = begin(store, run)
+    store.append(number, phase(name=None, iteration=None))
+    for step, (name, iteration) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2)]):
+        one = ended(0, step + 1.0, start_s=float(step), name=name, step=step)
+        store.append(number, replace(one, iteration=iteration))
+    copies = store.load(number).copies
+    assert [(c.benchmark, c.step, c.counted) for c in copies] == [
+        ("a", 0, False),
+        ("b", 1, False),
+        ("a", 2, True),
+        ("b", 3, True),
     ]
-    for opener in openers:
-        assert opener.stdout is not None
-        assert opener.stdout.readline() == "ready\n"
-    for opener in openers:
-        assert opener.stdin is not None
-        opener.stdin.close()
-    for opener in openers:
-        with opener:
-            pass
-    assert [opener.returncode for opener in openers] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"x", "not a SQLite database"),
-        (b"benchmark,seconds\nstream,1.5\n" * 100, "not a SQLite database"),
-        (b"SQLite format 3\x00" + b"\xff" * 4096, "another program"),
-        (b"SQLite format 3\x00" + bytes(4096), "damaged, or not a database"),
-    ],
-)
-def test_a_file_that_is_no_database_is_refused_and_left_alone(
-    tmp_path: Path, content: bytes, says: str
-) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=says) as caught:
-        open_store(path)
-    assert str(path) in str(caught.value)
-    assert "--db" in str(caught.value)
-    assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
+def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase())
+    store.append(number, ended(1, 1.0))
+    query = "SELECT run_id, benchmark, iteration, copy, cpu, node, status, exit_code FROM copy"
+    assert rows(store, query) == [(number, "gups", 1, 1, 1, 0, "ok", 0)]
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "PRAGMA application_id = 5; CREATE TABLE run (id)",
-        "CREATE TABLE run (id)",
-        "PRAGMA user_version = 1",
-        "PRAGMA application_id = 1918989426; CREATE TABLE run (id)",
-    ],
-)
-def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, script: str) -> None:
-    path = tmp_path / "browser.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(script)
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="another program"):
-        open_store(path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+def test_machines_that_describe_themselves_alike_are_one_host(store: Store) -> None:
+    other = replace(HOST, hostname="node8", microcode=None)
+    for uuid, host in (("a", HOST), ("b", other), ("c", HOST), ("d", other)):
+        store.begin(with_uuid(uuid), host, (), ())
+    assert rows(store, "SELECT host_id, count(*) FROM run GROUP BY 1") == [(1, 2), (2, 2)]
 
 
-def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+# -- when rater dies or the disk fills ------------------------------------------------------------
+
+
+def test_a_killed_writer_leaves_every_copy_it_appended(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from rater.store.store import open_store\n"
+        "from tests.support.example_events import ended, phase, run_of\n"
+        "from tests.support.stored_runs import begin\n"
+        "store = open_store(Path(sys.argv[1])); number = begin(store, run_of(500))\n"
+        "store.append(number, phase())\n"
+        "for copy in range(500):\n"
+        "    store.append(number, ended(copy, 1.0))\n"
+        "    print(copy, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
     path = tmp_path / "rater.db"
-    connect(path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(InputError, match=r"newer rater \(schema 99.*upgrade"):
-        open_store(path)
-    assert version(path) == 99
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    for _ in range(200):
+        last = int(writer.stdout.readline())
+    with open_store(path) as store:  # while it writes
+        assert store.runs()[0].status is RunStatus.RUNNING
+        with pytest.raises(InputError, match=rf"still running.*process {writer.pid}"):
+            store.remove(1)
+    writer.kill()
+    rest, _ = writer.communicate()
+    last = int(rest.split()[-1]) if rest else last
+    assert writer.returncode == -signal.SIGKILL
+    with open_store(path) as store:
+        back = store.load(store.find("last"))
+    assert back.head.status is RunStatus.KILLED
+    found = [copy.copy for copy in back.copies]
+    assert found[: last + 1] == list(range(last + 1))
+    (bracket,) = back.brackets
+    assert (bracket.start_ns, bracket.finish_ns, bracket.complete) == (None, None, False)
 
 
-def test_a_database_before_the_base_is_refused_with_what_brings_it_up(tmp_path: Path) -> None:
-    path = tmp_path / "rater.db"
-    connect(path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 8")
-    with pytest.raises(InputError, match=r"early rater \(schema 8;.*`rater list`.*5b1e235"):
-        open_store(path)
-    assert version(path) == 8
-
-
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a directory, not a database; name a file with --db"):
-        open_store(tmp_path)
-
-
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with pytest.raises(InputError, match="not a regular file"):
-        open_store(path)
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot make the folder of the database"):
-        open_store(tmp_path / "file" / "rater.db")
-
-
-@pytest.mark.parametrize(
-    ("folder_mode", "file_mode", "says"),
-    [
-        (0o755, 0o600, "cannot read the database"),
-        (0o755, 0o644, "read-only for you"),
-        (0o755, 0o666, "read-only for you"),
-        (0o700, 0o644, "cannot open|cannot make|cannot read"),
-    ],
-)
-def test_a_database_without_the_rights_to_write_it_is_refused(
-    folder_mode: int, file_mode: int, says: str
-) -> None:
-    # Another user must reach it, and pytest's own folders are closed.
-    place = Path(tempfile.mkdtemp(prefix="rater-test-"))
+@contextmanager
+def room_for(limit_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond the limit; Python ignores the signal, so the write fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
     try:
-        path = place / "rater.db"
-        connect(path).close()
-        path.chmod(file_mode)
-        place.chmod(folder_mode)
-        if os.geteuid() != 0:
-            pytest.skip("needs root: another user than the owner has to be tried")
-        code = (
-            "import os, sys; from pathlib import Path\n"
-            "from rater.errors import InputError; from rater.store.store import open_store\n"
-            f"os.setgroups([]); os.setgid({_NOBODY}); os.setuid({_NOBODY})\n"
-            "try: open_store(Path(sys.argv[1]))\n"
-            "except InputError as error: print(error)\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
-        )
-        assert re.search(says, done.stdout), done.stdout
-        assert "--db" in done.stdout
+        yield
     finally:
-        shutil.rmtree(place)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-# -- where it is --------------------------------------------------------------------------------
+def test_a_write_that_fails_is_told_and_can_be_tried_again(store: Store) -> None:
+    number = begin(store, run_of(4))
+    store.append(number, phase())
+    store.append(number, ended(0, 1.0))
+    log = store.path.with_name("rater.db-wal").stat().st_size
+    with room_for(log), pytest.raises(StoreError, match=r"rater\.db.*while storing a result"):
+        store.append(number, ended(1, 1.0))
+    assert [copy.copy for copy in store.load(number).copies] == [0]
+    store.append(number, ended(1, 1.0))
+    store.append(number, ended(2, 1.0))
+    assert [copy.copy for copy in store.load(number).copies] == [0, 1, 2]
 
 
-def test_db_goes_before_the_environment_and_that_before_the_data_folder(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("RATER_DB", "from/environment.db")
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert default_path("given.db") == Path("given.db")
-    assert default_path(None) == Path("from/environment.db")
-    monkeypatch.setenv("RATER_DB", "")
-    assert default_path(None) == Path("/data/rater/rater.db")
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert default_path(None) == Path("/home/me/.local/share/rater/rater.db")
-    monkeypatch.delenv("XDG_DATA_HOME")
-    assert default_path(None) == Path("/home/me/.local/share/rater/rater.db")
+def test_a_full_disk_is_named_as_such(store: Store) -> None:
+    number = begin(store)
+    store.append(number, phase())
+    (used,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {used}")
+    with pytest.raises(StoreFullError, match=r"the disk is full.*make room"):
+        store.append(number, Noted("x" * 100_000))
+    with pytest.raises(StoreFullError):
+        begin(store, replace(with_uuid("v"), warnings=("x" * 100_000,)))
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    store.append(number, Noted("x" * 100_000))
+    assert len(store.load(number).notes[0]) == 100_000
+    assert len(store.runs()) == 1  # nothing of the run that could not begin
+
+
+def test_a_run_is_killed_when_its_process_is_gone_or_another(store: Store) -> None:
+    me = this_process()
+    owners = [me, GONE, replace(me, pid_start=1), replace(me, boot_id="other")]
+    for n, owner in enumerate(owners):
+        begin(store, with_uuid(str(n)), owner)
+    assert [head.status for head in store.runs()] == ["running", "killed", "killed", "killed"]
+
+
+def test_a_zombie_does_not_live() -> None:
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    stat = Path(f"/proc/{child}/stat").read_text()
+    owner = replace(this_process(), pid=child, pid_start=int(stat.rpartition(")")[2].split()[19]))
+    assert not is_alive(owner)
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)

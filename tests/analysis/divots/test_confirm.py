@@ -186,6 +186,7 @@ def a_run(tmp_path: Path, cpus: list[int]) -> None:
         keep(store, 1, one)
 
 
+@pytest.mark.slow
 def test_confirm_runs_both_sides_in_turn_and_keeps_them(
     tmp_path: Path, two_cpus: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ def findings(document: dict[str, Any]) -> list[Finding]:
     return list(analyse([rows], list(benchmarks), Thresholds(), core_pus=pus).findings)
 
 
+@pytest.mark.slow
 @needs_cases
 def test_the_shared_cases_are_told_as_they_are() -> None:
     """At the scorer's floors: precision .95, recall .93, .05 false alarms a healthy case."""

@@ -58,195 +58,133 @@ def verdict(
     return judge(placed, gate, merged_samples(samples), HOMES, elapsed_s, last_cpu=last_cpu)
 
 
-def test_a_copy_that_took_most_of_its_memory_after_the_last_look_is_not_known() -> None:
-    early = merged_samples([sample({1: 3 * MB})])
-    assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=900 * MB) == (
-        PlacementVerdict.NOT_KNOWN,
-        ("most of its memory came after the last look at it",),
-    )
-    assert judge(plan(), GATE, early, HOMES, 10.0, held_bytes=9 * MB) == (PlacementVerdict.MET, ())
-    only_here = GateFacts(cpus=(2,), mems=(1,))
-    assert (
-        judge(plan(), only_here, early, HOMES, 10.0, held_bytes=900 * MB)[0] is PlacementVerdict.MET
-    )
+SPREAD = plan(memory_policy="interleave", memory_nodes=(0, 1))
+FOUR = plan(memory_policy="interleave", memory_nodes=(0, 1, 2, 3))
+WEIGHTED = plan(memory_policy="weighted", memory_nodes=(0, 1))
+REMOTE = plan(memory_policy="bind", memory_nodes=(0,))
+HERE = GateFacts((2,), (1,))  # its memory can lie on its own lgroup only
+ANY = GateFacts((2,), (0, 1, 2, 3))
+HUGE = 1 << 30
 
 
-def test_a_copy_seen_early_with_next_to_nothing_is_not_known() -> None:
-    assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.9) == (
-        PlacementVerdict.NOT_KNOWN,
-        ("had next to no memory at the last look, before half of its time was over",),
-    )
-    assert verdict(plan(), sample({1: MB // 10}), elapsed_s=0.4) == (PlacementVerdict.MET, ())
+def met(placed: PlacedCopy, *samples: Sampled, **more: Any) -> bool:
+    return verdict(placed, *samples, **more) == (PlacementVerdict.MET, ())
 
 
-def test_a_copy_that_ended_on_another_cpu_was_not_placed_as_planned() -> None:
-    here = GateFacts(cpus=(2,), mems=(1,))
-    assert verdict(plan(), gate=here, elapsed_s=0.1, last_cpu=3) == (
-        PlacementVerdict.NOT_MET,
-        ("ran on CPU 3, planned 2",),
-    )
-    assert verdict(plan(), gate=here, elapsed_s=0.1, last_cpu=None) == (
-        PlacementVerdict.NOT_KNOWN,
-        ("on which CPUs it ran was not seen",),
-    )
+def not_met(placed: PlacedCopy, *samples: Sampled, **more: Any) -> str:
+    found, whys = verdict(placed, *samples, **more)
+    assert found is PlacementVerdict.NOT_MET
+    return "; ".join(whys)
 
 
-def test_a_copy_that_may_use_one_cpu_and_moved_has_left_it() -> None:
-    assert verdict(plan(), sample({1: 400 * MB}, migrations=3)) == (
-        PlacementVerdict.NOT_MET,
-        ("moved between CPUs 3 times, planned 2 only",),
+def not_known(*samples: Sampled, **more: Any) -> str:
+    found, whys = verdict(plan(), *samples, **more)
+    assert found is PlacementVerdict.NOT_KNOWN
+    return "; ".join(whys)
+
+
+def test_local_memory_is_at_home_but_for_start_up_data() -> None:
+    assert met(plan(), sample({1: 900 * MB, 0: 20 * MB}))
+    assert not_met(plan(), sample({1: 450 * MB, 0: 450 * MB})) == (
+        "50 % of its 900 MB lay on lgroup 0, planned 1; the kernel names its policy local"
     )
-    assert verdict(
-        plan((2, 3)), sample({1: 400 * MB}, allowed=(2, 3), migrations=3), gate=None
-    ) == (
-        PlacementVerdict.MET,
-        (),
-    )
+    # However large its share; then the share counts.
+    assert met(plan(), sample({1: MB, 0: MB}))
+    assert not_met(plan(), sample({0: 2 * MB}))
+    assert met(plan(), sample({1: 95 * MB, 0: 5 * MB}))
+    assert not_met(plan(), sample({1: 94 * MB, 0: 6 * MB}))
 
 
 def test_one_look_with_memory_away_is_enough() -> None:
     looks = [sample({1: 900 * MB}, age_ns=n * 10**9, looks=2) for n in range(9)]
     astray = sample({1: 900 * MB}, age_ns=9 * 10**9, looks=2, astray_bytes=((0, 48 * MB), (1, MB)))
-    assert verdict(plan(), *looks)[0] is PlacementVerdict.MET
-    assert verdict(plan(), *looks, astray) == (
-        PlacementVerdict.NOT_MET,
-        (
-            "98 % of its 49 MB lay on lgroup 0 9.0 s into its run, planned 1; the kernel names its "
-            "policy local",
-        ),
+    assert met(plan(), *looks)
+    assert not_met(plan(), *looks, astray) == (
+        "98 % of its 49 MB lay on lgroup 0 9.0 s into its run, planned 1; the kernel names its "
+        "policy local"
     )
 
 
-def test_of_what_was_not_looked_at_nothing_is_known() -> None:
-    assert verdict(plan(), sample({1: 900 * MB}, unread=3)) == (
-        PlacementVerdict.NOT_KNOWN,
-        ("some of its processes, their threads or memory were not looked at",),
-    )
-
-
-def test_weighted_memory_must_lie_on_every_node_it_was_dealt_to() -> None:
-    spread = plan(memory_policy="weighted", memory_nodes=(0, 1))
-    assert verdict(spread, sample({0: 30 * MB, 1: 3 * MB}))[0] is PlacementVerdict.MET
-    assert verdict(spread, sample({0: 30 * MB})) == (
-        PlacementVerdict.NOT_MET,
-        ("weighted over lgroups 0-1: 1 has none of it",),
-    )
-
-
-def test_a_few_pages_are_not_judged_by_how_evenly_they_lie() -> None:
-    spread = plan(memory_policy="interleave", memory_nodes=(0, 1))
-    assert verdict(spread, sample({0: MB, 1: PAGE}), elapsed_s=0.3) == (PlacementVerdict.MET, ())
-    assert verdict(spread, sample({0: 4 * MB, 1: PAGE}))[0] is PlacementVerdict.NOT_MET
-
-
-def test_a_copy_with_its_memory_at_home_met_its_plan() -> None:
-    assert verdict(plan(), sample({1: 900 * MB, 0: 20 * MB})) == (PlacementVerdict.MET, ())
-
-
-def test_memory_on_another_lgroup_is_not_the_plan() -> None:
-    result, [why] = verdict(plan(), sample({1: 450 * MB, 0: 450 * MB}))
-    assert result is PlacementVerdict.NOT_MET
-    assert why == (
-        "50 % of its 900 MB lay on lgroup 0, planned 1; the kernel names its policy local"
-    )
-
-
-def test_a_little_memory_elsewhere_is_start_up_data_however_large_its_share() -> None:
-    assert verdict(plan(), sample({1: MB, 0: MB}))[0] is PlacementVerdict.MET
-    assert verdict(plan(), sample({0: 2 * MB}))[0] is PlacementVerdict.NOT_MET
-    just_within, just_beyond = {1: 95 * MB, 0: 5 * MB}, {1: 94 * MB, 0: 6 * MB}
-    assert verdict(plan(), sample(just_within))[0] is PlacementVerdict.MET
-    assert verdict(plan(), sample(just_beyond))[0] is PlacementVerdict.NOT_MET
-
-
-def test_remote_memory_on_purpose_is_judged_by_the_planned_nodes() -> None:
-    remote = plan(memory_policy="bind", memory_nodes=(0,))
-    assert verdict(remote, sample({0: 900 * MB})) == (PlacementVerdict.MET, ())
-    assert verdict(remote, sample({1: 900 * MB}))[0] is PlacementVerdict.NOT_MET
+def test_memory_on_chosen_nodes_is_judged_by_those() -> None:
+    assert met(REMOTE, sample({0: 900 * MB}))
+    assert not_met(REMOTE, sample({1: 900 * MB}))
     far = plan(memory_policy="preferred", memory_nodes=(2, 3))
-    assert verdict(far, sample({2: 1 * MB, 3: 900 * MB}), gate=None)[0] is PlacementVerdict.MET
+    assert met(far, sample({2: 1 * MB, 3: 900 * MB}), gate=None)
+    # Weights are not unevenness, but memory must lie on every node of them.
+    assert met(WEIGHTED, sample({0: 300 * MB, 1: 100 * MB}))
+    assert met(WEIGHTED, sample({0: 30 * MB, 1: 3 * MB}))
+    assert not_met(WEIGHTED, sample({0: 30 * MB})) == "weighted over lgroups 0-1: 1 has none of it"
+    assert evenness(WEIGHTED, merged_samples([sample({0: MB})])) is None
 
 
 def test_interleaved_memory_is_even_or_it_is_not_the_plan() -> None:
-    spread = plan(memory_policy="interleave", memory_nodes=(0, 1, 2, 3))
-    gate = GateFacts((2,), (0, 1, 2, 3))
     even = sample({node: 100 * MB for node in range(4)})
-    assert verdict(spread, even, gate=gate) == (PlacementVerdict.MET, ())
-    assert evenness(spread, merged_samples([even])) == 1.0
+    assert met(FOUR, even, gate=ANY)
+    assert evenness(FOUR, merged_samples([even])) == 1.0
     full = sample({0: 130 * MB, 1: 130 * MB, 2: 10 * MB, 3: 130 * MB})
-    result, [why] = verdict(spread, full, gate=gate)
-    assert result is PlacementVerdict.NOT_MET
-    assert why == "interleaved unevenly: lgroup 2 has 10 MB of it, an equal part is 100 MB"
-    assert verdict(spread, sample({0: 400 * MB}), gate=gate)[0] is PlacementVerdict.NOT_MET
-
-
-def test_few_huge_pages_can_not_be_even() -> None:
-    huge = 1 << 30
-    spread = plan(memory_policy="interleave", memory_nodes=(0, 1))
-    seen = sample({0: 3 * huge, 1: huge}, page_bytes=((huge, 4 * huge),))
-    assert verdict(spread, seen)[0] is PlacementVerdict.MET
-    many = sample({0: 30 * huge, 1: 10 * huge}, page_bytes=((huge, 40 * huge),))
-    assert verdict(spread, many)[0] is PlacementVerdict.NOT_MET
-
-
-def test_weights_are_not_unevenness() -> None:
-    weighted = plan(memory_policy="weighted", memory_nodes=(0, 1))
-    assert verdict(weighted, sample({0: 300 * MB, 1: 100 * MB}))[0] is PlacementVerdict.MET
-    assert evenness(weighted, merged_samples([sample({0: MB})])) is None
-
-
-def test_a_mask_that_a_cpuset_narrowed_is_not_the_plan() -> None:
-    wide = plan((2, 3))
-    result, [why] = verdict(wide, sample({1: 100 * MB}), gate=GateFacts((2,), (0, 1)))
-    assert result is PlacementVerdict.NOT_MET
-    assert why.startswith("may use CPUs 2 only of the planned 2-3")
-    result, [why] = verdict(plan(), sample({1: MB}), gate=GateFacts((2,), (0,)))
-    assert result is PlacementVerdict.NOT_MET
-    assert "may not take memory of lgroup 1" in why
-
-
-def test_a_copy_that_ran_elsewhere_or_changed_its_mask_did_not_meet_its_plan() -> None:
-    result, whys = verdict(plan(), sample({1: MB}), sample({1: MB}, cpus=(3,), allowed=(2, 3)))
-    assert result is PlacementVerdict.NOT_MET
-    assert whys == (
-        "its CPU mask became 2-3 while it ran, planned 2",
-        "ran on CPU 3, planned 2",
+    assert not_met(FOUR, full, gate=ANY) == (
+        "interleaved unevenly: lgroup 2 has 10 MB of it, an equal part is 100 MB"
     )
+    assert not_met(FOUR, sample({0: 400 * MB}), gate=ANY)
+    # Neither a few pages nor a few huge ones can be even.
+    assert met(SPREAD, sample({0: MB, 1: PAGE}), elapsed_s=0.3)
+    assert not_met(SPREAD, sample({0: 4 * MB, 1: PAGE}))
+    assert met(SPREAD, sample({0: 3 * HUGE, 1: HUGE}, page_bytes=((HUGE, 4 * HUGE),)))
+    assert not_met(SPREAD, sample({0: 30 * HUGE, 1: 10 * HUGE}, page_bytes=((HUGE, 40 * HUGE),)))
 
 
-def test_a_copy_that_narrows_its_own_mask_stays_within_the_plan() -> None:
-    assert (
-        verdict(plan((2, 3)), sample({1: 2 * MB}), gate=GateFacts((2, 3), (0, 1)))[0]
-        is PlacementVerdict.MET
+def test_a_copy_runs_where_it_was_planned() -> None:
+    other = sample({1: MB}, cpus=(3,), allowed=(2, 3))
+    assert not_met(plan(), sample({1: MB}), other) == (
+        "its CPU mask became 2-3 while it ran, planned 2; ran on CPU 3, planned 2"
     )
-
-
-def test_without_evidence_nothing_is_known() -> None:
-    result, whys = verdict(plan(), gate=None)
-    assert result is PlacementVerdict.NOT_KNOWN
-    assert whys == ("which CPUs it might use was not seen", "its memory was not looked at")
-    assert verdict(plan(), elapsed_s=0.3) == (
-        PlacementVerdict.NOT_KNOWN,
-        ("ended within 0.5 s, before its memory was looked at",),
+    ended_at_3 = not_met(plan(), gate=HERE, elapsed_s=0.1, last_cpu=3)
+    assert ended_at_3 == "ran on CPU 3, planned 2"
+    assert not_met(plan(), sample({1: 400 * MB}, migrations=3)) == (
+        "moved between CPUs 3 times, planned 2 only"
     )
-    assert verdict(plan(), sample(None)) == (
-        PlacementVerdict.NOT_KNOWN,
-        ("on which lgroups its memory lay could not be read",),
+    assert met(plan((2, 3)), sample({1: 400 * MB}, allowed=(2, 3), migrations=3), gate=None)
+
+
+def test_a_mask_that_a_cpuset_narrowed_is_not_the_plan_but_a_copy_may_narrow_its_own() -> None:
+    narrowed = not_met(plan((2, 3)), sample({1: 100 * MB}), gate=GATE)
+    assert narrowed.startswith("may use CPUs 2 only of the planned 2-3")
+    elsewhere = not_met(plan(), sample({1: MB}), gate=GateFacts((2,), (0,)))
+    assert "may not take memory of lgroup 1" in elsewhere
+    assert met(plan((2, 3)), sample({1: 2 * MB}), gate=GateFacts((2, 3), (0, 1)))
+    # It counts more than what is not known.
+    assert not_met(plan(), gate=GateFacts((3,), (0, 1)))
+
+
+def test_of_what_was_not_looked_at_nothing_is_known() -> None:
+    assert not_known(gate=None) == (
+        "which CPUs it might use was not seen; its memory was not looked at"
     )
+    early = "before its memory was looked at"
+    assert not_known(elapsed_s=0.3) == f"ended within 0.5 s, {early}"
+    assert not_known(sample(None)) == "on which lgroups its memory lay could not be read"
+    last_cpu = not_known(gate=HERE, elapsed_s=0.1, last_cpu=None)
+    assert last_cpu == "on which CPUs it ran was not seen"
+    assert not_known(sample({1: 900 * MB}, unread=3)) == (
+        "some of its processes, their threads or memory were not looked at"
+    )
+    assert not_known(sample({1: MB // 10}), elapsed_s=0.9) == (
+        "had next to no memory at the last look, before half of its time was over"
+    )
+    assert met(plan(), sample({1: MB // 10}), elapsed_s=0.4)
+    # Memory that can lie nowhere else needs no look, and nothing planned cannot be broken.
+    assert met(plan(), gate=HERE, elapsed_s=0.1)
+    assert met(plan(None, memory_policy="none"), sample({0: 900 * MB}), gate=None)
 
 
-def test_memory_that_can_lie_nowhere_else_needs_no_look() -> None:
-    assert verdict(plan(), gate=GateFacts((2,), (1,)), elapsed_s=0.1) == (PlacementVerdict.MET, ())
+def test_a_copy_that_took_most_of_its_memory_after_the_last_look_is_not_known() -> None:
+    def held(gate: GateFacts, size_bytes: int) -> tuple[PlacementVerdict, tuple[str, ...]]:
+        early = merged_samples([sample({1: 3 * MB})])
+        return judge(plan(), gate, early, HOMES, 10.0, held_bytes=size_bytes)
 
-
-def test_a_broken_plan_counts_more_than_what_is_not_known() -> None:
-    assert verdict(plan(), gate=GateFacts((3,), (0, 1)))[0] is PlacementVerdict.NOT_MET
-
-
-def test_where_nothing_was_planned_nothing_is_broken() -> None:
-    free = plan(None, memory_policy="none")
-    assert verdict(free, sample({0: 900 * MB}), gate=None) == (PlacementVerdict.MET, ())
-    assert planned_nodes(free, HOMES) is None
+    why = "most of its memory came after the last look at it"
+    assert held(GATE, 900 * MB) == (PlacementVerdict.NOT_KNOWN, (why,))
+    assert held(GATE, 9 * MB) == held(HERE, 900 * MB) == (PlacementVerdict.MET, ())
 
 
 def test_local_memory_is_that_of_every_cpu_the_copy_may_use() -> None:
@@ -254,6 +192,7 @@ def test_local_memory_is_that_of_every_cpu_the_copy_may_use() -> None:
     assert planned_nodes(plan((1, 2)), HOMES) == (0, 1)
     assert planned_nodes(plan((2, 4)), HOMES) is None  # CPU 4 has no memory of its own
     assert planned_nodes(plan(None), HOMES) is None
+    assert planned_nodes(plan(None, memory_policy="none"), HOMES) is None
     assert planned_nodes(plan(memory_nodes=(1,)), HOMES) == (1,)
 
 

@@ -80,6 +80,7 @@ def shapes(topology: Topology) -> dict[object, frozenset[tuple[tuple[int, int], 
     return {domain: frozenset(tiers.items()) for domain, tiers in found.items()}
 
 
+@pytest.mark.slow
 def test_scatter_is_the_reference_where_packages_are_alike() -> None:
     compared = 0
     for topology in (*real_machines(), *map(from_synthetic, DESCRIBED), *generated()):
@@ -146,6 +147,7 @@ def check_orders(topology: Topology) -> None:
         assert tuple(pu for part in parts for pu in part) == topology.pus, topology.source
 
 
+@pytest.mark.slow
 def test_the_orders_hold_what_they_promise_on_any_machine() -> None:
     for topology in (*map(from_synthetic, DESCRIBED), *generated()):
         check_orders(topology)
@@ -364,6 +366,7 @@ def test_copies_of_threads_stay_together_on_any_machine() -> None:
         check_threads(topology, THREADS[number % len(THREADS)])
 
 
+@pytest.mark.slow
 @needs_machines
 def test_copies_of_threads_stay_together_on_every_real_machine() -> None:
     for topology in real_machines():

@@ -128,6 +128,7 @@ def test_a_condition_that_the_outside_decides_is_a_doubt_where_it_holds_binds() 
     )
 
 
+@pytest.mark.slow
 def test_long_blanks_do_not_take_long() -> None:
     """What is quadratic in them would take minutes."""
     blanks = " " * 200_000

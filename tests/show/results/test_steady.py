@@ -87,6 +87,7 @@ This was run 7. What comes next:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("copies", "iterations"), [(128, 1), (8, 3)])
 def test_fourteen_windows_of_many_copies_fit(copies: int, iterations: int) -> None:
     names = [f"bench-{n}" for n in range(13)] + [LONG]

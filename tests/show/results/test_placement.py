@@ -151,6 +151,7 @@ def test_show_has_the_verdicts_for_people_and_programs(rater: Rater, tmp_path: P
     assert len(json.loads(out)["samples"]) == 3
 
 
+@pytest.mark.slow
 def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
     rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

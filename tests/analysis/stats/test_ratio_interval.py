@@ -152,12 +152,13 @@ def test_equal_things_of_unequal_numbers_of_runs_are_seldom_told_apart() -> None
         return [rng.gauss(0, 0.01) for _ in range(n)]
 
     for few, many in ((2, 20), (3, 10)):
+        # A wide margin: how many more runs would tell is found in few steps.
         told = [
-            interval_of(unpaired(values(few), values(many), Basis.RUNS), 1e-6).verdict
-            for _ in range(2000)
+            interval_of(unpaired(values(few), values(many), Basis.RUNS), 1.0).verdict
+            for _ in range(1000)
         ]
         wrong = sum(it in (Decision.BETTER, Decision.WORSE) for it in told)
-        assert wrong <= 2000 * 0.06  # 5 % and two standard deviations
+        assert wrong <= 1000 * 0.06  # 5 % and two standard deviations
 
 
 def test_what_more_would_tell_minds_that_it_is_a_second_look() -> None:
