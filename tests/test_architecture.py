@@ -82,7 +82,6 @@ LARGER = {  # path: why it is larger
     "analysis/divots/detectors/groups.py": "to be made smaller",
     "analysis/divots/evidence.py": "to be made smaller",
     "run/workplace/run_dirs.py": "to be made smaller",
-    "speccpu/config/shell.py": "to be made smaller",
     "speccpu/kit/kit.py": "to be made smaller",
     "workflow/speccpu/kit.py": "to be made smaller",
     "run/workplace/run_dirs.py:RunFolders": "to be made smaller",
@@ -91,7 +90,6 @@ LARGER = {  # path: why it is larger
 TWINS = {
     "Comparison",
     "Finding",
-    "Ran",
     "Spread",
     "Trial",
 }

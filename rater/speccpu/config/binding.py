@@ -11,11 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rater.speccpu.config.shell import (
-    LONGEST,
-    commands_of,
-    executed,
-)
+from rater.speccpu.config.shell import LONGEST, commands_of, executed
 from rater.text.cpuset import numbers_of, parse_list
 
 _SHORT = {
@@ -52,14 +48,14 @@ _PROGRAM = ("$command", "${command}")
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where one copy was told to run; None and empty for what it was not told."""
+    """Where one copy was bound to; None and empty for what nothing binds."""
 
     cpus: tuple[int, ...] | None = None  # OS numbers, ascending
     cpu_nodes: tuple[int, ...] = ()  # bound to all CPUs of these nodes
     policy: str | None = None  # "bind", "local", "preferred", "interleave"
     mem_nodes: tuple[int, ...] = ()  # OS numbers that the policy names
     by: str | None = None  # "numactl", "taskset", "dplace" or "list"
-    problem: str | None = None  # why what it was told is not understood
+    problem: str | None = None  # why what binds it is not understood
     relative: bool = False  # numactl's +N: the CPUs count inside those that may be used
     all_nodes: bool = False  # the policy names all nodes, `mem_nodes` none
 
@@ -99,8 +95,8 @@ def _read(commands: Iterable[str], depth: int = 0) -> Binding:
             continue
         one = _command(part, depth)
         if unclear and one.is_bound:
-            said = " ".join(unclear[0].split())[:60]
-            one = Binding(by=one.by, problem=f"a condition of the shell is not understood: {said}")
+            shown = " ".join(unclear[0].split())[:60]
+            one = Binding(by=one.by, problem=f"a condition of the shell is not understood: {shown}")
         found = _merged(found, one)
     if not found.is_bound and not found.problem and len(parts) == 1 and _is_list(parts[0]):
         return _plain(parts[0])

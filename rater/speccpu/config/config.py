@@ -46,14 +46,14 @@ type _Rank = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class Variant:
     """With what label and on what machine it ran; None: not known, any section may be meant."""
 
     label: str | None = None
     machine: str | None = None
 
 
-ANY = Ran()
+ANY = Variant()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Section:
     labels: tuple[str, ...] = ("default",)
     machines: tuple[str, ...] = ("default",)
 
-    def rank(self, benchmark: str, tune: str, of: Ran = ANY) -> _Rank | None:
+    def rank(self, benchmark: str, tune: str, of: Variant = ANY) -> _Rank | None:
         """Return how closely this section means a benchmark and tune, None: not at all.
 
         SPEC's order: the benchmark, its set, then tune, label, machine.
@@ -106,14 +106,14 @@ class SpecConfig:
     problems: list[Problem] = field(default_factory=list)
     # Conditions with submit or bind lines in their branches that are not understood, or that
     # a macro from outside decides.
-    doubts: list[Problem] = field(default_factory=list)
+    uncertain: list[Problem] = field(default_factory=list)
     lines: int = 0
-    # What holds, by how the sections mean a benchmark and tune: it is alike for most of them.
+    # What holds, by how the sections mean a benchmark and tune: it is the same for most of them.
     _held: dict[tuple[_Rank | None, ...], dict[str, Setting]] = field(
         default_factory=dict, repr=False
     )
 
-    def holding(self, benchmark: str, tune: str, of: Ran = ANY) -> Mapping[str, Setting]:
+    def holding(self, benchmark: str, tune: str, of: Variant = ANY) -> Mapping[str, Setting]:
         """Return by name the settings that hold: of the closest section, the last of equals."""
         sections = dict.fromkeys(one.section for one in self.settings)
         ranks = {section: section.rank(benchmark, tune, of) for section in sections}
@@ -131,7 +131,7 @@ class SpecConfig:
         """Return the setting of that name that holds for a benchmark and tune."""
         return self.holding(benchmark, tune).get(name)
 
-    def submit(self, benchmark: str, tune: str, of: Ran = ANY) -> tuple[str, int] | None:
+    def submit(self, benchmark: str, tune: str, of: Variant = ANY) -> tuple[str, int] | None:
         """Return the submit command and its first line; `submit0`, `submit1`, ... are joined."""
         held = self.holding(benchmark, tune, of)
         parts = numbered(held, "submit")
@@ -142,7 +142,7 @@ class SpecConfig:
         return "\n".join(part.value for part in parts), parts[0].line
 
     def binds(
-        self, benchmark: str = "default", tune: str = "default", of: Ran = ANY
+        self, benchmark: str = "default", tune: str = "default", of: Variant = ANY
     ) -> tuple[Bind, ...]:
         """Return the values of `$BIND` by copy: `bindN`, else the list of `bind`.
 
@@ -183,25 +183,25 @@ def read_config(text: str) -> SpecConfig:
     config.lines = len(lines)
     sections: dict[Section, Section] = {}
     for number, line in _logical(lines, config.problems):
-        doubts = preprocessor.doubts
-        if doubts and _PLACES.match(line):
-            config.doubts += [one for one in doubts if one not in config.doubts]
+        uncertain = preprocessor.uncertain
+        if uncertain and _PLACES.match(line):
+            config.uncertain += [one for one in uncertain if one not in config.uncertain]
         if not preprocessor.keeps(number, line):
             continue
-        said = preprocessor.replaced(line).strip()
-        if not said or said.startswith("#"):
+        written = preprocessor.replaced(line).strip()
+        if not written or written.startswith("#"):
             continue
-        comment = _COMMENT.search(said)
-        bare = said[: comment.start()] if comment else said
+        comment = _COMMENT.search(written)
+        bare = written[: comment.start()] if comment else written
         marker = _SECTION.match(bare.replace(" ", "").rstrip())
-        if marker and not said.startswith(("submit", "bind")):
+        if marker and not written.startswith(("submit", "bind")):
             section = _section(marker[1])
             section = sections.setdefault(section, section)
             if len(sections) > _MOST_SECTIONS:
                 config.problems.append(Problem(number, "too many sections: read up to here"))
                 break
             continue
-        found = _SETTING.match(said)
+        found = _SETTING.match(written)
         if found and _WANTED.match(found[1].lower()) and len(config.settings) < _MOST_SETTINGS:
             value = found[2].strip()[:_LONGEST]
             config.settings.append(Setting(number, section, found[1].lower(), value))

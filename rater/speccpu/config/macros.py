@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rater.speccpu.config.arithmetic import compared
 from rater.speccpu.problem import Problem
 
 _DIRECTIVE = re.compile(r"\s*%\s*(\w+)(.*)")
@@ -28,13 +29,13 @@ class Preprocessor:
         # line, whether what is around it holds, holds now, held already
         self._open: list[tuple[int, bool, bool, bool]] = []
         self._left = _MOST_REPLACED
-        self._doubts: list[Problem | None] = []  # of the conditions that are open
+        self._uncertain: list[Problem | None] = []  # of the conditions that are open
         self._outside = False  # the last condition asks for a macro that is not defined
 
     @property
-    def doubts(self) -> list[Problem]:
+    def uncertain(self) -> list[Problem]:
         """The conditions around this line that are not understood, or depend on the outside."""
-        return [one for one in self._doubts if one is not None]
+        return [one for one in self._uncertain if one is not None]
 
     def keeps(self, number: int, line: str) -> bool:
         """Tell whether a line is a part of the configuration (directives are not)."""
@@ -69,7 +70,7 @@ class Preprocessor:
     def _directive(self, number: int, name: str, rest: str) -> None:
         if name in ("if", "ifdef", "ifndef"):
             around = self._holds()
-            self._doubts.append(None)
+            self._uncertain.append(None)
             holds = around and self._condition(number, name, rest)
             self._open.append((number, around, holds, holds))
         elif name in ("elif", "else", "endif"):
@@ -78,7 +79,7 @@ class Preprocessor:
                 return
             line, around, _, held = self._open.pop()
             if name == "endif":
-                self._doubts.pop()
+                self._uncertain.pop()
             if name == "else":
                 self._open.append((line, around, around and not held, True))
             elif name == "elif":
@@ -105,17 +106,16 @@ class Preprocessor:
             self._outside = False
             value = self._value(rest) if len(rest) <= _LONGEST_CONDITION else None
         if value is None:
-            doubt = Problem(
+            problem = Problem(
                 number, f"the condition %if {rest[:60]} is not understood: taken as false"
             )
-            self._problems.append(doubt)
-            self._doubts[-1] = self._doubts[-1] or doubt
+            self._problems.append(problem)
+            self._uncertain[-1] = self._uncertain[-1] or problem
         elif self._outside:
-            told = "holds" if value else "does not hold"
-            self._doubts[-1] = self._doubts[-1] or Problem(
+            self._uncertain[-1] = self._uncertain[-1] or Problem(
                 number,
                 f"the condition %{name} {rest[:60]} asks for a macro that is not defined here: "
-                f"taken as if it {told}",
+                f"taken as if it {'holds' if value else 'does not hold'}",
             )
         return bool(value)
 
@@ -142,24 +142,9 @@ class Preprocessor:
 
 def _compare(left: str, sign: str, right: str) -> bool | None:
     words = {"eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
-    a: str | float
-    b: str | float
     if sign in words:
-        a, b, sign = left, right, words[sign]
-    else:
-        try:
-            a, b = float(left), float(right)
-        except ValueError:
-            if sign not in ("==", "!="):
-                return None
-            a, b = left, right
-    # Both are text or both are numbers.
-    order = (a > b) - (a < b)  # type: ignore[operator]  # mypy cannot see that
-    return {
-        "==": order == 0,
-        "!=": order != 0,
-        "<": order < 0,
-        ">": order > 0,
-        "<=": order <= 0,
-        ">=": order >= 0,
-    }[sign]
+        return compared(left, words[sign], right)
+    try:
+        return compared(float(left), sign, float(right))
+    except ValueError:
+        return compared(left, sign, right) if sign in ("==", "!=") else None

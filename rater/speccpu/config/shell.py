@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from rater.speccpu.config.arithmetic import compared, evaluate, with_sums
+
 LONGEST = 8_000  # characters of a command that are looked at
-_LONGEST_SUM = 200  # characters of an arithmetic expression
-_BITS = 64  # of the shell's numbers
-_TOKEN = re.compile(r"\s{0,200}(\d{1,20}|<<|>>|[-+*/%()])", re.ASCII)
-_NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$", re.DOTALL)
 _LET = re.compile(r"\s*let\s+(.{1,200})$", re.DOTALL)
@@ -140,11 +138,11 @@ class _Shell:
                 if self._running() is not False:
                     yield from self._command(part)
                 return
-            said = _computed(_with(case[1], self.values), self.values).strip("\"'")
-            self.blocks.append(_Block(self._running(), word=said))
-            if ("$" in said or "`" in said) and self._running() is not False:
+            value = _computed(_with(case[1], self.values), self.values).strip("\"'")
+            self.blocks.append(_Block(self._running(), word=value))
+            if ("$" in value or "`" in value) and self._running() is not False:
                 self.blocks[-1].unclear = True
-                yield f"case {said}"
+                yield f"case {value}"
             part = part[case.end() :]
 
     def _keyword(self, word: str) -> Iterator[str]:
@@ -170,38 +168,38 @@ class _Shell:
     def _command(self, part: str) -> Iterator[str]:
         """Take a command that runs, or may run."""
         values = self.values
-        said = _computed(_with(part, values), values)
+        command = _computed(_with(part, values), values)
         certain = self._running() is True
         block = self.blocks[-1] if self.blocks else None
         asks = block is not None and block.word is None and block.asks
         self.status = None if asks else True  # what is no test works
-        let = _LET.match(said)
+        let = _LET.match(command)
         if let:
             self._let(let[1], certain)
             return
-        assigned = _ASSIGNED.match(said)
+        assigned = _ASSIGNED.match(command)
         if assigned and not re.search(r"\s\S", assigned[2].strip(" `\"'")):
             if certain:
                 values[assigned[1]] = assigned[2].strip(" `\"'")
             else:
                 values.pop(assigned[1], None)
             return
-        tested = _test(said, values)
+        tested = _test(command, values)
         if tested is not None:
             self.status = tested[0]
-        self.asked = said.strip()
+        self.asked = command.strip()
         if asks and block is not None and self.status is None:
             if not block.unclear:
                 yield f"if {self.asked}"
             block.unclear = True
         elif tested is None:
-            yield said
+            yield command
 
     def _let(self, text: str, certain: bool) -> None:
         found = _LET_SUM.match(text.strip().strip("\"'"))
         if found is None:
             return
-        value = _evaluate(found[2], self.values)
+        value = evaluate(found[2], self.values)
         if value is None or not certain:
             self.values.pop(found[1], None)
         else:
@@ -233,18 +231,18 @@ def _fits(word: str, patterns: list[str]) -> bool | None:
 
 def _test(text: str, values: dict[str, str]) -> tuple[bool | None] | None:
     """Return what a test comes to, `(None,)` where it is beyond us; None: it is no test."""
-    said = text.strip()
-    if said in ("true", ":", "false"):
-        return (said != "false",)
-    if said.startswith("! "):
-        found = _test(said[2:], values)
+    text = text.strip()
+    if text in ("true", ":", "false"):
+        return (text != "false",)
+    if text.startswith("! "):
+        found = _test(text[2:], values)
         return found if found in (None, (None,)) else (not found[0],)
-    inner = _INNER.match(said)
+    inner = _INNER.match(text)
     if inner:
         return (_sum_test(inner[1], values),)
     for start, end in (("[[ ", " ]]"), ("[ ", " ]"), ("test ", "")):
-        if said.startswith(start) and said.endswith(end) and len(said) <= _LONGEST_TEST:
-            return (_any_of(_split(said[len(start) : len(said) - len(end)])),)
+        if text.startswith(start) and text.endswith(end) and len(text) <= _LONGEST_TEST:
+            return (_any_of(_split(text[len(start) : len(text) - len(end)])),)
     return None
 
 
@@ -260,8 +258,8 @@ def _sum_test(text: str, values: dict[str, str]) -> bool | None:
     sides = _INNER_SIGN.split(text)
     if len(sides) != 3:
         return None
-    left, right = _evaluate(sides[0], values), _evaluate(sides[2], values)
-    return None if left is None or right is None else _compared(left, sides[1], right)
+    left, right = evaluate(sides[0], values), evaluate(sides[2], values)
+    return None if left is None or right is None else compared(left, sides[1], right)
 
 
 def _any_of(words: list[str]) -> bool | None:
@@ -283,19 +281,13 @@ def _any_of(words: list[str]) -> bool | None:
 def _one_test(left: str, sign: str, right: str) -> bool | None:
     if sign in ("=", "==", "!="):
         return (left == right) is (sign != "!=")
-    a, b = _evaluate(left, {}), _evaluate(right, {})
+    a, b = evaluate(left, {}), evaluate(right, {})
     if sign not in _COMPARE or a is None or b is None:
         return None
-    return _compared(a, _COMPARE[sign], b)
+    return compared(a, _COMPARE[sign], b)
 
 
-def _compared(a: int, sign: str, b: int) -> bool:
-    order = (a > b) - (a < b)
-    fitting = {"==": (0,), "!=": (-1, 1), "<": (-1,), ">": (1,), "<=": (-1, 0), ">=": (0, 1)}
-    return order in fitting[sign]
-
-
-# -- arithmetic -----------------------------------------------------------------------------------
+# -- words ----------------------------------------------------------------------------------------
 
 
 def _with(text: str, values: dict[str, str]) -> str:
@@ -309,97 +301,15 @@ def _computed(text: str, values: dict[str, str]) -> str:
     """Return the text with what it works out put in its place."""
     if "expr" in text:
         text = _EXPR.sub(_expr, text)
-    text = _sums(text, values)
+    text = with_sums(text, values)
     return _PRINTED.sub(_printed, text) if "printf" in text else text
 
 
 def _expr(found: re.Match[str]) -> str:
-    said = (found[1] or found[2]).replace("\\*", "*").replace("'*'", "*").replace('"*"', "*")
-    return f"$(({said.strip()}))"
+    text = (found[1] or found[2]).replace("\\*", "*").replace("'*'", "*").replace('"*"', "*")
+    return f"$(({text.strip()}))"
 
 
 def _printed(found: re.Match[str]) -> str:
     kind, value = found[2].lower(), int(found[3])
     return f"0x{value:x}" if kind == "x" else str(value)
-
-
-def _sums(text: str, values: dict[str, str]) -> str:
-    """Replace `$((...))` and `$[...]`, the inner ones first."""
-    for start, close in (("$((", "))"), ("$[", "]")):
-        at = text.rfind(start)
-        while at >= 0:
-            end = _end_of(text, at + len(start), close)
-            value = None if end < 0 else _evaluate(text[at + len(start) : end], values)
-            if value is not None:
-                text = f"{text[:at]}{value}{text[end + len(close) :]}"
-            at = text.rfind(start, 0, at)
-    return text
-
-
-def _end_of(text: str, at: int, close: str) -> int:
-    """Return where an expression ends, -1 where it does not."""
-    depth = 0
-    for place in range(at, min(len(text), at + _LONGEST_SUM)):
-        sign = text[place]
-        if depth == 0 and text.startswith(close, place):
-            return place
-        depth += (sign == "(") - (sign == ")")
-        if depth < 0:
-            return -1
-    return -1
-
-
-def _evaluate(text: str, values: dict[str, str]) -> int | None:
-    """Return what shell arithmetic of whole numbers comes to, None where it is beyond us."""
-    if len(text) > _LONGEST_SUM:
-        return None
-    text = _NAME.sub(lambda found: values.get(found[0], found[0]), text.replace("$", " "))
-    if len(text) > _LONGEST_SUM:
-        return None
-    tokens = _TOKEN.findall(text)
-    if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 60:
-        return None
-    try:
-        value, rest = _expression(tokens, 0)
-    except (ValueError, ZeroDivisionError, IndexError):
-        return None
-    return None if rest else value
-
-
-_LEVELS = (("<<", ">>"), ("+", "-"), ("*", "/", "%"))
-
-
-def _expression(tokens: list[str], level: int) -> tuple[int, list[str]]:
-    if level == len(_LEVELS):
-        if tokens[0] == "(":
-            value, rest = _expression(tokens[1:], 0)
-            if rest[0] != ")":
-                raise ValueError("no )")
-            return value, rest[1:]
-        return int(tokens[0]), tokens[1:]
-    value, rest = _expression(tokens, level + 1)
-    while rest and rest[0] in _LEVELS[level]:
-        sign = rest[0]
-        other, rest = _expression(rest[1:], level + 1)
-        value = _apply(value, sign, other)
-    return value, rest
-
-
-def _apply(value: int, sign: str, other: int) -> int:
-    if sign in ("<<", ">>"):
-        if not 0 <= other < _BITS:
-            raise ValueError("the processor's own affair")
-        value = value << other if sign == "<<" else value >> other
-    elif sign == "+":
-        value += other
-    elif sign == "-":
-        value -= other
-    elif sign == "*":
-        value *= other
-    else:
-        # The shell cuts towards zero.
-        whole = abs(value) // abs(other) * (1 if (value < 0) is (other < 0) else -1)
-        value = whole if sign == "/" else value - whole * other
-    if not -(1 << _BITS) < value < 1 << _BITS:
-        raise ValueError("more than the shell can count")
-    return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from rater.plan.topology.model import PU, Topology
 from rater.record.run import MachinePU
 from rater.speccpu.config.binding import Binding, binding_of
-from rater.speccpu.config.config import Ran
+from rater.speccpu.config.config import Variant
 from rater.speccpu.results.result import SpecFile, SpecIteration
 from rater.text.cpuset import format_list
 from rater.text.words import copies_text
@@ -46,7 +46,9 @@ class Places:
     topology: Topology | None
     _machine: dict[int, PU] = field(init=False)  # by OS number, also those that may not be used
     _known: dict[tuple[str, str | None, int, int], Place] = field(default_factory=dict)
-    _submits: dict[tuple[str, str, Ran], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    _submits: dict[tuple[str, str, Variant], tuple[str, tuple[str, ...]]] = field(
+        default_factory=dict
+    )
     # Copies that were bound to one CPU alone, by what their bracket was told: at the same time.
     _users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = field(default_factory=dict)
     _work: int = 0  # characters
@@ -208,7 +210,7 @@ class Places:
         config = self.file.config
         if config is None or one.submit is False:
             return "", ()
-        key = (one.benchmark, one.tune, Ran(one.label, one.machine))
+        key = (one.benchmark, one.tune, Variant(one.label, one.machine))
         if key not in self._submits:
             submit = config.submit(*key)
             binds = tuple(bind.text for bind in config.binds(*key))

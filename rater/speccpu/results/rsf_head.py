@@ -114,7 +114,7 @@ def _uncertain(config: SpecConfig) -> list[str]:
     """Return what of a configuration may have been read otherwise than SPEC's tools did."""
     others = (it for it in config.problems if "is not understood" not in it.text)
     lines = [
-        f"the configuration inside, {problem}" for problem in sorted([*config.doubts, *others])
+        f"the configuration inside, {problem}" for problem in sorted([*config.uncertain, *others])
     ]
     more = len(lines) - _MOST_UNCERTAIN
     return lines[:_MOST_UNCERTAIN] + ([f"and {more} more such lines"] if more > 0 else [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rater.speccpu.config.binding import Binding, binding_of, read_binding
-from rater.speccpu.config.config import Ran, read_config, split_list
+from rater.speccpu.config.config import Variant, read_config, split_list
 from rater.speccpu.config.shell import expanded
 from tests.support.spec_fuzz import CONFIG
 
@@ -207,5 +207,5 @@ def test_sections_of_other_labels_and_machines_do_not_hold(
         "default=default=default=boxA:\nsubmit = of boxA\n"
         "default=default=default=boxB:\nsubmit = of boxB\n"
     )
-    found = config.submit("500.perlbench_r", "base", Ran(label, machine))
+    found = config.submit("500.perlbench_r", "base", Variant(label, machine))
     assert found is not None and found[0] == submit
