@@ -13,13 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from rater.plan.suite.model import Expected, Metric
-from rater.run.check import checker_main as judge_program
+from rater.record.status import Validity
+from rater.run.check import checker_main
+from rater.run.check.request import CheckRequest, CheckRules, Judged
 from rater.run.copies.gate import high_pipe
 from rater.run.copies.guard import MARKER, Helpers
 from rater.run.host.cpu_time import process_cpu_s
@@ -28,43 +29,17 @@ from rater.run.host.cpu_time import process_cpu_s
 LIMIT_S = 60.0
 LIMIT_BYTES_PER_S = 1e6  # a slow text comparison is several times faster
 AFTER_STOP_S = 1.0  # once the run is to stop, what is quick is still judged
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _START_S = 10.0
 _BLOCK = 1 << 16
 _LIFE_FD = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a benchmark's copies are held to."""
-
-    expected: tuple[Expected, ...]
-    metrics: tuple[Metric, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """What one copy handed in."""
-
-    rules: Rules
-    directory: str
-    stdout: str
-    stderr: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong with it, in words, or else what it reports (name and value)."""
-
-    detail: str | None
-    metrics: tuple[tuple[str, float], ...] = ()
-
-
 class Checker:
     """A process for checking, started when needed; not to be used by two threads at a time.
 
-    Its process is entered into `helpers`: it is no leftover of a copy. Where `stopped`
-    tells that the run is to end, so does the checking. Use as a context manager, or `close`.
+    Its process is entered into `helpers`: it is no leftover of a copy. Once `stopped`
+    is true the run is to end, and so does the checking. Use as a context manager, or `close`.
     """
 
     def __init__(
@@ -87,14 +62,14 @@ class Checker:
         self.close()
 
     def start(self) -> None:
-        """Have the process there and waiting; where it cannot be, `check` will say so."""
+        """Have the process there and waiting; where it cannot be, `check` reports it."""
         if self._process is not None:
             return
         with suppress(OSError):
             self._process = _Process(self._helpers)
             deadline = time.monotonic() + _START_S
             while not self._process.ready and time.monotonic() < deadline and not self.gives_up():
-                if not self._process.exchange():
+                if self._process.exchange() is None:
                     self.close()
                     return
 
@@ -104,50 +79,54 @@ class Checker:
             self._process.end()
             self._process = None
 
-    def check(self, papers: Sequence[Paper]) -> list[Finding | None]:
-        """Look through what copies handed in; None: not before the run was stopped.
+    def check(self, requests: Sequence[CheckRequest]) -> list[Judged]:
+        """Check what copies wrote; `Validity.UNCHECKED`: not before the run was stopped.
 
-        What takes too long is found wrong for that, and the next is looked at.
+        What takes too long is wrong for that, and the next is checked.
         """
-        work = [paper for paper in papers if paper.rules.expected or paper.rules.metrics]
-        found: list[Finding] = []
-        while len(found) < len(work) and not self.gives_up():
-            found += self._check_some(work[len(found) :])
-        looked_at = iter(found)
+        work = [request for request in requests if request.rules]
+        judged: list[Judged] = []
+        while len(judged) < len(work) and not self.gives_up():
+            judged += self._check_some(work[len(judged) :])
+        results = iter(judged)
         return [
-            next(looked_at, None) if paper.rules.expected or paper.rules.metrics else Finding(None)
-            for paper in papers
+            next(results, Judged(Validity.UNCHECKED))
+            if request.rules
+            else Judged(Validity.NOT_CHECKED)
+            for request in requests
         ]
 
-    def _check_some(self, papers: Sequence[Paper]) -> list[Finding]:
+    def _check_some(self, requests: Sequence[CheckRequest]) -> list[Judged]:
         """Check as many as the process lives for, or until the run is stopped."""
         try:
             process = self._process = self._process or _Process(self._helpers)
         except OSError as error:
-            said = f"no process could be started to check it: {error.strerror}"
-            return [Finding(said) for _ in papers]
-        process.hand_in(papers)
-        found: list[Finding] = []
-        begin_s, limit_s = process.cpu_s(), _limit_s(papers[0])
-        while True:
-            alive = process.exchange()
-            for finding in process.take():
-                found.append(finding)
-                if len(found) == len(papers):
-                    return found
-                begin_s, limit_s = process.cpu_s(), _limit_s(papers[len(found)])
+            detail = f"no process could be started to check it: {error.strerror}"
+            return [Judged(Validity.INVALID, detail) for _ in requests]
+        process.send(requests)
+        judged: list[Judged] = []
+        begin_s = process.cpu_s()
+        while len(judged) < len(requests):
+            answers = process.exchange()
+            for answer in answers or ():
+                judged.append(_judged(requests[len(judged)].rules, **answer))
+                begin_s = process.cpu_s()
+            if len(judged) == len(requests):
+                break
+            limit_s = _limit_s(requests[len(judged)])
             if self.gives_up():
                 self.close()
-                return found
-            if not alive:
-                said = "ended the process that did it (out of memory?)"
+                break
+            if answers is None:
+                detail = f"{process.at} ended the process that did it (out of memory?)"
             elif process.cpu_s() - begin_s > limit_s:
-                said = f"took longer than {limit_s:.3g} s of CPU time"
+                detail = f"{process.at} took longer than {limit_s:.3g} s of CPU time"
             else:
                 continue
-            found.append(Finding(f"{process.at} {said}"))
+            judged.append(Judged(Validity.INVALID, detail))
             self.close()
-            return found
+            break
+        return judged
 
     def gives_up(self) -> bool:
         """Tell whether what is not judged by now stays so: the run is to stop."""
@@ -158,56 +137,45 @@ class Checker:
         return time.monotonic() - self._stopped_s > AFTER_STOP_S
 
 
-def _limit_s(paper: Paper) -> float:
+def _judged(rules: CheckRules, detail: str | None, metrics: Sequence[Sequence[Any]]) -> Judged:
+    if detail is not None:
+        return Judged(Validity.INVALID, detail)
+    good = Validity.VALID if rules.expected else Validity.NOT_CHECKED
+    return Judged(good, None, tuple((name, value) for name, value in metrics))
+
+
+def _limit_s(request: CheckRequest) -> float:
     size = 0
-    own = {"stdout": paper.stdout, "stderr": paper.stderr}
-    names = [want.file for want in paper.rules.expected]
-    names += [metric.file for metric in paper.rules.metrics]
-    for name in names:
+    names = [want.file for want in request.rules.expected]
+    for name in (*names, *(metric.file for metric in request.rules.metrics)):
         with suppress(OSError):
-            size += Path(own.get(name) or f"{paper.directory}/{name}").stat().st_size
+            size += request.path_of(name).stat().st_size
     return LIMIT_S + size / LIMIT_BYTES_PER_S
 
 
 class _Process:
-    """One life of the process: pipes that never block, and what it said."""
+    """One life of the process, with pipes that never block."""
 
     def __init__(self, helpers: Helpers) -> None:
         self.ready = False
         self.at = "checking its output"  # what it is busy with, in words
         self._helpers = helpers
-        self._rules: dict[Rules, int] = {}  # what it knows, with its number there
+        self._rules: dict[CheckRules, int] = {}  # that it has, with their number there
         self._out = b""
         self._in = b""
-        self._found: list[Finding] = []
         read_end, self._to = high_pipe()
         self._from, write_end = high_pipe()
         life, self._life = high_pipe()
-        package_folder = Path(judge_program.__file__).parents[3]
         argv = [
             *(sys.executable, "-I", "-S", "-B", "-X", f"utf8={sys.flags.utf8_mode}"),
-            *(judge_program.__file__, str(package_folder), str(_LIFE_FD)),
+            *(checker_main.__file__, str(Path(checker_main.__file__).parents[3]), str(_LIFE_FD)),
         ]
         # The marker is for what has to die: this process ends by itself, and may outlive a phase.
         environment = {name: value for name, value in os.environ.items() if name and name != MARKER}
         try:
-            with helpers.lock:
-                self._pid = os.posix_spawn(
-                    sys.executable,
-                    argv,
-                    environment,
-                    file_actions=[
-                        (os.POSIX_SPAWN_DUP2, read_end, 0),
-                        (os.POSIX_SPAWN_DUP2, write_end, 1),
-                        (os.POSIX_SPAWN_DUP2, life, _LIFE_FD),
-                        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
-                    ],
-                    # Ctrl-C and Ctrl-Z at the terminal are not for it. No session of its own:
-                    # the kernel may give a session as much as all copies together (autogroups).
-                    setpgroup=0,
-                    setsigmask=(),
-                )
-                helpers.pids.add(self._pid)
+            self._pid = helpers.spawn(
+                argv, environment, {0: read_end, 1: write_end, _LIFE_FD: life}
+            )
         except BaseException:
             for end in (self._to, self._from, self._life):
                 os.close(end)
@@ -218,57 +186,42 @@ class _Process:
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
 
-    def hand_in(self, papers: Sequence[Paper]) -> None:
-        """Queue what is to be checked, behind rules that were not heard of before."""
-        lines: list[dict[str, object]] = []
-        for paper in papers:
-            key = self._rules.get(paper.rules)
-            if key is None:
-                key = self._rules[paper.rules] = len(self._rules)
-                expected = [astuple(want) for want in paper.rules.expected]
-                metrics = [astuple(metric) for metric in paper.rules.metrics]
-                lines.append({"rules": key, "expected": expected, "metrics": metrics})
-            where = {"directory": paper.directory, "stdout": paper.stdout, "stderr": paper.stderr}
-            lines.append({"rules": key, **where})
-        self._out += "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    def send(self, requests: Sequence[CheckRequest]) -> None:
+        """Queue what is to be checked; rules go with the first request that has them."""
+        for request in requests:
+            rules, new = request.rules, None
+            if rules not in self._rules:
+                self._rules[rules] = len(self._rules)
+                new = astuple(rules)
+            files = (request.directory, request.stdout, request.stderr)
+            self._out += f"{json.dumps((self._rules[rules], new, *files))}\n".encode()
 
-    def exchange(self) -> bool:
-        """Wait a moment for news and take them in; return False when the process is gone."""
+    def exchange(self) -> list[dict[str, Any]] | None:
+        """Wait a moment for results; return them, or None when the process is gone."""
         poll = select.poll()
         poll.register(self._from, select.POLLIN)
         if self._out:
             poll.register(self._to, select.POLLOUT)
-        for end, _ in poll.poll(_LOOK_S * 1000):
+        found = []
+        for end, _ in poll.poll(_POLL_S * 1000):
             if end == self._to:
                 try:
                     self._out = self._out[os.write(end, self._out[:_BLOCK]) :]
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
-                    self._out = b""  # what it said before it ended is still to be read
+                    self._out = b""  # what it wrote before it ended is still to be read
             else:
                 block = os.read(end, _BLOCK)
                 if not block:
-                    return False
+                    return None
                 *lines, self._in = (self._in + block).split(b"\n")
-                for line in lines:
-                    self._heard(line)
-        return True
-
-    def _heard(self, line: bytes) -> None:
-        said = json.loads(line)
-        if "at" in said:
-            self.at = said["at"]
-        elif "ready" in said:
-            self.ready = True
-        else:
-            metrics = tuple((name, value) for name, value in said["metrics"])
-            self._found.append(Finding(said["detail"], metrics))
-
-    def take(self) -> list[Finding]:
-        """Return what was found since the last call."""
-        taken, self._found = self._found, []
-        return taken
+                for answer in map(json.loads, lines):
+                    if "at" in answer:
+                        self.ready, self.at = True, answer["at"]
+                    else:
+                        found.append(answer)
+        return found
 
     def cpu_s(self) -> float:
         """Return the CPU time that the process has used so far."""

@@ -6,9 +6,8 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader
 from math import inf, isinf, isnan
@@ -26,22 +25,12 @@ _HEX_INTEGER = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+")
 _SPECIAL = re.compile(rb"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first place where an output is not as expected."""
-
-    file: str
-    line: int | None  # of the output, from 1; None when the file itself is missing
-    detail: str  # in words, one line without control characters
-
-    def __str__(self) -> str:
-        return self.detail
+class WrongOutputError(Exception):
+    """What a copy wrote is not what its suite wants; the text is for people."""
 
 
-def check_output(
-    run_dir: Path, stdout_path: Path, expected: Sequence[Expected]
-) -> Difference | None:
-    """Return the first difference between a copy's output and what is expected, else None.
+def check_file(path: Path, want: Expected) -> None:
+    """Compare a file with what is expected; raises `WrongOutputError` at the first difference.
 
     Reads line by line and stops at the first difference; no more than a line of
     bounded length is in memory. White space at the end of a line, empty lines at
@@ -49,12 +38,13 @@ def check_output(
     are to be ignored are left out on both sides: an expected text may be a recorded
     output as it is.
     """
-    for want in expected:
-        path = stdout_path if want.file == "stdout" else run_dir / want.file
-        difference = _check_file(path, want)
-        if difference:
-            return difference
-    return None
+    with open_regular(path, want.file) as file:
+        if want.sha256 is None:
+            _compare(file, want)
+            return
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+        if got != want.sha256:
+            raise WrongOutputError(f"{want.file} has SHA-256 {got}, expected {want.sha256}")
 
 
 def same_token(got: bytes, want: bytes, absolute: float, relative: float) -> bool:
@@ -76,60 +66,41 @@ def same_token(got: bytes, want: bytes, absolute: float, relative: float) -> boo
     return gap <= absolute or gap <= relative * abs(b)
 
 
-def open_regular(path: Path) -> BufferedReader | str:
-    """Open a file that a copy wrote; return what is wrong, behind its name, when there is none."""
+def open_regular(path: Path, name: str) -> BufferedReader:
+    """Open a file that a copy wrote; raises `WrongOutputError` where there is none to be read."""
     try:
         # A copy may have left a pipe by that name: opening it must not wait for a writer.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return "was not written"
+        raise WrongOutputError(f"{name} was not written") from None
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
+        raise WrongOutputError(f"{name} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        return "is not a regular file"
+        raise WrongOutputError(f"{name} is not a regular file")
     return os.fdopen(handle, "rb")
 
 
-def _check_file(path: Path, want: Expected) -> Difference | None:
-    file = open_regular(path)
-    if isinstance(file, str):
-        return Difference(want.file, None, f"{want.file} {file}")
-    with file:
-        return _compare(file, want) if want.sha256 is None else _compare_digest(file, want)
-
-
-def _compare_digest(file: BufferedReader, want: Expected) -> Difference | None:
-    got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got == want.sha256:
-        return None
-    said = f"{want.file} has SHA-256 {got}, expected {want.sha256}"
-    return Difference(want.file, None, said)
-
-
-def _compare(file: BufferedReader, want: Expected) -> Difference | None:
+def _compare(file: BufferedReader, want: Expected) -> None:
     lines, longest = _wanted(want.text, want.ignore)
     limit = 4 * longest + _LONGEST_LINE
     number = 0  # of the last line that was read, ignored ones counted
-
-    def differs(text: str) -> Difference:
-        return Difference(want.file, number, f"{want.file} line {number}: {text}")
-
     written = _lines(file, limit, want.ignore)
     for wanted in lines:
         number, line = next(written, (number + 1, b""))
         if len(line) == limit and not line.endswith(b"\n"):
-            return differs(f"got over {limit} bytes in one line, expected {_line(wanted)}")
-        said = _difference(line, wanted, want)
-        if said is not None:
-            return differs(said)
-    if want.ignore is None:
-        return _check_rest(file, want, len(lines))
-    for number, line in written:  # noqa: B007 (`differs` says it)
-        if line.strip():
-            said = _line(line.split(maxsplit=8)[:8])
-            return differs(f"got {said}, expected the end of the file")
-    return None
+            text: str | None = f"got over {limit} bytes in one line, expected {_line(wanted)}"
+        else:
+            text = _difference(line, wanted, want)
+        if text is not None:
+            raise WrongOutputError(f"{want.file} line {number}: {text}")
+    blocks = _blocks(file, len(lines) + 1) if want.ignore is None else written
+    for number, block in blocks:
+        rest = block.lstrip()
+        if rest:
+            number += block[: len(block) - len(rest)].count(b"\n")  # noqa: PLW2901 - where it is
+            text = f"got {_line(rest.split(maxsplit=8)[:8])}, expected the end of the file"
+            raise WrongOutputError(f"{want.file} line {number}: {text}")
 
 
 def _difference(line: bytes, wanted: list[bytes], want: Expected) -> str | None:
@@ -172,17 +143,11 @@ def _text(line: bytes) -> str:
     return line.rstrip(b"\r\n").decode(errors="replace")
 
 
-def _check_rest(file: BufferedReader, want: Expected, lines_before: int) -> Difference | None:
-    """Only white space may follow the last expected line."""
-    number = lines_before + 1
+def _blocks(file: BufferedReader, number: int) -> Iterator[tuple[int, bytes]]:
+    """Yield what is left of a file, with the number of the line that each block begins in."""
     while block := file.read(_BLOCK):
-        rest = block.lstrip()
-        if rest:
-            number += block[: len(block) - len(rest)].count(b"\n")
-            said = f"{want.file} line {number}: got {_line(rest.split(maxsplit=8)[:8])}, "
-            return Difference(want.file, number, said + "expected the end of the file")
+        yield number, block
         number += block.count(b"\n")
-    return None
 
 
 @lru_cache(maxsize=256)  # the same text for every copy

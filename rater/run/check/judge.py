@@ -13,15 +13,16 @@ from rater.record.events import CopyEnded, Event, OutputChecked
 from rater.record.run import storable
 from rater.record.status import CopyStatus, Validity
 from rater.run.check.checker import Checker
-from rater.run.check.workplace import Judged, Workplace
+from rater.run.check.request import Judged
+from rater.run.check.workplace import Workplace
 from rater.run.copies.launch import CopySpec
 
 _GATHER_S = 0.5
-_TOGETHER = 32  # copies handed in at once: it spares waiting for a full machine between any two
+_TOGETHER = 32  # copies checked together: it spares waiting for a full machine between any two
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCopy:
     """A copy that ended, with what is needed to judge its output; no event: a filler."""
 
     event: CopyEnded | None
@@ -50,17 +51,17 @@ class Judge:
         if any(self._workplace.uses_checker(name) for name in names):
             await trio.to_thread.run_sync(self._checker.start)
 
-    async def judge(self, ended: list[Ended]) -> None:
+    async def judge(self, ended: list[EndedCopy]) -> None:
         """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
         verdicts = await trio.to_thread.run_sync(self._judge_all, ended)
         for one, judged in zip(ended, verdicts, strict=True):
             if one.event is not None:
-                self._tell(one.event, one.spec, judged)
+                self._report(one.event, one.spec, judged)
 
     async def judge_as_they_end(
-        self, take: Callable[[], list[Ended]], over: trio.Event, done: trio.Event
+        self, take: Callable[[], list[EndedCopy]], over: trio.Event, done: trio.Event
     ) -> None:
-        """Judge what `take` hands out, a few times a second, until `over`; then set `done`.
+        """Judge what `take` returns, a few times a second, until `over`; then set `done`.
 
         For phases whose runs have no end: what is not cleared in time fills the disk.
         """
@@ -70,7 +71,7 @@ class Judge:
             await self.judge(take())
         done.set()
 
-    def _tell(self, event: CopyEnded, spec: CopySpec, judged: Judged) -> None:
+    def _report(self, event: CopyEnded, spec: CopySpec, judged: Judged) -> None:
         invalid = judged.validity is Validity.INVALID
         if judged.validity is not event.validity or judged.metrics:
             self._emit(
@@ -89,10 +90,10 @@ class Judge:
         if invalid or event.status is not CopyStatus.OK:
             self.failed_copies += 1
 
-    def _judge_all(self, ended: list[Ended]) -> list[Judged]:
+    def _judge_all(self, ended: list[EndedCopy]) -> list[Judged]:
         return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
 
-    def _judge(self, some: Sequence[Ended]) -> list[Judged]:
+    def _judge(self, some: Sequence[EndedCopy]) -> list[Judged]:
         to_check = [(one.step, one.spec) for one in some if _is_open(one)]
         checked = iter(self._workplace.judge(to_check, self._checker))
         verdicts = []
@@ -107,13 +108,13 @@ class Judge:
         return verdicts
 
 
-def _is_open(one: Ended) -> bool:
-    """Tell whether a copy's output is to be looked at."""
+def _is_open(one: EndedCopy) -> bool:
+    """Tell whether a copy's output is to be checked."""
     event = one.event
     return (
         event is not None and event.status is CopyStatus.OK and event.validity is Validity.UNCHECKED
     )
 
 
-def _known(one: Ended) -> Validity:
+def _known(one: EndedCopy) -> Validity:
     return Validity.UNCHECKED if one.event is None else one.event.validity

@@ -4,84 +4,67 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from io import BufferedReader
 from math import isfinite
 from pathlib import Path
 
 from rater.plan.suite.model import Metric
-from rater.run.check.compare_output import number_of, open_regular
+from rater.run.check.compare_output import WrongOutputError, number_of, open_regular
 
-_WINDOW = 4 << 20  # bytes looked at together; a line may not be longer
+_WINDOW = 4 << 20  # bytes searched together; a line may not be longer
 _OVERLAP = 1 << 16  # bytes, and the rest of a line, that a match may go on beyond its window
 LARGEST = 1e290  # of a value: the sum over all copies is finite too
 
 
-class NoMetricError(Exception):
-    """A copy did not report what its suite says it does; the text is for people."""
-
-
-class LongLineError(Exception):
-    """A line is longer than what is looked at together."""
-
-    def __str__(self) -> str:
-        return f"a line is longer than {_WINDOW} bytes"
-
-
-def read_metrics(
-    run_dir: Path, stdout: Path, stderr: Path, metrics: Sequence[Metric]
-) -> tuple[tuple[str, float], ...]:
-    """Return name and value of every metric, in the order of `metrics`.
+def read_metric(path: Path, metric: Metric) -> float:
+    """Return the value of a metric, read from what a copy wrote.
 
     Of several matches of a pattern the last counts: files are read from their end,
-    a window of bounded size at a time. Raises `NoMetricError` where a pattern matches
+    a window of bounded size at a time. Raises `WrongOutputError` where a pattern matches
     nothing, a line is too long, or what is found is not a finite number up to 1e290.
     """
-    own = {"stdout": stdout, "stderr": stderr}
-    return tuple(
-        (metric.name, _value(own.get(metric.file, run_dir / metric.file), metric))
-        for metric in metrics
-    )
+    try:
+        return _value(path, metric)
+    except WrongOutputError as error:
+        raise WrongOutputError(f"metric {metric.name}: {error}") from error
 
 
 def _value(path: Path, metric: Metric) -> float:
-    file = open_regular(path)
-    if isinstance(file, str):
-        raise NoMetricError(f"metric {metric.name}: {metric.file} {file}")
-    with file:
+    name = metric.file
+    with open_regular(path, name) as file:
         try:
             match = last_match(file, re.compile(metric.pattern, re.MULTILINE))
-        except LongLineError as error:
-            raise NoMetricError(f"metric {metric.name}: {metric.file}: {error}") from error
+        except _LongLineError:
+            raise WrongOutputError(f"{name}: a line is longer than {_WINDOW} bytes") from None
     if match is None:
-        raise NoMetricError(
-            f"metric {metric.name}: no line of {metric.file} matches {metric.pattern}"
-        )
+        raise WrongOutputError(f"no line of {name} matches {metric.pattern}")
     found = (match[1] or "").strip()
     number = number_of(found.encode())
     try:
         value = float("nan") if number is None else float(number) * metric.scale
     except OverflowError:
         value = float("inf")
-    said = "".join(sign if sign.isprintable() else "?" for sign in found[:60])
+    shown = "".join(sign if sign.isprintable() else "?" for sign in found[:60])
     if not isfinite(value):
-        raise NoMetricError(
-            f"metric {metric.name}: {metric.file} has {said!r} there, expected a finite number"
-        )
+        raise WrongOutputError(f"{name} has {shown!r} there, expected a finite number")
     if abs(value) > LARGEST:
-        raise NoMetricError(
-            f"metric {metric.name}: {metric.file} has {said!r} there, which makes {value:.3g}: "
+        raise WrongOutputError(
+            f"{name} has {shown!r} there, which makes {value:.3g}: "
             f"beyond {LARGEST:g} nothing can be reckoned with it"
         )
     return value
 
 
+class _LongLineError(Exception):
+    """A line is longer than a window."""
+
+
 def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] | None:
-    r"""Return the last match in a file, looking from its end.
+    r"""Return the last match in a file, searched from its end.
 
     Windows begin and end at line breaks, so that what `^`, `$` and `\b` say of their
     edges holds in the whole file. A match belongs to the window that it begins in and
-    may go on for a while behind it. Raises `LongLineError` where a line is too long.
+    may go on for a while behind it. Raises `_LongLineError` where a line is too long.
     """
     end = os.fstat(file.fileno()).st_size
     whole = end
@@ -92,7 +75,7 @@ def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] 
         if begin:
             cut = data.find(b"\n", 0, len(data) - 1) + 1
             if not cut:
-                raise LongLineError
+                raise _LongLineError
             data, begin = data[cut:], begin + cut
         # The line break before it makes clear to `\A` that this is not where the file begins.
         text = "\n" * bool(begin) + data.decode(errors="replace")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from rater.plan.placement.place import Placement
 from rater.record.run import storable
 from rater.record.status import Validity
-from rater.run.check.workplace import Judged
+from rater.run.check.request import Judged
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import Excess, Limits, kill_group, wait_within
 from rater.run.programs.script import Line, argv_of, failed_position, without_mark
@@ -30,7 +30,7 @@ type State = tuple[int, int, int]  # of a file: inode, size, ctime
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class KitComparison:
     """How outputs of one benchmark are compared."""
 
     lines: tuple[Line, ...]  # as argv_of takes them; all have to end with 0
@@ -38,16 +38,16 @@ class Comparison:
     environment: tuple[tuple[str, str], ...] = ()
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the files that say what was found; those of an earlier run say nothing."""
+        """Return the files with what was found; those of an earlier run mean nothing."""
         found = [line.stdout for line in self.lines if line.stdout]
         return tuple(dict.fromkeys([*found, *(f"{name}.mis" for name in self.outputs)]))
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """What one copy hands in."""
+class KitOutput:
+    """What one copy wrote, and how it is compared."""
 
-    comparison: Comparison
+    comparison: KitComparison
     placement: Placement  # where the copy ran: its files are in the memory there
     directory: str
     before: Mapping[str, State]  # compared files as they were before it ran
@@ -70,31 +70,31 @@ def states(directory: str, names: Sequence[str]) -> dict[str, State]:
 
 
 def compare(
-    handed: Sequence[tuple[Handed, str]], workers: int, stop: Callable[[], bool], taken_s: float
+    outputs: Sequence[tuple[KitOutput, str]], workers: int, stop: Callable[[], bool], taken_s: float
 ) -> list[Judged]:
     """Compare what copies wrote, `workers` at a time.
 
     With each comes a file name for what the comparing commands print. `Validity.UNCHECKED`
-    is who was not looked at before `stop` said so. Comparing one copy may take twice the
+    is who was not compared before `stop`. Comparing one copy may take twice the
     `taken_s` that all of them took to run; where that is not enough once, nobody else waits.
     """
-    if not handed:
+    if not outputs:
         return []
     limits = Limits(time_s=max(_SHORTEST_LIMIT_S, 2 * taken_s))
     too_long = threading.Event()
 
-    def one(pair: tuple[Handed, str]) -> Judged:
+    def one(pair: tuple[KitOutput, str]) -> Judged:
         with ThreadBinding() as binding:
             binding.apply(pair[0].placement)
             judged = _compare_one(*pair, stop, limits, too_long)
         return judged if judged.detail is None else replace(judged, detail=storable(judged.detail))
 
-    with ThreadPoolExecutor(min(workers, len(handed))) as pool:
-        return list(pool.map(one, handed))
+    with ThreadPoolExecutor(min(workers, len(outputs))) as pool:
+        return list(pool.map(one, outputs))
 
 
 def _compare_one(
-    one: Handed,
+    one: KitOutput,
     log: str,
     stop: Callable[[], bool],
     limits: Limits,
@@ -114,14 +114,14 @@ def _compare_one(
     environment = {**os.environ, **dict(comparison.environment)}
     printed = f"{log}.out"
     try:
-        with open(log, "wb") as said, open(printed, "wb") as out:  # noqa: PTH123 - text, as above
+        with open(log, "wb") as errors, open(printed, "wb") as out:  # noqa: PTH123 - text, as above
             process = subprocess.Popen(
                 argv,
                 cwd=one.directory,
                 env={name: value for name, value in environment.items() if name},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
-                stderr=said,
+                stderr=errors,
                 process_group=0,
             )
             try:
@@ -147,11 +147,11 @@ def _too_long(limits: Limits) -> Judged:
     return Judged(Validity.NOT_CHECKED, f"not validated: comparing took over {limits.time_s:.0f} s")
 
 
-def _judged(one: Handed, log: str, argv: Sequence[str], code: int) -> Judged:
+def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> Judged:
     """Return what comparing commands found, which ended with `code` (negative: by a signal).
 
-    Found is what specdiff says: a `.mis`, or words on standard output with an exit code. One
-    that breaks (a signal, no such program, an exit code and nothing said) has found nothing.
+    Found is what specdiff reports: a `.mis`, or words on standard output with an exit code. One
+    that breaks (a signal, no such program, an exit code and no words) has found nothing.
     """
     mismatches = [f"{one.directory}/{name}.mis" for name in one.comparison.outputs]
     found = next((path for path in mismatches if _first_line(path)), None)
@@ -160,8 +160,8 @@ def _judged(one: Handed, log: str, argv: Sequence[str], code: int) -> Judged:
     failed = one.comparison.lines[failed_position(argv, log) - 1]
     output = f"{one.directory}/{failed.stdout}" if failed.stdout else f"{log}.out"
     by_signal = -code if code < 0 else code - 128 if code in _SIGNALS else None
-    said = _first_line(output)
-    if by_signal or code in _CANNOT_RUN or (found is None and not said):
+    printed = _first_line(output)
+    if by_signal or code in _CANNOT_RUN or (found is None and not printed):
         error = f"{one.directory}/{failed.stderr}" if failed.stderr else log
         ended = f"signal {by_signal}" if by_signal else f"exit code {code}"
         detail = _first_line(error) or f"{ended} of {_cut(failed.words[-1])}"
@@ -172,11 +172,11 @@ def _judged(one: Handed, log: str, argv: Sequence[str], code: int) -> Judged:
         name = found.rpartition("/")[2].removesuffix(".mis")
         return Judged(Validity.INVALID, f"{name} differs: {_first_line(found)} (see {found})")
     where = f" (see {output})" if failed.stdout else ""
-    return Judged(Validity.INVALID, f"{said}{where}")
+    return Judged(Validity.INVALID, f"{printed}{where}")
 
 
 def _first_line(path: str) -> str:
-    """Return the first line of a file that says something, fit for a table."""
+    """Return the first line of a file that is not empty, fit for a table."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - text, as the directory is
             text = without_mark(file.read(_HEAD_BYTES)).decode(errors="replace")

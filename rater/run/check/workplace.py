@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from rater.plan.schedule.phases import Phase, Step
-from rater.record.status import Validity
 from rater.run.check.checker import Checker
+from rater.run.check.request import Judged
 from rater.run.copies.launch import CopySpec
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What is known of a copy's output once somebody has looked."""
-
-    validity: Validity
-    detail: str | None = None  # the first difference, in words
-    metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
 
 
 class Workplace(Protocol):
@@ -52,7 +42,7 @@ class Workplace(Protocol):
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         """Compare outputs with what is expected, and read what they report.
 
-        `Validity.UNCHECKED` is who was not looked at before the run was stopped.
+        `Validity.UNCHECKED` is who was not checked before the run was stopped.
         """
         ...
 

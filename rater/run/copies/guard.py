@@ -45,6 +45,25 @@ class Helpers:
     lock: threading.Lock = field(default_factory=threading.Lock)
     pids: set[int] = field(default_factory=set)
 
+    def spawn(self, argv: list[str], environment: Mapping[str, str], fds: Mapping[int, int]) -> int:
+        """Start one whose descriptors are `fds` (its number: ours), /dev/null and no others."""
+        null = [
+            (os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in {0, 1, 2} - fds.keys()
+        ]
+        with self.lock:
+            pid = os.posix_spawn(
+                argv[0],
+                argv,
+                environment,
+                file_actions=[*((os.POSIX_SPAWN_DUP2, own, fd) for fd, own in fds.items()), *null],
+                # Ctrl-C and Ctrl-Z at the terminal are not for it. No session of its own:
+                # the kernel may give a session as much as all copies together (autogroups).
+                setpgroup=0,
+                setsigmask=(),
+            )
+            self.pids.add(pid)
+        return pid
+
     def end(self, pid: int) -> None:
         """Kill and reap one."""
         with self.lock:

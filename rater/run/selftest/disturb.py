@@ -57,22 +57,12 @@ class _Competitor:
         self._keeper = keeper
         read_end, self._to = high_pipe()
         try:
-            with keeper.helpers.lock:
-                self._pid = os.posix_spawn(
-                    sys.executable,
-                    [sys.executable, "-I", "-S", "-B", competitor.__file__, str(cpu)],
-                    # The marker lets the watchdog find it, should the pipe not do.
-                    {"PATH": os.defpath, MARKER: os.environ.get(MARKER, "")},
-                    file_actions=[
-                        (os.POSIX_SPAWN_DUP2, read_end, 0),
-                        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
-                        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
-                    ],
-                    # No session of its own: that might be given as much as all copies together.
-                    setpgroup=0,
-                    setsigmask=(),
-                )
-                keeper.helpers.pids.add(self._pid)
+            self._pid = keeper.helpers.spawn(
+                [sys.executable, "-I", "-S", "-B", competitor.__file__, str(cpu)],
+                # The marker lets the watchdog find it, should the pipe not do.
+                {"PATH": os.defpath, MARKER: os.environ.get(MARKER, "")},
+                {0: read_end},
+            )
         except BaseException:
             os.close(self._to)
             raise

@@ -9,7 +9,7 @@ import trio
 from rater.plan.schedule.phases import Phase
 from rater.record.events import PhaseEnded, PhaseStarted, WorkloadTime
 from rater.record.status import CopyStatus
-from rater.run.check.judge import Ended
+from rater.run.check.judge import EndedCopy
 from rater.run.copies.copy_ended import ended_event
 from rater.run.copies.launch import Child, Reaped
 from rater.run.observe.counters import PhaseReadings
@@ -25,7 +25,7 @@ class PhaseRecord:
         placements = state.job.placements
         self._state = state
         self._phase = phase
-        self._ended: list[Ended] = []
+        self._ended: list[EndedCopy] = []
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = False
         self._samples = Samples(state.emit, placements)
@@ -81,7 +81,7 @@ class PhaseRecord:
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
             self._interrupted = True
-        self._ended.append(Ended(event, child.step, child.spec))
+        self._ended.append(EndedCopy(event, child.step, child.spec))
         self._samples.ended(child)
         self._state.emit(event)
         return event.status
@@ -90,7 +90,7 @@ class PhaseRecord:
         """Keep a run that does not count, for its files; `reaped`: it was a filler."""
         if reaped is not None and self._counters is not None:
             self._counters.filler_ended(child.copy, reaped.user_ns + reaped.system_ns)
-        self._ended.append(Ended(None, child.step, child.spec))
+        self._ended.append(EndedCopy(None, child.step, child.spec))
 
     def end_counters(self, alive: Mapping[int, Child] | None = None) -> None:
         """Read the counters for the last time; `alive`: while these fillers still run."""
@@ -103,7 +103,7 @@ class PhaseRecord:
         orphans = {pid: copy for copy, pids in self._orphans(alive).items() for pid in pids}
         self._counters.end_with_fillers(running | orphans)
 
-    def take_ended(self) -> list[Ended]:
+    def take_ended(self) -> list[EndedCopy]:
         """Return what has ended since the last call, to be judged."""
         taken, self._ended = self._ended, []
         return taken

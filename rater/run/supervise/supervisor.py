@@ -23,7 +23,7 @@ from rater.plan.schedule.phases import Phase
 from rater.record.events import Event, Noted, PhaseStarted, Resting, RunEnded
 from rater.record.status import RunStatus
 from rater.run.check.checker import Checker
-from rater.run.check.judge import Ended, Judge
+from rater.run.check.judge import EndedCopy, Judge
 from rater.run.copies.guard import Guard, Leftover
 from rater.run.host.idle import rest, waited_note
 from rater.run.host.priority import urgent
@@ -200,7 +200,7 @@ class Supervisor:
         for notice in self._job.workplace.take_notices():
             self._emit(Noted(notice))
 
-    def _take(self, running: PhaseRun) -> list[Ended]:
+    def _take(self, running: PhaseRun) -> list[EndedCopy]:
         """Return what has ended; what ended copies left behind dies now, not with the phase."""
         self._strays += self._state.guard.kill_strays()
         return running.record.take_ended()

@@ -17,9 +17,9 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Phase, Step
 from rater.plan.suite.model import Expected, Metric
 from rater.record.status import Validity
-from rater.run.check.checker import Checker, Finding, Paper, Rules
-from rater.run.check.specdiff import Comparison, Handed, compare, states
-from rater.run.check.workplace import Judged
+from rater.run.check.checker import Checker
+from rater.run.check.request import CheckRequest, CheckRules, Judged
+from rater.run.check.specdiff import KitComparison, KitOutput, compare, states
 from rater.run.copies.guard import MARKER
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
@@ -45,7 +45,7 @@ class Own:
 
     argv: tuple[str, ...]
     directory: str
-    comparison: Comparison | None = None
+    comparison: KitComparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class RunFolders:
         # Of kits' run directories, by directory: who writes there last in this phase, and compared
         # files as they were before it.
         self._last: dict[str, str] = {}
-        self._before: dict[str, Handed] = {}
+        self._before: dict[str, KitOutput] = {}
         self._made_s = 0.0  # when those of this phase were made, by the monotonic clock
 
     def specs(
@@ -183,25 +183,19 @@ class RunFolders:
     def _judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         programs = [self._programs[step.benchmark] for step, _ in copies]
         damages = [self._damage(program) for program in programs]
-        papers = [
-            Paper(
-                Rules(program.expected, program.metrics), spec.directory, spec.stdout, spec.stderr
+        requests = [
+            CheckRequest(
+                CheckRules(program.expected, program.metrics),
+                *(spec.directory, spec.stdout, spec.stderr),
             )
             for program, damage, (_, spec) in zip(programs, damages, copies, strict=True)
             if damage is None
         ]
-        findings = iter(checker.check(papers))
-        judged = []
-        for program, damage in zip(programs, damages, strict=True):
-            finding = next(findings) if damage is None else Finding(damage)
-            if finding is None:
-                judged.append(Judged(Validity.UNCHECKED))
-            elif finding.detail is not None:
-                judged.append(Judged(Validity.INVALID, finding.detail))
-            else:
-                good = Validity.VALID if program.expected else Validity.NOT_CHECKED
-                judged.append(Judged(good, None, finding.metrics))
-        return judged
+        checked = iter(checker.check(requests))
+        return [
+            next(checked) if damage is None else Judged(Validity.INVALID, damage)
+            for damage in damages
+        ]
 
     def _expect(self, copy: int, step: Step, spec: CopySpec) -> None:
         """Take note of what is compared once the phase is over."""
@@ -211,7 +205,7 @@ class RunFolders:
         if spec.directory not in self._before:
             before = states(spec.directory, comparison.outputs)
             placement = self._placements[copy]
-            self._before[spec.directory] = Handed(comparison, placement, spec.directory, before)
+            self._before[spec.directory] = KitOutput(comparison, placement, spec.directory, before)
 
     def _judge_of_kits(
         self, copies: Sequence[tuple[Step, CopySpec]], stop: Callable[[], bool]

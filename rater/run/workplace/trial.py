@@ -31,7 +31,7 @@ _UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, (
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SuiteTrial:
     """What a trial of one benchmark showed; `error` is None when all is well."""
 
     benchmark: str
@@ -53,13 +53,13 @@ def pick_size(benchmark: Benchmark, name: str | None) -> Size | None:
     return benchmark.sizes.get(name)
 
 
-def try_build(benchmark: Benchmark, tune: str, cache: Path) -> Trial:
+def try_build(benchmark: Benchmark, tune: str, cache: Path) -> SuiteTrial:
     """Build a benchmark, or find its command."""
     try:
         built = build(benchmark, tune, cache)
     except RaterError as error:
-        return Trial(benchmark.name, str(error))
-    return Trial(benchmark.name, None, str(built.executable))
+        return SuiteTrial(benchmark.name, str(error))
+    return SuiteTrial(benchmark.name, None, str(built.executable))
 
 
 @contextmanager
@@ -101,14 +101,14 @@ def try_run(
     limits: Limits,
     suite: Suite | None = None,
     left: SetupFiles | None = None,
-) -> Trial:
+) -> SuiteTrial:
     """Build and run one copy alone, not bound, and compare its output.
 
     Its run directory below `work` is removed when all is well and kept otherwise.
     `left` is what the set-up of `suite` made (`try_setup`), None when it failed or there
     is none. `limits` are those of the copy, and of its set-up.
     """
-    trial = Trial(benchmark.name, None)
+    trial = SuiteTrial(benchmark.name, None)
     size = pick_size(benchmark, size_name)
     if size is None:
         known = ", ".join(benchmark.sizes)
@@ -143,8 +143,8 @@ def try_run(
 
 
 def _run(
-    trial: Trial, benchmark: Benchmark, size: Size, folders: RunFolders, limits: Limits
-) -> Trial:
+    trial: SuiteTrial, benchmark: Benchmark, size: Size, folders: RunFolders, limits: Limits
+) -> SuiteTrial:
     step = Step(benchmark.name, 1)
     try:
         spec = folders.spec(0, 0, step)

@@ -363,7 +363,7 @@ def kit_program(
     request: Request, kit: KitBenchmark, placements: Sequence[Placement], wrap: Sequence[str]
 ) -> Program:
     """Return a kit's benchmark, ready to be started."""
-    from rater.run.check.specdiff import Comparison
+    from rater.run.check.specdiff import KitComparison
     from rater.run.programs.script import Line, argv_of_texts
     from rater.run.workplace.run_dirs import Own, Program
 
@@ -376,7 +376,7 @@ def kit_program(
     own = []
     for placement in placements:
         bind = _bind_of(kit, placement, from_file=request.bind_from_file)
-        comparison = Comparison(
+        comparison = KitComparison(
             tuple(
                 Line(
                     ("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),

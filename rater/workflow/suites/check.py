@@ -18,7 +18,7 @@ from rater.workflow.common import print_json
 if TYPE_CHECKING:
     from rater.plan.suite.model import Benchmark, Suite
     from rater.run.programs.inputs import SetupFiles
-    from rater.run.workplace.trial import Trial
+    from rater.run.workplace.trial import SuiteTrial
     from rater.text.document import Mistake
 
 _ANY_SIZE = ""  # --run without SIZE
@@ -32,7 +32,7 @@ _OF_PROGRAM = ("sources", "libraries", "flags", "command")
 class Checked:
     """What was found out about one benchmark."""
 
-    trial: Trial
+    trial: SuiteTrial
     left_out: str | None = None  # why a run goes on without it, where the suite allows that
 
 
@@ -60,7 +60,7 @@ def declare(parser: argparse.ArgumentParser, suite_help: str) -> None:
     parser.set_defaults(run=_check)
 
 
-def tell(suite: Suite, trial: Trial, left_out: str | None = None) -> None:
+def tell(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
     """Print a trial when it is over: a whole suite takes minutes."""
     from rater.show.console.page import standard_page
     from rater.show.plans.suites import trial_text
@@ -142,7 +142,7 @@ def _checks(
     from rater.errors import InputError
     from rater.run.programs.child_process import Limits
     from rater.run.programs.compile import cache_root
-    from rater.run.workplace.trial import Trial, trial_folder, try_run, try_setup
+    from rater.run.workplace.trial import SuiteTrial, trial_folder, try_run, try_setup
     from rater.workflow.suites.programs import OF_SUITE, missing_programs
 
     cache = cache_root()
@@ -150,17 +150,17 @@ def _checks(
     left: SetupFiles | None = None
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
-        yield Checked(Trial(OF_SUITE, "\n".join(missing[OF_SUITE])))
+        yield Checked(SuiteTrial(OF_SUITE, "\n".join(missing[OF_SUITE])))
     elif run:
         try:
             left = try_setup(suite, args.try_size or None, cache, limits)
         except InputError as error:
-            yield Checked(Trial(OF_SUITE, str(error)))
+            yield Checked(SuiteTrial(OF_SUITE, str(error)))
     with trial_folder(cache) if run else nullcontext(cache) as work:
         for benchmark in suite.benchmarks:
             problems = missing[benchmark.name]
             if problems and "missing" in suite.leave_out and benchmark.name not in named:
-                yield Checked(Trial(benchmark.name, None), "; ".join(problems))
+                yield Checked(SuiteTrial(benchmark.name, None), "; ".join(problems))
             elif problems or not run:
                 yield Checked(_built(benchmark, problems, args.tune, cache))
             else:
@@ -178,14 +178,14 @@ def _checks(
                 )
 
 
-def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path) -> Trial:
+def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path) -> SuiteTrial:
     """Build a benchmark, or find its command; say all that is wrong with its programs."""
-    from rater.run.workplace.trial import Trial, try_build
+    from rater.run.workplace.trial import SuiteTrial, try_build
     from rater.workflow.suites.programs import generator_failures
 
     failures = [*problems, *generator_failures(benchmark, cache)]
     if failures and not benchmark.sources:  # its command is among the problems, or is there
-        return Trial(benchmark.name, "\n".join(failures))
+        return SuiteTrial(benchmark.name, "\n".join(failures))
     trial = try_build(benchmark, tune, cache)
     failures += [trial.error] if trial.error else []
     return replace(trial, error="\n".join(failures) or None)

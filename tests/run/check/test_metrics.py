@@ -7,7 +7,8 @@ import pytest
 
 from rater.plan.suite.model import Metric
 from rater.run.check import metrics as metrics_module
-from rater.run.check.metrics import NoMetricError, read_metrics
+from rater.run.check.compare_output import WrongOutputError
+from rater.run.check.metrics import read_metric
 
 
 def metric(pattern: str, file: str = "stdout", scale: float = 1.0) -> Metric:
@@ -17,11 +18,7 @@ def metric(pattern: str, file: str = "stdout", scale: float = 1.0) -> Metric:
 def value(tmp_path: Path, written: str | bytes, pattern: str, scale: float = 1.0) -> float:
     stdout = tmp_path / "stdout"
     stdout.write_bytes(written if isinstance(written, bytes) else written.encode())
-    ((name, found),) = read_metrics(
-        tmp_path, stdout, tmp_path / "stderr", [metric(pattern, scale=scale)]
-    )
-    assert name == "speed"
-    return found
+    return read_metric(stdout, metric(pattern, scale=scale))
 
 
 @pytest.mark.parametrize(
@@ -48,19 +45,6 @@ def test_a_value_is_the_number_times_its_scale(tmp_path: Path) -> None:
     assert value(tmp_path, "1500 MB/s", r"(\d+)", scale=1e-3) == 1.5
 
 
-def test_numbers_come_from_any_file_in_the_order_of_the_suite(tmp_path: Path) -> None:
-    (tmp_path / "out.stdout").write_text("a 1")
-    (tmp_path / "out.stderr").write_text("a 2")
-    (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "x").write_text("a 3")
-    metrics = [
-        Metric(name, r"a (\d)", "", None, "sum", file, 1.0)
-        for name, file in (("c", "log/x"), ("b", "stderr"), ("a", "stdout"))
-    ]
-    found = read_metrics(tmp_path, tmp_path / "out.stdout", tmp_path / "out.stderr", metrics)
-    assert found == (("c", 3), ("b", 2), ("a", 1))
-
-
 @pytest.mark.parametrize(
     ("written", "pattern", "said"),
     [
@@ -82,7 +66,7 @@ def test_what_is_not_there_or_no_number_is_told(
     if said is None:
         assert value(tmp_path, written, pattern) == pytest.approx(1e190)
         return
-    with pytest.raises(NoMetricError) as caught:
+    with pytest.raises(WrongOutputError) as caught:
         value(tmp_path, written, pattern, scale=100)
     assert str(caught.value).startswith(said)
 
@@ -90,8 +74,8 @@ def test_what_is_not_there_or_no_number_is_told(
 def test_a_file_that_is_missing_or_no_file_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, said in (("gone", "was not written"), ("pipe", "is not a regular file")):
-        with pytest.raises(NoMetricError, match=f"^metric speed: {name} {said}$"):
-            read_metrics(tmp_path, tmp_path, tmp_path, [metric("(x)", name)])
+        with pytest.raises(WrongOutputError, match=f"^metric speed: {name} {said}$"):
+            read_metric(tmp_path / name, metric("(x)", name))
 
 
 def test_a_number_far_from_the_end_of_a_gigabyte_is_found_in_little_memory(tmp_path: Path) -> None:
@@ -101,7 +85,7 @@ def test_a_number_far_from_the_end_of_a_gigabyte_is_found_in_little_memory(tmp_p
         file.write(b"n 1\n" + line * 200_000 + b"n 2\nn 3\n" + line * 100_000)
     tracemalloc.start()
     begin = time.perf_counter()
-    ((_, found),) = read_metrics(tmp_path, stdout, stdout, [metric(r"^n (\d)$")])
+    found = read_metric(stdout, metric(r"^n (\d)$"))
     elapsed_s = time.perf_counter() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -130,7 +114,7 @@ def test_the_edge_of_a_window_is_no_end_of_a_line_or_file(
 ) -> None:
     lines = "time 123456 ms of step\n" * 400_000
     assert value(tmp_path, "time 55\n" + lines, pattern) == found
-    with pytest.raises(NoMetricError, match="no line of stdout matches"):
+    with pytest.raises(WrongOutputError, match="no line of stdout matches"):
         value(tmp_path, "none\n" + lines, pattern)
 
 
@@ -140,13 +124,13 @@ def test_the_end_of_a_window_is_not_the_end_of_the_file(
     monkeypatch.setattr(metrics_module, "_WINDOW", 40)
     monkeypatch.setattr(metrics_module, "_OVERLAP", 16)
     for behind in range(120):
-        with pytest.raises(NoMetricError):
+        with pytest.raises(WrongOutputError):
             value(tmp_path, "n 1\n" * 50 + "rest\n" * (behind // 5) + "x\n", r"n (\d)\n\Z")
 
 
 def test_in_a_line_longer_than_a_window_nothing_is_guessed(tmp_path: Path) -> None:
     long = b'{"speed": 5, ' + b"z" * 6_000_000 + b"}"
-    with pytest.raises(NoMetricError) as caught:
+    with pytest.raises(WrongOutputError) as caught:
         value(tmp_path, long, r'"speed": (\d)')
     assert str(caught.value) == "metric speed: stdout: a line is longer than 4194304 bytes"
     assert value(tmp_path, long + b'\n"speed": 6\n', r'"speed": (\d)') == 6
@@ -154,6 +138,6 @@ def test_in_a_line_longer_than_a_window_nothing_is_guessed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("written", "scale"), [("1e291", 1.0), ("-1e280", 1e20)])
 def test_a_value_too_large_for_sums_is_told(tmp_path: Path, written: str, scale: float) -> None:
-    with pytest.raises(NoMetricError, match=r"beyond 1e\+290 nothing can be reckoned with it"):
+    with pytest.raises(WrongOutputError, match=r"beyond 1e\+290 nothing can be reckoned with it"):
         value(tmp_path, f"x {written}\n", r"x (\S+)", scale)
     assert value(tmp_path, "x -1e290\n", r"x (\S+)") == -1e290

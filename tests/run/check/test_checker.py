@@ -18,8 +18,9 @@ from rater.plan.schedule.phases import Window, make_plan
 from rater.plan.suite.model import Expected, Metric
 from rater.record.events import CopyEnded, Event, Noted, PhaseEnded
 from rater.record.status import RunStatus, Validity
-from rater.run.check import checker as judge_process
-from rater.run.check.checker import Checker, Paper, Rules
+from rater.run.check import checker
+from rater.run.check.checker import Checker
+from rater.run.check.request import CheckRequest, CheckRules, Judged
 from rater.run.copies.guard import MARKER, children, guard
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.rig import Rig
@@ -30,31 +31,53 @@ NUMBER = Metric("speed", r"speed (\d+)", "GB/s", "higher", "mean", "stdout", 1.0
 STUCK = Metric("trap", ENDLESS, "", None, "sum", "stdout", 1.0)
 
 
-def paper(folder: Path, wrote: str, *metrics: Metric, expected: tuple[Expected, ...] = ()) -> Paper:
+def request(
+    folder: Path, wrote: str, *metrics: Metric, expected: tuple[Expected, ...] = ()
+) -> CheckRequest:
     stdout = folder / f"{len(list(folder.iterdir()))}.stdout"
     stdout.write_text(wrote)
-    return Paper(Rules(expected, metrics), str(folder), str(stdout), str(stdout))
+    return CheckRequest(CheckRules(expected, metrics), str(folder), str(stdout), str(stdout))
 
 
 def test_many_copies_of_several_benchmarks_are_judged_in_their_order(tmp_path: Path) -> None:
     text = "line\n" * 20_000  # more than a pipe holds
-    handed_in = [
-        paper(tmp_path, "speed 7\n", NUMBER),
-        paper(tmp_path, "nothing\n", NUMBER),
-        paper(tmp_path, "anything"),
-        paper(tmp_path, text, expected=(Expected("stdout", text, 0, 0),)),
-        paper(tmp_path, "speed ?\n", NUMBER),
+    requests = [
+        request(tmp_path, "speed 7\n", NUMBER),
+        request(tmp_path, "nothing\n", NUMBER),
+        request(tmp_path, "anything"),
+        request(tmp_path, text, expected=(Expected("stdout", text, 0, 0),)),
+        request(tmp_path, "speed ?\n", NUMBER),
     ] * 20
-    with Checker() as checker:
-        found = checker.check(handed_in)
-    assert [one and (one.detail, one.metrics) for one in found[:5]] == [
-        (None, (("speed", 7.0),)),
-        (r"metric speed: no line of stdout matches speed (\d+)", ()),
-        (None, ()),
-        (None, ()),
-        (r"metric speed: no line of stdout matches speed (\d+)", ()),
+    with Checker() as process:
+        found = process.check(requests)
+    wrong = Judged(Validity.INVALID, r"metric speed: no line of stdout matches speed (\d+)")
+    assert found[:5] == [
+        Judged(Validity.NOT_CHECKED, None, (("speed", 7.0),)),
+        wrong,
+        Judged(Validity.NOT_CHECKED),
+        Judged(Validity.VALID),
+        wrong,
     ]
     assert found == found[:5] * 20
+
+
+def test_files_are_found_by_their_names_and_numbers_in_the_order_of_the_suite(
+    tmp_path: Path,
+) -> None:
+    for n, name in enumerate(("out.stdout", "out.stderr", "log/x")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"a {n}\n")
+    rules = CheckRules(
+        tuple(Expected(f, f"a {n}", 0, 0) for n, f in ((0, "stdout"), (2, "log/x"))),
+        tuple(
+            Metric(name, r"a (\d)", "", None, "sum", file, 1.0)
+            for name, file in (("c", "log/x"), ("b", "stderr"), ("a", "stdout"))
+        ),
+    )
+    files = [str(tmp_path / name) for name in ("out.stdout", "out.stderr")]
+    with Checker() as process:
+        found = process.check([CheckRequest(rules, str(tmp_path), *files)])
+    assert found == [Judged(Validity.VALID, None, (("c", 2.0), ("b", 1.0), ("a", 0.0)))]
 
 
 @pytest.mark.parametrize(
@@ -71,16 +94,14 @@ def test_a_pattern_without_end_is_wrong_and_the_next_copy_is_judged(
     expected: tuple[Expected, ...],
     at: str,
 ) -> None:
-    monkeypatch.setattr(judge_process, "LIMIT_S", 0.15)
-    with Checker() as checker:
-        bad, good = checker.check(
+    monkeypatch.setattr(checker, "LIMIT_S", 0.15)
+    with Checker() as process:
+        bad, good = process.check(
             [
-                paper(tmp_path, f"{TRAP}speed 1\n", *metrics, expected=expected),
-                paper(tmp_path, "speed 2\n", NUMBER),
+                request(tmp_path, f"{TRAP}speed 1\n", *metrics, expected=expected),
+                request(tmp_path, "speed 2\n", NUMBER),
             ]
         )
-    assert bad is not None
-    assert good is not None
     assert bad.detail == f"{at} took longer than 0.15 s of CPU time"
     assert good.metrics == (("speed", 2.0),)
 
@@ -88,29 +109,27 @@ def test_a_pattern_without_end_is_wrong_and_the_next_copy_is_judged(
 def test_a_file_without_end_is_left_alone_when_the_run_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge_process, "AFTER_STOP_S", 0.1)
+    monkeypatch.setattr(checker, "AFTER_STOP_S", 0.1)
     big = tmp_path / "big"
     with big.open("wb") as file:
         file.truncate(100_000_000_000)
     begin_s = time.monotonic()
     want = Expected("big", "", 0, 0, hashlib.sha256().hexdigest())
-    with Checker(stopped=lambda: time.monotonic() > begin_s + 0.2) as checker:
-        found = checker.check([paper(tmp_path, ""), paper(tmp_path, "", expected=(want,))])
+    with Checker(stopped=lambda: time.monotonic() > begin_s + 0.2) as process:
+        found = process.check([request(tmp_path, ""), request(tmp_path, "", expected=(want,))])
         assert time.monotonic() - begin_s < 20  # to read it all takes longer
-        assert [one is None for one in found] == [False, True]
-        assert checker.check([paper(tmp_path, "", NUMBER)]) == [None]
+        assert found == [Judged(Validity.NOT_CHECKED), Judged(Validity.UNCHECKED)]
+        assert process.check([request(tmp_path, "", NUMBER)]) == [Judged(Validity.UNCHECKED)]
 
 
 def test_when_the_process_dies_the_copy_in_hand_is_wrong_and_another_goes_on(
     tmp_path: Path,
 ) -> None:
-    with guard("judge-dies", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as checker:
-        checker.start()
+    with guard("judge-dies", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as process:
+        process.start()
         [first] = keeper.helpers.pids
         os.kill(first, signal.SIGKILL)
-        bad, good = checker.check([paper(tmp_path, "speed 2\n", NUMBER)] * 2)
-        assert bad is not None
-        assert good is not None
+        bad, good = process.check([request(tmp_path, "speed 2\n", NUMBER)] * 2)
         assert bad.detail == "checking its output ended the process that did it (out of memory?)"
         assert good.metrics == (("speed", 2.0),)
         [second] = keeper.helpers.pids
@@ -121,15 +140,14 @@ def test_the_process_is_no_leftover_and_bears_no_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARKER, "judge-stays")
-    with guard("judge-stays", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as checker:
-        checker.start()
+    with guard("judge-stays", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as process:
+        process.start()
         [pid] = keeper.helpers.pids
         assert pid in children()
         assert keeper.kill_strays() == keeper.kill_leftovers() == []
         assert MARKER.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
         assert os.getpgid(pid) == pid
-        [found] = checker.check([paper(tmp_path, "speed 2\n", NUMBER)])
-        assert found is not None
+        process.check([request(tmp_path, "speed 2\n", NUMBER)])
         assert keeper.helpers.pids == {pid}
     assert pid not in children()
 
@@ -139,12 +157,13 @@ def test_the_process_dies_with_rater_whatever_it_does(tmp_path: Path) -> None:
     script = f"""
 import sys
 from rater.plan.suite.model import Metric
-from rater.run.check.checker import Checker, Paper, Rules
+from rater.run.check.checker import Checker
+from rater.run.check.request import CheckRequest, CheckRules
 checker = Checker()
 checker.start()
 print(*checker._helpers.pids, flush=True)
-rules = Rules((), (Metric("m", {ENDLESS!r}, "", None, "sum", "stdout", 1.0),))
-checker.check([Paper(rules, {str(tmp_path)!r}, {str(tmp_path / "stdout")!r}, "")])
+rules = CheckRules((), (Metric("m", {ENDLESS!r}, "", None, "sum", "stdout", 1.0),))
+checker.check([CheckRequest(rules, {str(tmp_path)!r}, {str(tmp_path / "stdout")!r}, "")])
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as rater:
         assert rater.stdout is not None
@@ -163,7 +182,7 @@ checker.check([Paper(rules, {str(tmp_path)!r}, {str(tmp_path / "stdout")!r}, "")
 def test_a_run_that_is_stopped_while_it_judges_ends_and_leaves_the_rest_unchecked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge_process, "AFTER_STOP_S", 0.1)
+    monkeypatch.setattr(checker, "AFTER_STOP_S", 0.1)
 
     def stop(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, PhaseEnded):
@@ -183,7 +202,7 @@ def test_a_run_that_is_stopped_while_it_judges_ends_and_leaves_the_rest_unchecke
 def test_a_pattern_without_end_does_not_hold_up_the_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge_process, "LIMIT_S", 0.3)
+    monkeypatch.setattr(checker, "LIMIT_S", 0.3)
     gone = tmp_path / "gone"
     # The first run of copy 0 sets the trap, which is sprung while the others go on.
     script = f"if mkdir {gone} 2>/dev/null; then echo {TRAP.strip()}; else echo aa; fi; sleep 0.02"
