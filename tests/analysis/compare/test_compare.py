@@ -13,7 +13,7 @@ import pytest
 from rater.analysis.compare.compare import compare, decided
 from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.points import Point, PointRun
-from rater.analysis.stats.ratio_interval import Basis, Decision
+from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
 from rater.errors import InputError
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
@@ -53,10 +53,17 @@ def only(comparison: Comparison) -> EffectRow:
     return row
 
 
+def known(interval: RatioInterval | None) -> RatioInterval:
+    assert interval is not None
+    return interval
+
+
+def speedup_of(comparison: Comparison) -> RatioInterval:
+    return known(only(comparison).cells[0].speedup)
+
+
 def told(comparison: Comparison) -> str:
-    speedup = only(comparison).cells[0].speedup
-    assert speedup is not None
-    return speedup.words
+    return speedup_of(comparison).words
 
 
 def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> None:
@@ -64,8 +71,7 @@ def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> 
     base = point("base", *brackets(1, [10.0, 20.0, 40.0]))
     new = point("new", *brackets(4, [9.6, 19.0, 37.6]))
     row = only(compare([base, new]))
-    speedup = row.cells[0].speedup
-    assert speedup is not None
+    speedup = known(row.cells[0].speedup)
     assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
     assert (speedup.basis, speedup.count, speedup.degrees) == (Basis.BLOCKS, 3, 2)
     assert speedup.words == "better"
@@ -80,21 +86,16 @@ def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> 
         ]
     )
     assert told(loose).startswith("cannot tell")
-    speedup = only(loose).cells[0].speedup
-    assert speedup is not None
-    assert speedup.basis is Basis.RUNS
+    assert speedup_of(loose).basis is Basis.RUNS
 
 
-def test_both_signs_are_told_alike() -> None:
+def test_both_signs_are_told_alike_and_improvement_and_reduction_are_two_things() -> None:
     slow, fast = [10.0, 10.01, 10.02, 9.99], [9.8, 9.82, 9.81, 9.79]
     there = compare([point("x", *brackets(1, slow)), point("y", *brackets(5, fast))])
     back = compare([point("y", *brackets(5, fast)), point("x", *brackets(1, slow))])
     assert (told(there), told(back)) == ("better", "worse")
     assert only(there).cells[0].improvement == pytest.approx(0.0204, abs=1e-4)
     assert only(back).cells[0].improvement == pytest.approx(-0.0200, abs=1e-4)
-
-
-def test_improvement_and_reduction_are_two_things() -> None:
     half = compare([point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [5.0, 5.05]))])
     cell = only(half).cells[0]
     assert cell.improvement == pytest.approx(1.0)  # (10 - 5) / 5
@@ -106,8 +107,7 @@ def test_iterations_of_a_run_are_one_value_where_there_are_several_runs() -> Non
     base = [run(1, {"a": [[12.0, 12.0]] * 3}), run(2, {"a": [[10.0, 10.0]] * 3})]
     new = [run(3, {"a": [[9.0, 9.0]] * 3}), run(4, {"a": [[9.1, 9.1]] * 3})]
     comparison = compare([point("x", *base, blocks=False), point("y", *new, blocks=False)])
-    speedup = only(comparison).cells[0].speedup
-    assert speedup is not None
+    speedup = speedup_of(comparison)
     assert (speedup.count, speedup.basis) == (2, Basis.RUNS)
     assert not speedup.decided
 
@@ -115,8 +115,7 @@ def test_iterations_of_a_run_are_one_value_where_there_are_several_runs() -> Non
 def test_of_single_runs_the_iterations_are_compared_and_decide_nothing() -> None:
     base = point("x", run(1, {"a": [[10.0, 10.0], [10.1, 10.1], [9.9, 9.9]]}))
     new = point("y", run(2, {"a": [[9.0, 9.0], [9.1, 9.1], [8.9, 8.9]]}))
-    speedup = only(compare([base, new])).cells[0].speedup
-    assert speedup is not None
+    speedup = speedup_of(compare([base, new]))
     assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 3)
     assert speedup.words == "cannot tell: one run each"
     assert speedup.low is not None
@@ -131,8 +130,7 @@ def test_the_suite_of_single_runs_has_the_noise_of_their_iterations() -> None:
     base = run(1, {"a": [[10.0] * 2, [10.1] * 2], "b": [[20.0] * 2, [20.2] * 2]})
     new = run(2, {"a": [[9.0] * 2, [9.1] * 2], "b": [[18.0] * 2, [18.1] * 2]})
     (suite, *_) = compare([point("x", base), point("y", new)]).suites
-    speedup = suite.cells[0].speedup
-    assert speedup is not None
+    speedup = known(suite.cells[0].speedup)
     assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 2)
     logs = [math.log(a / b) for a, b in ((100 * 1.01, 81 * 9.1 / 9), (400 * 1.01, 324 * 18.1 / 18))]
     assert math.log(speedup.ratio) == pytest.approx(sum(logs) / 4, rel=1e-3)
@@ -147,8 +145,7 @@ def test_iterations_that_are_discarded_do_not_count() -> None:
 
     base = point("x", warmed(1, 50.0, 10.0), warmed(2, 90.0, 10.02))
     new = point("y", warmed(3, 10.0, 9.0), warmed(4, 20.0, 9.02))
-    speedup = only(compare([base, new])).cells[0].speedup
-    assert speedup is not None
+    speedup = speedup_of(compare([base, new]))
     assert speedup.ratio == pytest.approx(10 / 9, rel=1e-3)
 
 
@@ -158,8 +155,7 @@ def test_two_runs_of_a_point_in_one_block_are_one_value() -> None:
         "x", (), tuple(PointRun(it, block) for it, block in zip(runs, (1, 1, 2), strict=True))
     )
     new = point("y", *brackets(4, [9.5, 9.0, 9.1]))  # blocks 0, 1 and 2
-    speedup = only(compare([base, new])).cells[0].speedup
-    assert speedup is not None
+    speedup = speedup_of(compare([base, new]))
     assert (speedup.count, speedup.basis) == (2, Basis.BLOCKS)
     assert speedup.ratio == pytest.approx(math.sqrt(math.sqrt(10 * 10.4) / 9.0 * 10.2 / 9.1))
 
@@ -170,8 +166,7 @@ def test_other_reference_times_are_compared_in_copies_an_hour() -> None:
     row = only(compare([point("x", *base), point("y", *new)]))
     assert row.unit == "copies/hour"
     assert row.cells[0].baseline == pytest.approx(720)
-    assert row.cells[0].speedup is not None
-    assert row.cells[0].speedup.ratio == pytest.approx(10 / 9.035, rel=1e-4)
+    assert known(row.cells[0].speedup).ratio == pytest.approx(10 / 9.035, rel=1e-4)
 
 
 def test_one_value_each_cannot_be_told() -> None:
@@ -207,12 +202,10 @@ def test_the_suite_is_the_geometric_mean_of_each_run() -> None:
         for i, (a, b, c) in enumerate(times)
     ]
     comparison = compare([point("x", *base), point("y", *new)])
-    suites = {row.name: row.cells[0].speedup for row in comparison.suites}
+    suites = {row.name: known(row.cells[0].speedup) for row in comparison.suites}
     assert set(suites) == {"all", "int"}  # one fp benchmark is no suite
     speedups = [1000 / (a * b * c) for a, b, c in times]
-    assert suites["all"] is not None
     assert suites["all"].ratio == pytest.approx(math.prod(speedups) ** (1 / 9))
-    assert suites["int"] is not None
     ints = [200 / (a * b) for a, b, _ in times]
     assert suites["int"].ratio == pytest.approx(math.prod(ints) ** (1 / 6))
     (row, *_) = comparison.suites
@@ -243,8 +236,7 @@ def test_failed_copies_and_runs_that_did_not_end_are_left_out_and_told() -> None
     head = replace(new[2].head, status=RunStatus.INTERRUPTED, reason="Ctrl-C")
     new[2] = replace(new[2], head=head)
     comparison = compare([point("x", *base), point("y", *new)])
-    speedup = only(comparison).cells[0].speedup
-    assert speedup is not None
+    speedup = speedup_of(comparison)
     assert speedup.count == 2  # blocks 0 and 2
     assert comparison.left_out == (
         "run 5: a: copy 0: exit status 3",
@@ -261,13 +253,11 @@ def test_a_tunable_that_only_removes_the_slow_copies_is_a_win_that_is_named() ->
         usual = list(10 * np.exp(rng.normal(0, 0.0005, 8)))
         new.append(run(10 + i, {"a": [usual]}))
     cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
-    assert cell.speedup is not None
-    assert cell.median_copy is not None
-    assert cell.slowest_over_median is not None
-    assert cell.speedup.words == "better"
-    assert cell.median_copy.words == "same within 1 %"
-    assert cell.slowest_over_median.words == "better"
-    assert cell.slowest_over_median.ratio == pytest.approx(10 / 12, abs=0.01)
+    assert known(cell.speedup).words == "better"
+    assert known(cell.median_copy).words == "same within 1 %"
+    slowest = known(cell.slowest_over_median)
+    assert slowest.words == "better"
+    assert slowest.ratio == pytest.approx(10 / 12, abs=0.01)
 
 
 def test_points_of_other_copies_are_compared_in_throughput_alone() -> None:
@@ -276,8 +266,7 @@ def test_points_of_other_copies_are_compared_in_throughput_alone() -> None:
     comparison = compare([base, new])
     cell = only(comparison).cells[0]
     assert comparison.copies == (1, 4)
-    assert cell.speedup is not None
-    assert cell.speedup.ratio == pytest.approx(4 * 10 / 12.035, rel=1e-4)
+    assert known(cell.speedup).ratio == pytest.approx(4 * 10 / 12.035, rel=1e-4)
     assert (cell.median_copy, cell.slowest_over_median) == (None, None)
 
 
@@ -300,13 +289,9 @@ def test_verdicts_that_hold_with_all_comparisons_considered_are_marked() -> None
     much = point("p2", *brackets(9, [9.0, 9.09, 8.92, 9.0]))
     comparison = compare([base, slightly, much])
     first, second = only(comparison).cells
-    assert first.speedup is not None
-    assert second.speedup is not None
-    assert (first.speedup.words, second.speedup.words) == ("better", "better")
-    assert first.speedup.p is not None
-    assert second.speedup.p is not None
-    assert second.p_holm == pytest.approx(2 * second.speedup.p)
-    assert first.p_holm == pytest.approx(first.speedup.p)  # the last one in order
+    assert known(first.speedup).words == known(second.speedup).words == "better"
+    assert second.p_holm == pytest.approx(2 * (known(second.speedup).p or 0))
+    assert first.p_holm == pytest.approx(known(first.speedup).p)  # the last one in order
     assert second.holds
     assert comparison.by_chance == pytest.approx(0.1)
 
@@ -329,8 +314,7 @@ def test_along_one_axis_the_others_are_held() -> None:
     points = grid(0.002, 0.05)
     comparison = compare(points, by="pages")
     assert [side.label for side in comparison.sides] == ["pages=small", "pages=large"]
-    speedup = only(comparison).cells[0].speedup
-    assert speedup is not None
+    speedup = speedup_of(comparison)
     assert speedup.words == "better"
     assert speedup.ratio == pytest.approx(1 / 0.95, rel=0.004)
     assert speedup.degrees is not None
@@ -344,7 +328,7 @@ def test_along_one_axis_the_others_are_held() -> None:
     assert less.left_out == (
         "compared without copies=2 pages=small: pages=large has no such point",
     )
-    assert only(less).cells[0].speedup is not None
+    assert known(only(less).cells[0].speedup)
     # Without `by` every point stands beside the first.
     assert len(compare(points).sides) == 4
 
@@ -402,12 +386,9 @@ def test_rotated_runs_are_compared_by_their_score() -> None:
     base = [rotated(1, (10.0, 20.0)), rotated(2, (10.1, 20.2))]
     new = [rotated(3, (8.0, 20.0)), rotated(4, (8.08, 20.21))]
     comparison = compare([point("x", *base), point("y", *new)])
-    speedups = {row.name: row.cells[0].speedup for row in comparison.benchmarks}
-    assert speedups["a"] is not None
-    assert speedups["a"].ratio == pytest.approx(1.25)
+    assert known(comparison.benchmarks[0].cells[0].speedup).ratio == pytest.approx(1.25)
     (suite,) = comparison.suites
-    assert suite.cells[0].speedup is not None
-    assert suite.cells[0].speedup.ratio == pytest.approx(math.sqrt(1.25), rel=1e-3)
+    assert known(suite.cells[0].speedup).ratio == pytest.approx(math.sqrt(1.25), rel=1e-3)
     assert suite.cells[0].baseline == pytest.approx(20 / math.sqrt(200), rel=0.01)
 
 
@@ -425,9 +406,8 @@ def test_values_and_all_suites_are_of_the_same_runs() -> None:
     cells = {row.name: row.cells[0] for row in comparison.suites}
     assert set(cells) == {"all", "int"}
     for cell in cells.values():
-        assert cell.speedup is not None
         assert cell.value == pytest.approx(cell.baseline)
-        assert cell.speedup.ratio == pytest.approx(1.0)
+        assert known(cell.speedup).ratio == pytest.approx(1.0)
     assert comparison.left_out == ("suite: without run 2, which lacks a benchmark",)
 
 
@@ -437,8 +417,7 @@ def test_the_value_is_the_score_of_a_run_whatever_the_speedup_is_of() -> None:
     cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
     assert cell.baseline == pytest.approx(20 / 12)  # of two iterations the slower
     assert cell.value == pytest.approx(2.0)
-    assert cell.speedup is not None
-    assert cell.speedup.ratio == pytest.approx(math.sqrt(1.2))  # of their medians
+    assert known(cell.speedup).ratio == pytest.approx(math.sqrt(1.2))  # of their medians
 
 
 def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
@@ -449,8 +428,8 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
     base = replace(base, runs=(*base.runs, loose, alone))
     comparison = compare([base, point("y", *fast)])
     cell = only(comparison).cells[0]
-    assert cell.speedup is not None
-    assert (cell.speedup.basis, cell.speedup.words) == (Basis.BLOCKS, "better")
+    speedup = known(cell.speedup)
+    assert (speedup.basis, speedup.words) == (Basis.BLOCKS, "better")
     assert cell.baseline == pytest.approx(20 / 20)  # of the runs that are compared
     assert comparison.left_out == (
         "run 9: not compared, the others are in pairs: no block is known",
@@ -473,7 +452,7 @@ def test_a_stratum_in_which_a_benchmark_is_missing_is_told_and_in_no_value() -> 
     rows = {row.name: row.cells[0] for row in comparison.benchmarks}
     assert rows["a"].baseline == pytest.approx(rows["a"].value)
     assert rows["a"].baseline == pytest.approx(20 / 10.02, rel=1e-3)
-    assert rows["b"].speedup is not None
+    assert known(rows["b"].speedup)
     assert "a: without copies=2: no valid result in pages=large" in comparison.left_out
     assert comparison.lost == (("a", "pages=large copies=2"),)
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.results.model import BenchmarkScore, Summary
+from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
+from rater.analysis.results.rotated import RotatedScore
 from rater.analysis.results.score import summarise
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
@@ -12,9 +13,20 @@ from rater.show.results.to_json import summary_document
 from tests.support.example_runs import S, copy_row, stored
 
 
-def only(summary: Summary) -> BenchmarkScore:
-    (benchmark,) = summary.benchmarks
+def only(run: StoredRun) -> BenchmarkScore:
+    (benchmark,) = summarise(run).benchmarks
     return benchmark
+
+
+def iteration_of(run: StoredRun) -> IterationScore:
+    (iteration,) = only(run).iterations
+    return iteration
+
+
+def rotated_of(run: StoredRun) -> RotatedScore:
+    rotated = summarise(run).rotated
+    assert rotated is not None
+    return rotated
 
 
 def through_json(summary: Summary) -> Any:
@@ -32,7 +44,7 @@ def iterations_of(*brackets_s: float, discard: int = 0) -> StoredRun:
 
 
 def test_the_ratio_is_copies_times_reference_over_the_bracket() -> None:
-    benchmark = only(summarise(stored([copy_row(0, 4.0), copy_row(1, 5.0)])))
+    benchmark = only(stored([copy_row(0, 4.0), copy_row(1, 5.0)]))
     (iteration,) = benchmark.iterations
     assert benchmark.ratio == pytest.approx(2 * 10.0 / 5.0)
     assert iteration.bracket_s == 5.0
@@ -45,7 +57,7 @@ def test_the_ratio_is_copies_times_reference_over_the_bracket() -> None:
 
 def test_without_a_reference_time_the_result_is_copies_per_hour() -> None:
     summary = summarise(stored([copy_row(0, 4.0), copy_row(1, 5.0)], reference_s=None))
-    benchmark = only(summary)
+    (benchmark,) = summary.benchmarks
     assert benchmark.ratio is None
     assert benchmark.per_hour == pytest.approx(2 * 3600 / 5.0)
     assert benchmark.iterations[0].score_lost is not None
@@ -53,18 +65,17 @@ def test_without_a_reference_time_the_result_is_copies_per_hour() -> None:
     assert summary.suites[0].reason == "no reference time: a"
 
 
-def test_of_three_iterations_the_median_counts() -> None:
-    benchmark = only(summarise(iterations_of(5.0, 2.0, 4.0)))
-    assert [it.selected for it in benchmark.iterations] == [False, False, True]
-    assert benchmark.ratio == pytest.approx(20 / 4.0)
-
-
-def test_of_two_iterations_the_slower_counts() -> None:
-    assert only(summarise(iterations_of(2.0, 5.0))).ratio == pytest.approx(20 / 5.0)
+@pytest.mark.parametrize(("brackets_s", "selected"), [((5.0, 2.0, 4.0), 2), ((2.0, 5.0), 1)])
+def test_of_three_iterations_the_median_counts_and_of_two_the_slower(
+    brackets_s: tuple[float, ...], selected: int
+) -> None:
+    benchmark = only(iterations_of(*brackets_s))
+    assert [it.selected for it in benchmark.iterations].index(True) == selected
+    assert benchmark.ratio == pytest.approx(20 / brackets_s[selected])
 
 
 def test_a_discarded_iteration_is_shown_but_does_not_count() -> None:
-    benchmark = only(summarise(iterations_of(50.0, 4.0, 5.0, discard=1)))
+    benchmark = only(iterations_of(50.0, 4.0, 5.0, discard=1))
     assert benchmark.iterations[0].ratio == pytest.approx(20 / 50.0)
     assert not benchmark.iterations[0].counted
     assert benchmark.ratio == pytest.approx(20 / 5.0)
@@ -73,7 +84,7 @@ def test_a_discarded_iteration_is_shown_but_does_not_count() -> None:
 def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
     crashed = copy_row(1, 0.1, status=CopyStatus.FAILED, exit_code=None, signal=11)
     summary = summarise(stored([copy_row(0, 4.0), crashed], status=RunStatus.FAILED))
-    benchmark = only(summary)
+    (benchmark,) = summary.benchmarks
     (iteration,) = benchmark.iterations
     assert benchmark.ratio is None
     assert iteration.score_lost is None
@@ -105,13 +116,13 @@ def test_a_failed_copy_is_named_with_what_it_did(changes: dict[str, Any], what: 
     row = copy_row(1, 1.0, **{"exit_code": None, **changes})
     summary = summarise(stored([copy_row(0, 1.0), row]))
     assert [f.what for f in summary.failed] == [what]
-    assert only(summary).ratio is None
+    assert summary.benchmarks[0].ratio is None
 
 
 def test_one_failed_iteration_takes_the_ratio_of_its_benchmark() -> None:
     run = iterations_of(2.0, 5.0)
     copies = [*run.copies[:3], replace(run.copies[3], status=CopyStatus.TIMEOUT)]
-    benchmark = only(summarise(stored(copies, iterations=2)))
+    benchmark = only(stored(copies, iterations=2))
     assert benchmark.ratio is None
     assert benchmark.reason == "iteration 2: copy 1: stopped at its time limit"
     assert benchmark.iterations[0].ratio == pytest.approx(20 / 2.0)
@@ -132,14 +143,14 @@ def test_an_interrupted_run_keeps_the_ratios_it_has_and_gives_no_suite_ratio() -
 
 def test_a_run_with_fewer_iterations_than_asked_says_so_beside_its_ratio() -> None:
     run = stored([copy_row(0, 4.0), copy_row(1, 5.0)], iterations=3)
-    benchmark = only(summarise(run))
+    benchmark = only(run)
     assert benchmark.ratio == pytest.approx(4.0)
     assert benchmark.reason == "1 of 3 counted iterations ran"
 
 
 def test_a_killed_run_whose_last_bracket_never_closed_is_summarised() -> None:
     run = stored([copy_row(0, 4.0)], closed=False, status=RunStatus.RUNNING)
-    (iteration,) = only(summarise(run)).iterations
+    iteration = iteration_of(run)
     assert iteration.bracket_s is None
     assert iteration.median_copy_s == 4.0
     assert iteration.reason == "not complete: 1 of 2 copies finished"
@@ -147,7 +158,7 @@ def test_a_killed_run_whose_last_bracket_never_closed_is_summarised() -> None:
 
 def test_a_killed_run_with_every_copy_there_has_a_bracket_but_unchecked_outputs() -> None:
     copies = [copy_row(n, 4.0 + n, validity=Validity.UNCHECKED) for n in range(2)]
-    (iteration,) = only(summarise(stored(copies, closed=False))).iterations
+    iteration = iteration_of(stored(copies, closed=False))
     assert iteration.bracket_s == 5.0
     assert iteration.ratio is None
     assert iteration.reason == "the output of 2 of 2 copies was not checked"
@@ -155,28 +166,27 @@ def test_a_killed_run_with_every_copy_there_has_a_bracket_but_unchecked_outputs(
 
 def test_a_run_without_a_single_copy_is_summarised() -> None:
     run = replace(stored([], benchmarks=("a",)), brackets=())
-    assert only(summarise(run)).reason == "did not run"
+    assert only(run).reason == "did not run"
     phase = StoredBracket(0, "a", 1, "base", True, None, None, None, None, complete=False)
-    (iteration,) = only(summarise(replace(run, brackets=(phase,)))).iterations
+    iteration = iteration_of(replace(run, brackets=(phase,)))
     assert (iteration.good, iteration.slowest) == (0, None)
     assert iteration.reason == "not complete: 0 of 2 copies finished"
 
 
-def test_one_copy_alone_loses_nothing() -> None:
-    benchmark = only(summarise(stored([copy_row(0, 4.0)], copies=1)))
-    assert benchmark.iterations[0].score_lost == 0.0
-    assert benchmark.ratio == pytest.approx(10 / 4)
-
-
-def test_equal_times_lose_nothing_and_the_lowest_copy_is_the_slowest() -> None:
-    (iteration,) = only(summarise(stored([copy_row(0, 4.0), copy_row(1, 4.0)]))).iterations
+@pytest.mark.parametrize("copies", [1, 2])
+def test_one_copy_alone_and_equal_times_lose_nothing_and_the_lowest_is_the_slowest(
+    copies: int,
+) -> None:
+    run = stored([copy_row(n, 4.0) for n in range(copies)], copies=copies)
+    iteration = iteration_of(run)
     assert iteration.score_lost == 0.0
+    assert only(run).ratio == pytest.approx(copies * 10 / 4)
     assert iteration.slowest is not None and iteration.slowest.copy == 0
 
 
 def test_an_unknown_placement_stays_unknown() -> None:
     copies = [copy_row(n, 4.0, cpu=None, node=None) for n in range(2)]
-    (iteration,) = only(summarise(stored(copies))).iterations
+    iteration = iteration_of(stored(copies))
     assert iteration.slowest is not None
     assert (iteration.slowest.cpu, iteration.slowest.node) == (None, None)
 
@@ -184,18 +194,14 @@ def test_an_unknown_placement_stays_unknown() -> None:
 def test_a_staggered_run_has_both_brackets_and_measures_the_loss_against_the_slowest_copy() -> None:
     copies = [copy_row(0, 4.0), copy_row(1, 5.0, start_ns=3 * S)]
     summary = summarise(stored(copies, mode="staggered", stagger_ms=3000.0))
-    (iteration,) = only(summary).iterations
+    (iteration,) = summary.benchmarks[0].iterations
     assert summary.staggered
     assert iteration.bracket_s == 8.0
     assert iteration.overlap_s == 1.0
     assert iteration.score_lost == pytest.approx(1 - 4.5 / 5.0)
     assert iteration.ratio == pytest.approx(20 / 8.0)
-
-
-def test_copies_that_never_all_ran_at_once_have_a_negative_overlap() -> None:
-    copies = [copy_row(0, 1.0), copy_row(1, 1.0, start_ns=3 * S)]
-    (iteration,) = only(summarise(stored(copies, stagger_ms=3000.0))).iterations
-    assert iteration.overlap_s == -2.0
+    never = [copy_row(0, 1.0), copy_row(1, 1.0, start_ns=3 * S)]  # all at once
+    assert iteration_of(stored(never, stagger_ms=3000.0)).overlap_s == -2.0
 
 
 def test_an_imported_run_without_start_times_uses_its_slowest_copy_as_bracket() -> None:
@@ -204,7 +210,7 @@ def test_an_imported_run_without_start_times_uses_its_slowest_copy_as_bracket() 
         for n in range(2)
     ]
     summary = summarise(stored(copies, closed=False, source="import"))
-    (iteration,) = only(summary).iterations
+    (iteration,) = summary.benchmarks[0].iterations
     assert iteration.bracket_from_slowest
     assert iteration.bracket_s == 5.0
     assert iteration.ratio == pytest.approx(4.0)
@@ -260,9 +266,9 @@ def rotated_queues(queues: list[str], increment: int) -> StoredRun:
 
 
 def test_rotated_results_are_per_copy_geometric_means_and_their_mean() -> None:
-    summary = summarise(rotated_run())
-    rotated = summary.rotated
-    assert rotated is not None and summary.benchmarks == () and summary.suites == ()
+    run = rotated_run()
+    assert (summarise(run).benchmarks, summarise(run).suites) == ((), ())
+    rotated = rotated_of(run)
     # r = 2 x 10 / t: copy 0 has 10 and 2.5, copy 1 has 4 and 5.
     assert [c.rate for c in rotated.copies] == pytest.approx([5.0, 20**0.5])
     mean = (5.0 + 20**0.5) / 2
@@ -272,8 +278,7 @@ def test_rotated_results_are_per_copy_geometric_means_and_their_mean() -> None:
 
 
 def test_rotated_benchmarks_have_mean_and_population_cv_over_copies() -> None:
-    rotated = summarise(rotated_run()).rotated
-    assert rotated is not None
+    rotated = rotated_of(rotated_run())
     first = rotated.benchmarks[0]
     assert first.times_s is not None and first.rates is not None and first.slowest is not None
     assert first.times_s.mean == 3.0
@@ -283,8 +288,8 @@ def test_rotated_benchmarks_have_mean_and_population_cv_over_copies() -> None:
 
 
 def test_the_tail_is_the_share_of_core_time_idle_after_the_first_copy_is_done() -> None:
-    rotated = summarise(rotated_run()).rotated
-    assert rotated is not None and rotated.tail is not None and rotated.gaps is not None
+    rotated = rotated_of(rotated_run())
+    assert rotated.tail is not None and rotated.gaps is not None
     assert rotated.tail.total_s == 10.0
     assert rotated.tail.length_s == 0.0
     assert rotated.gaps.count == 2
@@ -294,8 +299,8 @@ def test_the_tail_is_the_share_of_core_time_idle_after_the_first_copy_is_done() 
 
 def test_a_copy_that_is_done_early_idles_in_the_tail() -> None:
     copies = [copy_row(0, 6.0), copy_row(1, 10.0)]
-    rotated = summarise(stored(copies, mode="rotated", order="rotated")).rotated
-    assert rotated is not None and rotated.tail is not None
+    rotated = rotated_of(stored(copies, mode="rotated", order="rotated"))
+    assert rotated.tail is not None
     assert rotated.tail.length_s == 4.0
     assert rotated.tail.idle_share == pytest.approx(4 / 20)
     assert rotated.tail.core_idle_share == pytest.approx(4 / 20)
@@ -304,16 +309,16 @@ def test_a_copy_that_is_done_early_idles_in_the_tail() -> None:
 
 def test_a_pu_with_two_copies_is_idle_only_after_the_second_of_them() -> None:
     copies = [copy_row(0, 6.0, cpu=0), copy_row(1, 8.0, cpu=0), copy_row(2, 10.0, cpu=1)]
-    rotated = summarise(stored(copies, copies=3, mode="rotated", order="rotated")).rotated
-    assert rotated is not None and rotated.tail is not None
+    rotated = rotated_of(stored(copies, copies=3, mode="rotated", order="rotated"))
+    assert rotated.tail is not None
     assert rotated.tail.idle_share == pytest.approx((4 + 2) / 30)
     assert rotated.tail.core_idle_share == pytest.approx(2 / 20)
 
 
 def test_the_idle_core_time_of_copies_that_are_not_bound_is_not_known() -> None:
     copies = [copy_row(0, 6.0, cpu=None), copy_row(1, 10.0, cpu=None)]
-    rotated = summarise(stored(copies, mode="rotated", order="rotated")).rotated
-    assert rotated is not None and rotated.tail is not None
+    rotated = rotated_of(stored(copies, mode="rotated", order="rotated"))
+    assert rotated.tail is not None
     assert rotated.tail.core_idle_share is None
 
 
@@ -321,8 +326,8 @@ def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
     times = [(1, 99.0, False), (2, 2.0, True), (3, 4.0, True), (4, 9.0, True)]
     copies = [copy_row(0, t, iteration=i, step=i, counted=counted) for i, t, counted in times]
     run = stored(copies, copies=1, iterations=4, discard=1, mode="rotated", order="rotated")
-    rotated = summarise(run).rotated
-    assert rotated is not None and rotated.benchmarks[0].times_s is not None
+    rotated = rotated_of(run)
+    assert rotated.benchmarks[0].times_s is not None
     assert rotated.benchmarks[0].times_s.mean == 4.0
     assert rotated.rounds == 3
     assert rotated.score == pytest.approx(10 / 4)
@@ -331,8 +336,7 @@ def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
 def test_rotated_without_reference_times_counts_copies_per_hour() -> None:
     run = rotated_run()
     run = replace(run, benchmarks=tuple(replace(b, reference_s=None) for b in run.benchmarks))
-    rotated = summarise(run).rotated
-    assert rotated is not None
+    rotated = rotated_of(run)
     assert rotated.unit == "copies/hour"
     assert rotated.copies[0].rate == pytest.approx(2 * 3600 / 4.0)
 
@@ -340,8 +344,7 @@ def test_rotated_without_reference_times_counts_copies_per_hour() -> None:
 def test_a_failed_step_takes_the_rotated_score_but_not_the_other_times() -> None:
     run = rotated_run()
     failed = replace(run.copies[1], status=CopyStatus.FAILED, exit_code=1)
-    rotated = summarise(replace(run, copies=(run.copies[0], failed, *run.copies[2:]))).rotated
-    assert rotated is not None
+    rotated = rotated_of(replace(run, copies=(run.copies[0], failed, *run.copies[2:])))
     assert rotated.score is None
     assert rotated.reason == "b: copy 0, round 1: exit status 1"
     assert [c.copy for c in rotated.copies] == [1]
@@ -354,8 +357,7 @@ def test_a_failed_step_takes_the_rotated_score_but_not_the_other_times() -> None
 def test_a_copy_that_failed_in_one_of_two_rounds_has_no_score_of_its_own() -> None:
     rows = [copy_row(c, 2.0, iteration=i, step=i - 1) for c in (0, 1) for i in (1, 2)]
     rows[1] = replace(rows[1], status=CopyStatus.TIMEOUT)
-    rotated = summarise(stored(rows, iterations=2, mode="rotated", order="rotated")).rotated
-    assert rotated is not None
+    rotated = rotated_of(stored(rows, iterations=2, mode="rotated", order="rotated"))
     assert [c.copy for c in rotated.copies] == [1]
     assert rotated.benchmarks[0].times_s is not None
     assert rotated.benchmarks[0].times_s.count == 2
@@ -364,8 +366,7 @@ def test_a_copy_that_failed_in_one_of_two_rounds_has_no_score_of_its_own() -> No
 def test_an_interrupted_rotated_run_has_no_tail_and_no_score() -> None:
     run = rotated_run(status=RunStatus.INTERRUPTED)
     stopped = replace(run.copies[3], status=CopyStatus.INTERRUPTED, signal=15)
-    rotated = summarise(replace(run, copies=(*run.copies[:3], stopped))).rotated
-    assert rotated is not None
+    rotated = rotated_of(replace(run, copies=(*run.copies[:3], stopped)))
     assert (rotated.score, rotated.tail) == (None, None)
     assert rotated.reason == "a: 1 of 2 runs of it finished"
 
@@ -373,8 +374,7 @@ def test_an_interrupted_rotated_run_has_no_tail_and_no_score() -> None:
 def test_queues_that_leave_benchmarks_out_give_no_score() -> None:
     copies = [copy_row(0, 2.0, benchmark="a"), copy_row(1, 4.0, benchmark="b")]
     run = stored(copies, mode="rotated", order="rotated", increment=0)
-    rotated = summarise(run).rotated
-    assert rotated is not None
+    rotated = rotated_of(run)
     assert rotated.score is None
     assert rotated.copies == ()
     assert rotated.reason == "a: only 1 of 2 copies has it in its queue (--increment 0)"
@@ -407,11 +407,9 @@ def test_a_complete_rotated_run_is_complete_whatever_its_increment(
     increment: int, queues: list[str], reasons: list[str | None]
 ) -> None:
     run = rotated_queues(queues, increment)
-    rotated = summarise(run).rotated
-    assert rotated is not None
+    rotated = rotated_of(run)
     assert [b.reason for b in rotated.benchmarks] == reasons
-    less = summarise(replace(run, copies=run.copies[1:])).rotated
-    assert less is not None
+    less = rotated_of(replace(run, copies=run.copies[1:]))
     runs = sum(queue.count("a") for queue in queues)
     assert less.benchmarks[0].reason == f"{runs - 1} of {runs} runs of it finished"
 
@@ -421,15 +419,13 @@ def test_a_benchmark_that_is_in_no_queue_is_said_to_be() -> None:
         [copy_row(0, 1.0)],
         copies=1, benchmarks=("a", "b"), mode="rotated", order="rotated", increment=0,
     )  # fmt: skip
-    rotated = summarise(run).rotated
-    assert rotated is not None
+    rotated = rotated_of(run)
     assert rotated.benchmarks[1].reason == "no copy has it in its queue (--increment 0)"
     assert rotated.benchmarks[1].queued == 0
 
 
 def test_a_rotated_run_without_a_single_copy_is_summarised() -> None:
-    rotated = summarise(stored([], order="rotated", benchmarks=("a",))).rotated
-    assert rotated is not None
+    rotated = rotated_of(stored([], order="rotated", benchmarks=("a",)))
     assert (rotated.score, rotated.tail, rotated.gaps) == (None, None, None)
     assert rotated.benchmarks[0].times_s is None
 
@@ -479,16 +475,14 @@ def test_single_benchmarks_are_told_by_what_was_asked_for(
 def test_a_torn_attempt_does_not_count() -> None:
     run = stored([copy_row(n, 4.0 + phase, phase=phase) for phase in range(2) for n in range(2)])
     torn = replace(run.brackets[0], torn=True)
-    benchmark = only(summarise(replace(run, brackets=(torn, run.brackets[1]))))
+    benchmark = only(replace(run, brackets=(torn, run.brackets[1])))
     assert [it.bracket_s for it in benchmark.iterations] == [5.0]
 
 
 def test_a_rotated_run_has_the_work_it_did_in_a_second_tail_included() -> None:
-    rotated = summarise(rotated_run()).rotated
-    assert rotated is not None
+    rotated = rotated_of(rotated_run())
     assert (rotated.work_rate, rotated.runs_per_hour) == (4 * 10 / 10.0, 4 * 3600 / 10.0)
-    stopped = summarise(rotated_queues(["a", "b"], 1)).rotated
-    assert stopped is not None and stopped.work_rate is None
+    assert rotated_of(rotated_queues(["a", "b"], 1)).work_rate is None
 
 
 def test_the_json_document_of_a_rotated_run_has_the_same_keys() -> None:
