@@ -1,51 +1,20 @@
-"""Find the run directories that an installed SPEC CPU made, and read what is to be run there.
-
-Run directories are made by `runcpu --action runsetup` (or `runspec`); a command
-file in the directory of copy 0 says what every copy runs, and where. Names:
-`run_TUNE_SIZE_LABEL.NNNN` (CPU2006 and later), plain numbers in CPU2000.
-"""
+"""Read what an installed SPEC CPU runs in its run directories: benchmarks with their copies."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.speccpu.kit.runs import COMMANDS, MADE_BY, KitRun, named_run
 from rater.speccpu.kit.speccmds import CommandFile, SpecCommand, parse_speccmds, words_of
-from rater.text.document import did_you_mean
-from rater.text.textfile import file_problem, is_file, read_text
-from rater.text.words import some
+from rater.text.textfile import is_file, read_text
 
-COMMANDS = "speccmds.cmd"
 COMPARE = "compare.cmd"
-PREFIX = "spec:"
-_RUN_DIR = re.compile(r"run_([^_.]+)_([^_.]+)_(.+)\.(\d{4,})")
-# Where command files lie below a kit or --output_root, below benchspec, a suite, a benchmark, its
-# `run`, and in a run directory itself.
-_PLACES = ("benchspec/*/*/run/*", "*/*/run/*", "*/run/*", "run/*", "*", ".")
-_MADE_BY = (
-    "make run directories first: `runcpu --action runsetup ...` (CPU2006: `runspec --action "
-    "setup`), in a shell with the kit's shrc"
-)
-_SHOWN = 6  # names in an error
-
-
-@dataclass(frozen=True, slots=True)
-class KitRun:
-    """A command file, and what the names around it say of it."""
-
-    file: Path  # absolute
-    benchmark: str  # 429.mcf
-    tune: str | None  # base or peak; None: the directory's name does not say
-    size: str | None  # test, train, ref, refrate; None as above
-    label: str | None
-    number: int  # of the directory of copy 0
-    made_ns: int  # when the file was written
+_MOST_PROBLEMS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,187 +36,19 @@ class KitBenchmark:
         return self.run.benchmark
 
 
-def find_runs(folder: str) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
-    """Return every command file below a kit, a part of it, or in one run directory.
-
-    With them come words on folders that may not be looked into. The end of `folder` may name
-    benchmarks: `KIT/429.mcf,403.gcc`. Raises `InputError` when there is none.
-    """
-    path = Path(folder)
-    wanted: tuple[str, ...] = ()
-    if not os.path.lexists(path) and path.parent.is_dir():
-        wanted = tuple(name for name in path.name.split(",") if name)
-        path = path.parent
-    if path.is_file():
-        raise InputError(
-            f"{PREFIX}{folder}: a file; expected a kit, a run directory or a folder of them "
-            f"(--speccmds {folder} takes a command file)"
-        )
-    if not path.is_dir():
-        raise InputError(f"{PREFIX}{folder}: no such folder")
-    ever: list[Path] = []
-    for place in _PLACES:
-        closed: list[Path] = []
-        parts = [part for part in place.split("/") if part != "."]
-        found = [run_of(file) for file in _below(path, parts, closed)]
-        if found:
-            break
-        ever += closed
-    else:
-        if ever:
-            raise InputError(
-                f"{PREFIX}{folder}: no {COMMANDS} found, and no permission to look into "
-                f"{_listed(map(str, ever))}"
-            )
-        if wanted:
-            raise InputError(f"{PREFIX}{folder}: no such folder")
-        raise InputError(f"{PREFIX}{folder}: no {COMMANDS} in it or below; {_MADE_BY}")
-    notes: tuple[str, ...] = ()
-    if closed:
-        notes = (
-            f"left out: no permission to look into {_listed(map(str, closed))}: what is there "
-            "is not run",
-        )
-    known = sorted({run.benchmark for run in found})
-    for name in wanted:
-        if name not in known:
-            raise InputError(
-                f"{PREFIX}{folder}: no such folder, and no run directory of {name} in {path}; "
-                + (notes[0] if notes else did_you_mean(name, known))
-            )
-    return tuple(run for run in found if not wanted or run.benchmark in wanted), notes
-
-
-def _below(folder: Path, parts: Sequence[str], closed: list[Path]) -> list[Path]:
-    """Return the command files in folders of these names (`*`: any), in order.
-
-    What may not be looked into is added to `closed`: `Path.glob` would pass over it.
-    """
-    try:
-        if not parts:
-            return [folder / COMMANDS] if (folder / COMMANDS).is_file() else []
-        if parts[0] != "*":
-            inside = [folder / parts[0]] if (folder / parts[0]).is_dir() else []
-        else:
-            with os.scandir(folder) as entries:
-                inside = sorted(Path(entry) for entry in entries if entry.is_dir())
-    except PermissionError:
-        closed.append(folder)
-        return []
-    except OSError:  # gone since, or no folder that can be read at all
-        return []
-    return [file for one in inside for file in _below(one, parts[1:], closed)]
-
-
-def run_of(file: Path) -> KitRun:
-    """Return what path and name of a command file say of it; raises `InputError`."""
-    problem = file_problem(file)
-    if problem:
-        raise InputError(f"{problem}; expected a command file of specinvoke")
-    file = file.absolute()
-    return _named(file, file.parent, file.stat().st_mtime_ns)
-
-
-def _named(file: Path, directory: Path, made_ns: int) -> KitRun:
-    match = _RUN_DIR.fullmatch(directory.name)
-    if directory.parent.name == "run":
-        name = directory.parent.parent.name
-    elif file.name == COMMANDS:
-        name = directory.name
-    else:
-        name = file.name.removesuffix(".cmd").removesuffix(".speccmds")
-    if match is None:
-        number = int(directory.name) if directory.name.isdecimal() else 0
-        return KitRun(file, name or "speccmds", None, None, None, number, made_ns)
-    tune, size, label = match[1], match[2], match[3]
-    return KitRun(file, name, tune, size, label, int(match[4]), made_ns)
-
-
-def newest_runs(
-    runs: Sequence[KitRun], size: str | None, tune: str | None, where: str
-) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
-    """Return the newest run of each benchmark, and in words where there were older ones.
-
-    `size` and `tune` (None: not asked for) choose; `ref` means `refrate` as well.
-    Raises `InputError` where there is a choice that nobody made.
-    """
-    fitting = [run for run in runs if _is(run.size, size, "rate") and _is(run.tune, tune)]
-    if not fitting:
-        asked = " ".join(
-            f"--{name} {value}" for name, value in (("size", size), ("tune", tune)) if value
-        )
-        there = _listed(f"{run.tune} {run.size}" for run in runs if run.size)
-        raise InputError(f"{where}: no run directory for {asked}; there are: {there or 'unnamed'}")
-    for what, values in (
-        ("size", {run.size for run in fitting if run.size}),
-        ("tune", {run.tune for run in fitting if run.tune}),
-    ):
-        if len(values) > 1:
-            raise InputError(
-                f"{where}: run directories of {what}s {_listed(values)}; choose one with --{what}"
-            )
-    by_name: dict[str, list[KitRun]] = {}
-    for run in fitting:
-        by_name.setdefault(run.benchmark, []).append(run)
-    chosen, notes = [], []
-    for name, several in by_name.items():
-        *older, newest = sorted(several, key=lambda run: (run.made_ns, run.number))
-        chosen.append(newest)
-        if older:
-            notes.append(
-                f"{name}: {newest.file.parent.name} is the newest of {len(several)} run "
-                "directories with a command file, and is the one that is run"
-            )
-    if len(notes) > 1:
-        several = [run for run in chosen if len(by_name[run.benchmark]) > 1]
-        names = [f"{run.benchmark}: {run.file.parent.name}" for run in several]
-        notes = [
-            f"{len(notes)} benchmarks have several run directories with a command file: the "
-            f"newest of each is run ({_listed(names)})"
-        ]
-    return tuple(chosen), tuple(notes)
-
-
-def _is(found: str | None, asked: str | None, suffix: str = "") -> bool:
-    return asked is None or found is None or found in (asked, asked + suffix)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return some(sorted(set(names)), _SHOWN)
-
-
 def read_benchmark(run: KitRun) -> KitBenchmark:
     """Read a command file and what lies beside it; raises `InputError` naming file and line."""
     commands = parse_speccmds(_text(run.file), str(run.file))
-    remarks = []
     own = run.file.parent
     directories = [_absolute(own, name) for name in commands.directories] or [own]
-    first = directories[0]
+    remarks: list[str] = []
     if run.file.name != COMMANDS and run.tune is None:
         # A copy of a command file lies anywhere: its directories know what it is of.
-        run = _named(run.file, first, run.made_ns)
-    elif first.name == own.name and not _is_same(first, own):
-        # All of a benchmark's run directories lie side by side; the tree was moved or copied.
-        beside = [own.parent / directory.name for directory in directories]
-        named = _root(first) or first.parent
-        is_there = _is_folder(first)
-        if not is_there or all(map(_is_folder, beside)):
-            there = "is another tree" if is_there else "is not there"
-            remarks.append(
-                f"{run.benchmark}: its command file names {named}, which {there}; the "
-                "directories of these names beside it are used"
-                + (
-                    ", but commands still name files of that tree"
-                    if any(str(named) in command.text for command in commands.commands)
-                    else ""
-                )
-            )
-            directories, first = beside, own
-        else:
-            remarks.append(
-                f"{run.benchmark}: its command file names {named}, another tree: copies run "
-                "there, not beside the file, where not all of these directories are"
-            )
+        run = named_run(run.file, directories[0], run.made_ns)
+    elif directories[0].name == own.name and not _is_same(directories[0], own):
+        directories, remark = _of_which_tree(own, directories, commands)
+        remarks.append(f"{run.benchmark}: its command file names {remark}")
+    first = directories[0]
     twice = sorted(_same(directories))
     if twice:
         raise InputError(
@@ -269,18 +70,41 @@ def read_benchmark(run: KitRun) -> KitBenchmark:
     )
 
 
+def _of_which_tree(
+    own: Path, directories: list[Path], commands: CommandFile
+) -> tuple[list[Path], str]:
+    """Return the directories that are used where the tree was moved or copied, and a remark.
+
+    All of a benchmark's run directories lie side by side.
+    """
+    first = directories[0]
+    named = _root(first) or first.parent
+    siblings = [own.parent / directory.name for directory in directories]
+    is_there = _is_folder(first)
+    if is_there and not all(map(_is_folder, siblings)):
+        return directories, (
+            f"{named}, another tree: copies run there, not beside the file, where not all of "
+            "these directories are"
+        )
+    there = "is another tree" if is_there else "is not there"
+    text = f"{named}, which {there}; the directories of these names beside it are used"
+    if any(str(named) in command.text for command in commands.commands):
+        text += ", but commands still name files of that tree"
+    return siblings, text
+
+
 def problems_of(kit: KitBenchmark, copies: int) -> tuple[str, ...]:
     """Say what stands in the way of running the first `copies` copies now."""
-    said = []
+    problems = []
     for copy, name in enumerate(kit.directories[:copies]):
         if not _is_folder(Path(name)):
-            said.append(f"copy {copy} of {kit.name}: no run directory {name}; {_MADE_BY}")
+            problems.append(f"copy {copy} of {kit.name}: no run directory {name}; {MADE_BY}")
         elif not os.access(name, os.W_OK | os.X_OK):
-            said.append(f"copy {copy} of {kit.name}: no permission to write into {name}")
-        if len(said) == _SHOWN:
-            said.append(f"{kit.name}: and perhaps more")
+            problems.append(f"copy {copy} of {kit.name}: no permission to write into {name}")
+        if len(problems) == _MOST_PROBLEMS:
+            problems.append(f"{kit.name}: and perhaps more")
             break
-    return tuple(said)
+    return tuple(problems)
 
 
 def programs_of(kit: KitBenchmark) -> tuple[Path, ...]:
@@ -305,24 +129,6 @@ def compared_files(comparison: Sequence[SpecCommand]) -> tuple[str, ...]:
     words = [words_of(command.text) for command in comparison]
     last = dict.fromkeys(some[-1] for some in words if len(some) > 1)
     return tuple(name for name in last if not name.startswith(("/", "../")))
-
-
-class BindKind(StrEnum):
-    """What a bind value is."""
-
-    CPUS = "cpus"  # a list of CPUs, which others can stand for
-    WORDS = "words"  # options or a mask: words of a binding command that stands around `$BIND`
-    COMMAND = "command"  # a command that binds by itself
-
-
-def bind_kind(bind: str) -> BindKind:
-    """Return what a bind value is."""
-    bind = bind.strip()
-    if re.fullmatch(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", bind, re.ASCII):
-        return BindKind.CPUS
-    if re.match(r"[-+!,\d]|all\b|0x", bind):
-        return BindKind.WORDS
-    return BindKind.COMMAND
 
 
 def _comparison(file: Path) -> tuple[CommandFile | None, str | None]:

@@ -165,8 +165,8 @@ class _Reader:
             self._stdin,
         )
 
-    def _wrong(self, said: str) -> NoReturn:
-        raise InputError(f"{self._where}:{self._line}: {said}")
+    def _wrong(self, problem: str) -> NoReturn:
+        raise InputError(f"{self._where}:{self._line}: {problem}")
 
     def _take(self, line: str) -> None:
         files: dict[str, str] = {}

@@ -45,9 +45,9 @@ def speccmds_out(runs: Sequence[Sequence[ChildRun]], *, by: str, file: str) -> s
         lines.append(f"run {number} started at\t{_when(start_ns)}")
         # As they happen; the sort is stable, so that each copy's own stay in order.
         ordered = sorted(children, key=lambda it: (it.copy, it.start_ns))
-        told = [(at, n, it) for it in ordered for n, at in ((1, it.start_ns), (0, it.finish_ns))]
-        told.sort(key=lambda it: it[0])
-        lines += [_started(child) if begins else _finished(child) for _, begins, child in told]
+        events = [(at, n, it) for it in ordered for n, at in ((1, it.start_ns), (0, it.finish_ns))]
+        events.sort(key=lambda it: it[0])
+        lines += [_started(child) if begins else _finished(child) for _, begins, child in events]
         lines.append(f"run {number} finished at:\t{_when(finish_ns)}")
         lines.append(f"run {number} elapsed time:\t{_span(finish_ns - start_ns)}")
     lines.append(f"runs finished at\t{_when(last)}")

@@ -21,6 +21,7 @@ from rater.plan.topology.model import Topology
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
 from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
+from rater.speccpu.kit.binds import commands_bind, places_of_file
 from rater.speccpu.kit.kit import KitBenchmark
 from rater.workflow.run.memory_tuning import tuning_of
 from rater.workflow.run.workload import (
@@ -31,13 +32,7 @@ from rater.workflow.run.workload import (
     without_missing,
     without_unfit,
 )
-from rater.workflow.speccpu.kit import (
-    check_copies,
-    commands_bind,
-    places_of_file,
-    read_kit,
-    with_file_defaults,
-)
+from rater.workflow.speccpu.kit import check_copies, read_kit, with_file_defaults
 
 
 @dataclass(frozen=True, slots=True)

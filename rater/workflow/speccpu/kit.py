@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -13,30 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.plan.placement.memory_policy import AT_HOME, Memory, MemoryPolicy, named_nodes
-from rater.plan.placement.place import Placed, Placement
+from rater.plan.placement.place import Placement
 from rater.plan.request.request import KIT_COPIES, Request
 from rater.plan.suite.model import Benchmark, Command, Size
-from rater.plan.topology.model import Topology
 from rater.record.run import storable
-from rater.speccpu.config.binding import UNBOUND, Binding, read_binding
+from rater.speccpu.kit.binds import about_binding, bind_of
 from rater.speccpu.kit.kit import (
     COMPARE,
-    PREFIX,
-    BindKind,
     KitBenchmark,
-    KitRun,
-    bind_kind,
     compared_files,
-    find_runs,
-    newest_runs,
     problems_of,
     programs_of,
     read_benchmark,
-    run_of,
 )
-from rater.speccpu.kit.speccmds import SpecCommand, expanded, is_simple, uses_bind, words_of
-from rater.text.cpuset import format_list, parse_list
+from rater.speccpu.kit.runs import PREFIX, KitRun, find_runs, newest_runs, run_of
+from rater.speccpu.kit.speccmds import SpecCommand, expanded, is_simple, words_of
 from rater.text.words import some
 
 if TYPE_CHECKING:
@@ -46,8 +36,6 @@ if TYPE_CHECKING:
 
 # As SPECrate sets them for every copy; -E of a command file wins.
 _ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
-_BINDERS = re.compile(r"\b(?:numactl|taskset|dplace)\b")
-_SHOWN = 60  # characters of a bind value
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +67,11 @@ def read_kit(request: Request) -> Kit:
             f"benchmark {twice[0]} is there more than once ({files}): one run needs different "
             "names; run them one after the other"
         )
-    said: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}  # the benchmarks that it is true of
     for kit in kits:
-        for remark in (*kit.remarks, *_about_binding(kit, from_file=request.bind_from_file)):
-            said.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
-    remarks += [f"{some(names)}: {remark}" for remark, names in said.items()]
+        for remark in (*kit.remarks, *about_binding(kit, from_file=request.bind_from_file)):
+            by_text.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
+    remarks += [f"{some(names)}: {remark}" for remark, names in by_text.items()]
     if any(kit.reference_s is not None for kit in kits):
         remarks.append("ratios are rater's own estimates, not SPEC metrics")
     names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
@@ -151,9 +139,9 @@ def with_file_defaults(
         )
         return request, tuple(remarks)
     if len(staggers) > 1:
-        said = ", ".join(f"{one:g}" for one in sorted(staggers))
+        given = ", ".join(f"{one:g}" for one in sorted(staggers))
         raise InputError(
-            f"command files have different staggers (-S {said} ms): choose with --stagger MS, or "
+            f"command files have different staggers (-S {given} ms): choose with --stagger MS, or "
             "--mode homogeneous for none"
         )
     (stagger_ms,) = staggers
@@ -175,164 +163,7 @@ def check_copies(kits: Sequence[KitBenchmark], copies: int) -> None:
 
 def kit_problems(kits: Sequence[KitBenchmark], copies: int) -> list[str]:
     """Say what stands in the way of running these copies now."""
-    return [said for kit in kits for said in problems_of(kit, copies)]
-
-
-# -- where copies run ---------------------------------------------------------------------------
-
-
-def _own_binding(kit: KitBenchmark, copy: int, *, from_file: bool) -> Binding:
-    """Return where a copy's commands bind it to CPUs by themselves; unbound: they do not.
-
-    A command that binds to what stands for `$BIND` is none of its own where rater puts a list
-    of CPUs there.
-    """
-    binds = kit.commands.binds
-    kinds = _kinds(binds)
-    for command in kit.commands.commands:
-        if not uses_bind(command.text):
-            value = ""
-        elif from_file or BindKind.WORDS in kinds:
-            value = binds[copy]
-        elif BindKind.COMMAND in kinds:
-            value = ""
-        else:
-            continue
-        text = expanded(command.text, copy, value)
-        if _BINDERS.search(text):
-            found = read_binding(text)
-            if found.cpus or found.cpu_nodes or found.problem:
-                return found
-    return UNBOUND
-
-
-@cache
-def _kinds(binds: tuple[str, ...]) -> frozenset[BindKind]:
-    """Return what the bind values of a command file are; asked for each of its copies."""
-    return frozenset(map(bind_kind, binds))
-
-
-def commands_bind(kits: Sequence[KitBenchmark]) -> str | None:
-    """Return by what the commands of kits bind copies themselves, whatever rater does; None."""
-    for kit in kits:
-        found = _own_binding(kit, 0, from_file=False)
-        if found != UNBOUND:
-            return found.by or "a command"
-    return None
-
-
-def _about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
-    """Say what a person should know of who binds copies."""
-    binds = kit.commands.binds
-    asked = any(uses_bind(command.text) for command in kit.commands.commands)
-    first = next((it for it in binds if bind_kind(it) is not BindKind.CPUS), None)
-    own = _own_binding(kit, 0, from_file=from_file)
-    if from_file and first is not None:
-        if not asked and own == UNBOUND:
-            return [
-                f"{kit.name}: copies are not bound: the commands have no $BIND for "
-                f"{_cut(first)!r} of the command file to stand in"
-            ]
-        if asked:
-            return [
-                f"{kit.name}: {_cut(first)!r} of the command file binds copies, not rater: the "
-                "placement shown is what it says; the samples tell where copies were"
-            ]
-    if own != UNBOUND and not (from_file and asked):
-        known = "is not known" if own.problem or own.relative or not own.cpus else "is theirs"
-        why = " (it fails inside another binding)" if own.by == "numactl" else ""
-        return [
-            f"{kit.name}: {own.by} in the commands binds copies, not rater{why}: --layout and "
-            f"--bind have no effect, the placement shown {known}; the samples tell where copies "
-            "were"
-        ]
-    if not from_file and asked and first is not None:
-        return [
-            f"{kit.name}: {_cut(first)!r} of the command file is left out: rater places copies "
-            "itself (--bind-from-file uses it)"
-        ]
-    return []
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-
-
-def places_of_file(
-    kits: Sequence[KitBenchmark],
-    copies: int,
-    topology: Topology,
-    memory: Memory,
-    *,
-    from_file: bool = True,
-) -> Placed:
-    """Return where command files put copies: by -b lines if `from_file`, else by commands alone.
-
-    Raises `InputError`.
-    """
-    by_kit = []
-    for kit in kits:
-        own = commands_bind([kit])
-        if from_file and not kit.commands.binds and own is None:
-            raise InputError(
-                f"--bind-from-file: {kit.run.file} has no -b lines (`bind` in the configuration "
-                "makes them): leave the option out, and rater places copies"
-            )
-        by_kit.append(
-            tuple(_placed(kit, copy, topology, memory, from_file) for copy in range(copies))
-        )
-        if by_kit[0] != by_kit[-1] or (not from_file and own is None):
-            raise InputError(
-                f"{'--bind-from-file: ' if from_file else ''}{kits[0].name} and {kit.name} bind "
-                "their copies differently: run them one after the other"
-            )
-    placements = by_kit[0]
-    used = Counter(cpu for it in placements for cpu in it.cpus or (it.cpu,) if cpu is not None)
-    shared = sorted(cpu for cpu, times in used.items() if times > 1)
-    warnings = (
-        (f"the command file binds several copies to CPUs {format_list(shared)}",) if shared else ()
-    )
-    return Placed(placements, warnings, most=copies)
-
-
-def _placed(
-    kit: KitBenchmark, copy: int, topology: Topology, memory: Memory, from_file: bool
-) -> Placement:
-    own = _own_binding(kit, copy, from_file=from_file)
-    bind = kit.commands.binds[copy] if from_file and kit.commands.binds else ""
-    ours = own == UNBOUND and bind_kind(bind) is BindKind.CPUS
-    try:
-        cpus = parse_list(bind) if ours else own.cpus or ()
-    except ValueError as error:
-        raise InputError(f"{kit.run.file}: -b of copy {copy}: {error}") from error
-    pus = {pu.os: pu for pu in topology.pus if pu.os in cpus}
-    missing = sorted(set(cpus) - pus.keys())
-    if missing and ours:
-        raise InputError(
-            f"{kit.run.file}: -b {bind} of copy {copy}: {topology.source} has no usable CPU "
-            f"{format_list(missing)}; leave out --bind-from-file, and rater places copies"
-        )
-    home = pus.get(cpus[0]) if cpus and not own.relative else None
-    if home is None:
-        return Placement(copy, None, None, None, None, None, None, MemoryPolicy.NONE, ())
-    place = (home.os, home.core, home.llc, home.node, home.package)
-    if not ours:
-        return Placement(copy, None, *place, MemoryPolicy.NONE, ())
-    nodes = named_nodes(topology, memory)
-    if memory.policy in AT_HOME and not nodes:
-        nodes = tuple(sorted({pu.node for pu in pus.values() if pu.node is not None}))
-    return Placement(copy, tuple(sorted(pus)), *place, memory.policy, nodes)
-
-
-def _bind_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> str:
-    """Return what stands for `$BIND` in the commands of a copy."""
-    binds = kit.commands.binds
-    kinds = _kinds(binds)
-    if binds and (from_file or BindKind.WORDS in kinds):
-        return binds[placement.copy]
-    if BindKind.COMMAND in kinds:
-        return ""
-    return format_list(placement.cpus or sorted(os.sched_getaffinity(0)))
+    return [problem for kit in kits for problem in problems_of(kit, copies)]
 
 
 # -- what copies run ----------------------------------------------------------------------------
@@ -340,7 +171,7 @@ def _bind_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> str
 
 def texts_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> tuple[str, ...]:
     """Return the commands of one copy as a shell takes them, without their streams."""
-    bind = _bind_of(kit, placement, from_file=from_file)
+    bind = bind_of(kit, placement, from_file=from_file)
     return tuple(expanded(it.text, placement.copy, bind) for it in kit.commands.commands)
 
 
@@ -375,7 +206,7 @@ def kit_program(
     compared = compared_files(kit.comparison)
     own = []
     for placement in placements:
-        bind = _bind_of(kit, placement, from_file=request.bind_from_file)
+        bind = bind_of(kit, placement, from_file=request.bind_from_file)
         comparison = KitComparison(
             tuple(
                 Line(

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from rater.errors import InputError
-from rater.speccpu.kit.kit import bind_kind, compared_files
+from rater.speccpu.kit.binds import bind_kind
+from rater.speccpu.kit.kit import compared_files
 from rater.speccpu.kit.speccmds import (
     CommandFile,
     SpecCommand,
