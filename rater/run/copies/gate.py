@@ -5,7 +5,7 @@ It closes descriptor 4 to say that it is ready, and reads a line from descriptor
 - own pipe (staggered copies, later steps of a queue): the supervisor writes a line;
 - one pipe shared by all copies: the supervisor closes it, which releases every
   copy in one system call. A supervisor that was killed closes it too, so the gate
-  then looks for the phase's go file, and without one ends with status 125.
+  then needs the phase's go file, and without one ends with status 125.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class Guard:
         size = max(4 * slots, mmap.PAGESIZE)
         memory = os.memfd_create("rater-groups", os.MFD_CLOEXEC)
         os.ftruncate(memory, size)
-        self._past: set[int] = set()  # groups of copies since leftovers were last looked for
+        self._past: set[int] = set()  # groups of copies since leftovers were last killed
         self._map = mmap.mmap(memory, size)
         self._groups = memoryview(self._map).cast("i")
         read_end, self._pipe = os.pipe()
@@ -225,10 +225,10 @@ class Guard:
         for pid in self._not_ours((*self._groups, *copies)):
             copy = copies.get(_group_of(pid))
             if copy is None:  # of a session of its own
-                told = _describe(pid)
-                if told is None or told.copy is None or not told.copy.isdecimal():
+                orphan = _describe(pid)
+                if orphan is None or orphan.copy is None or not orphan.copy.isdecimal():
                     continue
-                copy = int(told.copy)
+                copy = int(orphan.copy)
             found.setdefault(copy, []).append(pid)
         return found
 
@@ -263,9 +263,9 @@ class Guard:
             if not mine:
                 break
             for pid in mine:
-                # What is of a copy's group was killed with it, and said so: it is only dying yet.
-                told = pid in found or _group_of(pid) in self._past
-                leftover = None if told else _describe(pid)
+                # What is of a copy's group was killed with it, and noted: it is only dying yet.
+                known = pid in found or _group_of(pid) in self._past
+                leftover = None if known else _describe(pid)
                 if leftover is not None:
                     found[pid] = leftover
                 with suppress(OSError):

@@ -79,8 +79,8 @@ class Child:
     start_ns: int | None = None  # None: still behind the gate
     announced: bool = False  # its CopyStarted was emitted
     gate_cpu_ns: int = 0
-    gate_facts: GateFacts | None = None  # None: not looked at
-    last_cpu: int | None = None  # of its first thread; None: it runs, or was not looked at
+    gate_facts: GateFacts | None = None  # None: not read
+    last_cpu: int | None = None  # of its first thread; None: it runs, or was not read
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     notes: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ def reap(child: Child) -> Reaped:
     The group is killed while the leader is a zombie, so its number can not have
     been given to somebody else. `ru_maxrss` of a process spawned by vfork begins
     at the peak of its parent (exec folds the old memory map's peak in,
-    fs/exec.c): below that floor the copy's own peak can not be told and is None.
+    fs/exec.c): below that floor the copy's own peak is not known: None.
     """
     child.signal_group(signal.SIGKILL)
     _, status, usage = os.wait4(child.pid, 0)

@@ -2,7 +2,7 @@
 
 Two readings, one before the first release and one when the last copy has ended:
 nothing is timed then, so they may cost what they cost (1024 CPUs: milliseconds).
-Only the frequency must be read while copies run; see `PhaseReadings.watch`.
+Only the frequency must be read while copies run; see `PhaseCounters.watch`.
 
 Formats: proc_stat(5), Documentation/filesystems/proc.rst, accounting/psi.rst and
 admin-guide/pm/cpufreq.rst of the kernel.
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -41,21 +42,27 @@ _EVERY_S = 1.0
 _SHARE = 0.001  # of one CPU, for frequencies
 _MOST_AT_ONCE = 64  # CPUs whose frequency is read in one turn
 _DEEPEST = 100  # generations of a copy's processes
-_TURN_NS = 300_000  # CPU time of a turn that can not be told from other work of the process
+_TURN_NS = 300_000  # CPU time of a turn that can not be separated from other work
 _READ_NS = 20_000  # of one file, before any was read
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _Snapshot(NamedTuple):
     """Counters at one moment, most of them as the kernel wrote them."""
 
-    at_ns: int  # of CLOCK_MONOTONIC
-    rater_ns: int
+    own: dict[str, int]  # the clock and rater's own CPU time
     stat: bytes
     vmstat: bytes
     pressures: tuple[bytes, ...]  # as `_PRESSURES`
     interrupts: bytes
-    throttles: Mapping[int, int]
+    throttles: dict[int, int]
+
+    def counters(self) -> dict[str, int]:
+        """Return those of the whole machine by name."""
+        found = {**self.own, **_counters(self.vmstat)}
+        for what, text in zip(_PRESSURES, self.pressures, strict=True):
+            for kind, waited_ns in _pressure_ns(text).items():
+                found[f"pressure_{what}_{kind}_ns"] = waited_ns
+        return found
 
 
 class MachineReader:
@@ -76,12 +83,11 @@ class MachineReader:
             for what in ("core", "package")
             if (file := folder / f"thermal_throttle/{what}_throttle_count").exists()
         ]
-        found = (
-            (cpu, next((f for name in _FREQUENCY_FILES if (f := own / name).exists()), None))
+        frequencies = [
+            (cpu, files[0])
             for cpu, folder in folders
-            for own in (folder / "cpufreq",)
-        )
-        frequencies = [(cpu, file) for cpu, file in found if file is not None]
+            if (files := [f for n in _FREQUENCY_FILES if (f := folder / "cpufreq" / n).exists()])
+        ]
         # Each turn has CPUs of all of the machine, not neighbours.
         turns = -(-len(frequencies) // _MOST_AT_ONCE)
         self.frequency_turns = [frequencies[turn::turns] for turn in range(turns)]
@@ -90,24 +96,19 @@ class MachineReader:
 
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""
-        throttles = self._throttles()
-        interrupts = self._interrupts()
-        return self._take(throttles, interrupts)
+        slow = (self._interrupts(), self._throttles())
+        return _Snapshot(*self._fast(), *slow)
 
     def after(self) -> _Snapshot:
         """Read the time of the CPUs first, as the copies have just ended."""
-        taken = self._take({}, b"")
-        return replace(taken, interrupts=self._interrupts(), throttles=self._throttles())
+        return _Snapshot(*self._fast(), self._interrupts(), self._throttles())
 
-    def _take(self, throttles: Mapping[int, int], interrupts: bytes) -> _Snapshot:
-        return _Snapshot(
-            time.monotonic_ns(),
-            time.process_time_ns(),
+    def _fast(self) -> tuple[dict[str, int], bytes, bytes, tuple[bytes, ...]]:
+        return (
+            {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()},
             _read(self.proc / "stat"),
             _read(self.proc / "vmstat"),
             tuple(_read(self.proc / "pressure" / what) for what in _PRESSURES),
-            interrupts,
-            throttles,
         )
 
     def _interrupts(self) -> bytes:
@@ -122,27 +123,23 @@ class MachineReader:
         return found
 
 
-@dataclass(slots=True)
-class _Mean:
-    total: int = 0
-    number: int = 0
+class PhaseCounters:
+    """The counters of one phase: `begin`, `watch` while copies run, `end`, then `events`.
 
-
-@dataclass(slots=True)
-class PhaseReadings:
-    """The readings of one phase: `begin`, `watch` while copies run, `end`, then `events`.
-
-    `place` tells the CPU that a copy was given, None when it is not bound.
+    `place` returns the CPU that a copy was given, None when it is not bound.
     """
 
-    reader: MachineReader
-    phase: int
-    place: Callable[[int], int | None]
-    _before: _Snapshot | None = None
-    _after: _Snapshot | None = None
-    _frequencies: dict[int, _Mean] = field(default_factory=dict)
-    _fillers: dict[int | None, int] = field(default_factory=dict)  # ns by CPU
-    _over: bool = False
+    def __init__(
+        self, reader: MachineReader, phase: int, place: Callable[[int], int | None]
+    ) -> None:
+        self.reader = reader
+        self.phase = phase
+        self.place = place
+        self._before: _Snapshot | None = None
+        self._after: _Snapshot | None = None
+        self._khz: dict[int, tuple[int, int]] = {}  # sum and number, by CPU
+        self._fillers: Counter[int | None] = Counter()  # ns by CPU
+        self._over = False
 
     def begin(self) -> None:
         """Read for the first time: all copies wait at their gates."""
@@ -156,14 +153,13 @@ class PhaseReadings:
     def filler_ended(self, copy: int, cpu_ns: int) -> None:
         """Take the CPU time of a run that only kept the load up; after `end` it is too late."""
         if self._after is None:
-            cpu = self.place(copy)
-            self._fillers[cpu] = self._fillers.get(cpu, 0) + cpu_ns
+            self._fillers[self.place(copy)] += cpu_ns
 
     def end_with_fillers(self, roots: Mapping[int, int]) -> None:
         """Read for the last time while fillers still run, with what they used so far.
 
         `roots`: copies by pid, also by that of a process whose parent is gone. Once they
-        are killed most of their CPU time is lost: a parent is told only of children that
+        are killed most of their CPU time is lost: a parent is charged only for children that
         were waited for.
         """
         processes = process_ticks(self.reader.proc)
@@ -220,42 +216,33 @@ class PhaseReadings:
             if self._over:
                 break
             if khz:
-                mean = self._frequencies.setdefault(cpu, _Mean())
-                mean.total += khz
-                mean.number += 1
+                total, number = self._khz.get(cpu, (0, 0))
+                self._khz[cpu] = (total + khz, number + 1)
         return time.thread_time_ns() - begin_ns
 
     def events(self) -> tuple[CpuReadings, MachineReadings] | tuple[()]:
         """Return what both readings come to; nothing where one is missing."""
         if self._before is None or self._after is None:
             return ()
-        before, after = self._before, self._after
-        values = {
-            "elapsed_ns": after.at_ns - before.at_ns,
-            "rater_cpu_ns": after.rater_ns - before.rater_ns,
-        }
-        first, then = _counters(before.vmstat), _counters(after.vmstat)
-        values |= {name: _more(first[name], then[name]) for name in then if name in first}
-        for what, one, other in zip(_PRESSURES, before.pressures, after.pressures, strict=True):
-            stalled, still = _pressure_ns(one), _pressure_ns(other)
-            for kind in still:
-                if kind in stalled:
-                    values[f"pressure_{what}_{kind}_ns"] = _more(stalled[kind], still[kind])
+        values = _growth(self._before.counters(), self._after.counters())
         return (
-            CpuReadings(self.phase, tuple(self._rows(before, after))),
+            CpuReadings(self.phase, tuple(self._rows(self._before, self._after))),
             MachineReadings(self.phase, tuple(sorted(values.items()))),
         )
 
     def _rows(self, before: _Snapshot, after: _Snapshot) -> Iterable[CpuReading]:
         first, then = cpu_ticks(before.stat), cpu_ticks(after.stat)
-        took, taken = _interrupts(before.interrupts), _interrupts(after.interrupts)
-        fillers = dict(self._fillers)
+        interrupts = _growth(_interrupts(before.interrupts), _interrupts(after.interrupts))
+        throttles = _growth(before.throttles, after.throttles)
+        unbound_ns = self._fillers[None]
         for cpu in then:
             if cpu not in first:  # it came online meanwhile
                 continue
-            times = [_more(one, other) for one, other in zip(first[cpu], then[cpu], strict=True)]
-            user, nice, system, idle, iowait, irq, softirq, steal = (it * _TICK_NS for it in times)
-            mean = self._frequencies.get(cpu)
+            user, nice, system, idle, iowait, irq, softirq, steal = (
+                _more(one, other) * _TICK_NS
+                for one, other in zip(first[cpu], then[cpu], strict=True)
+            )
+            total_khz, number = self._khz.get(cpu, (0, 0))
             yield CpuReading(
                 cpu=cpu,
                 user_ns=user + nice,
@@ -264,11 +251,12 @@ class PhaseReadings:
                 irq_ns=irq + softirq,
                 steal_ns=steal,
                 idle_ns=idle,
-                mean_khz=round(mean.total / mean.number) if mean else None,
-                throttles=_difference(before.throttles, after.throttles, cpu),
-                interrupts=_difference(took, taken, cpu),
-                filler_ns=fillers.pop(cpu, 0) + fillers.pop(None, 0),
+                mean_khz=round(total_khz / number) if number else None,
+                throttles=throttles.get(cpu),
+                interrupts=interrupts.get(cpu),
+                filler_ns=self._fillers[cpu] + unbound_ns,
             )
+            unbound_ns = 0  # with the first CPU
 
 
 def _read(path: Path) -> bytes:
@@ -292,10 +280,11 @@ def _counters(vmstat: bytes) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in vmstat.splitlines():
         name, _, value = line.partition(b" ")
-        if name in _COUNTERS:
-            found[name.decode()] = int(value)
-        elif name.startswith(_STALLS):
-            found[_STALLS.decode()] = found.get(_STALLS.decode(), 0) + int(value)
+        if name.startswith(_STALLS):
+            name = _STALLS
+        elif name not in _COUNTERS:
+            continue
+        found[name.decode()] = found.get(name.decode(), 0) + int(value)
     return found
 
 
@@ -322,10 +311,9 @@ def _interrupts(text: bytes) -> dict[int, int]:
     return dict(zip(cpus, totals, strict=True))
 
 
-def _difference(before: Mapping[int, int], after: Mapping[int, int], cpu: int) -> int | None:
-    if cpu not in before or cpu not in after:
-        return None
-    return _more(before[cpu], after[cpu])
+def _growth[Name](before: Mapping[Name, int], after: Mapping[Name, int]) -> dict[Name, int]:
+    """Return by how much each counter grew that stands in both."""
+    return {name: _more(before[name], after[name]) for name in after if name in before}
 
 
 def _more(before: int, after: int) -> int:

@@ -1,7 +1,7 @@
 """Sample copies while they run, often enough to prove their placement, seldom enough not to hurt.
 
 The kernel walks page tables for a sample: 10 us for a megabyte in 4 KB pages, twice
-that where transparent huge pages are looked for too. So each sample's CPU time
+that where transparent huge pages are counted too. So each sample's CPU time
 is measured, and the next is made when all of them together stay below their share of
 one CPU. Every copy that lives for half a second is sampled once, whatever it
 costs.
@@ -34,11 +34,11 @@ _CROWDED_FIRST_S = 0.45
 _SAMPLE_NS = 250_000  # CPU time of a sample of a small copy whose caches are cold
 _AGAIN_NS = 50_000_000  # after a sample that gave nothing
 _AGAIN_AT_MOST_NS = 1_000_000_000
-_LEAST_AUTO_S = 1.0  # memory that moves faster than this is not told from memory that moves
+_LEAST_AUTO_S = 1.0  # memory that moves faster is only seen to move
 _SHARE = 0.008  # of one CPU; the promise is 0.01
 _GROWTH = 2  # a copy may have grown so much since its last sample, and its cost with it
-# Waking the event loop and handing over to the sampling thread can not be told from other work of
-# the process: 0.25 and 0.3 ms where the copies keep every cache cold.
+# Waking the event loop and handing over to the sampling thread can not be separated from other
+# work of the process: 0.25 and 0.3 ms where the copies keep every cache cold.
 _TURN_NS = 500_000
 _MOST_IN_BATCH = 32  # copies sampled in one turn of the sampling thread
 _BATCH_CPU_NS = 5_000_000  # a turn ends when this was probably used
@@ -148,7 +148,8 @@ class Observer:
 
     def report(self) -> Observed:
         """Return what it came to so far."""
-        elapsed_ns = self._elapsed()
+        current_ns = time.monotonic_ns() - self._begin_ns if self._begin_ns is not None else 0
+        elapsed_ns = self._elapsed_ns + current_ns
         return Observed(
             cadence=str(self._cadence),
             samples=self._samples,
@@ -175,8 +176,11 @@ class Observer:
         return [], min(times, default=None)
 
     def _line_up(self) -> None:
-        """Say when those that were released since the last turn are sampled."""
-        first_ns = self._first_ns(len(self._new) + len(self._owed) + len(self._again))
+        """Set when those that were released since the last turn are sampled."""
+        copies = sum(map(len, self._lines))
+        first_ns = round(FIRST_S * 1e9)
+        if copies > self._cpus:
+            first_ns = max(first_ns, round(_CROWDED_FIRST_S * 1e9) - copies * _SAMPLE_NS)
         for pid, state in self._new.items():
             state.due_ns = state.copy.start_ns + first_ns
             # The next run of a copy that was seen is as good as one more sample of it.
@@ -185,13 +189,6 @@ class Observer:
             elif not self._cadence.once:
                 self._again[pid] = state
         self._new.clear()
-
-    def _first_ns(self, copies: int) -> int:
-        """Return the age at which a copy is first sampled, by how many run."""
-        least_ns = round(FIRST_S * 1e9)
-        if copies <= self._cpus:
-            return least_ns
-        return max(least_ns, round(_CROWDED_FIRST_S * 1e9) - copies * _SAMPLE_NS)
 
     def _affordable(self) -> tuple[list[_State], int]:
         """Return who is next to be sampled once more, and when: the longest ago first."""
@@ -206,18 +203,11 @@ class Observer:
             cost_ns += state.cost_ns
         due_ns = batch[-1].due_ns if batch else 0
         if self._cadence.every_s is None and batch:
-            due_ns = max(due_ns, self._affordable_ns(cost_ns))
+            assert self._begin_ns is not None
+            # So much more CPU time is to keep all of it within its share.
+            needed_ns = round((self._settled_ns + _TURN_NS + _GROWTH * cost_ns) / _SHARE)
+            due_ns = max(due_ns, self._begin_ns + needed_ns - self._elapsed_ns)
         return batch, due_ns
-
-    def _affordable_ns(self, cost_ns: int) -> int:
-        """Return when so much more CPU time keeps all of it within its share."""
-        assert self._begin_ns is not None
-        needed_ns = round((self._settled_ns + _TURN_NS + _GROWTH * cost_ns) / _SHARE)
-        return self._begin_ns + needed_ns - self._elapsed_ns
-
-    def _elapsed(self) -> int:
-        current = time.monotonic_ns() - self._begin_ns if self._begin_ns is not None else 0
-        return self._elapsed_ns + current
 
     async def _wait_until(self, next_ns: int | None, now_ns: int) -> None:
         ahead_s = math.inf if next_ns is None else (next_ns - now_ns) / 1e9

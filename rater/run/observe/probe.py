@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -39,19 +40,13 @@ NO_NUMA_MAPS = (
     "this kernel has no /proc/PID/numa_maps (CONFIG_NUMA, CONFIG_PROC_PAGE_MONITOR): on which "
     "lgroup memory lay is not known"
 )
-
-
 NO_ROLLUP = (
     "this kernel has no /proc/PID/smaps_rollup (Linux 4.14): transparent huge pages are not known"
 )
-
-
 NOT_PERMITTED = (
     "memory of some processes may not be read (they run as another user, or set-uid): as root it "
     "can be"
 )
-
-
 NO_SCHED = "this kernel has no /proc/PID/sched: migrations between CPUs are not known"
 NO_CHILDREN = (
     "this kernel has no /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN): processes that a copy "
@@ -89,13 +84,49 @@ class _Sum:
     migrations: int | None = None
     pages_migrated: int | None = None
     maps: list[NumaMaps] = field(default_factory=list)
+    rollups: list[dict[str, int]] = field(default_factory=list)
     transparent_bytes: int | None = 0
-    sizes: list[dict[str, int]] = field(default_factory=list)  # where there is no numa_maps
     resident_bytes: list[int] = field(default_factory=list)  # a process each
     # The same with pages of several processes in equal parts, where that was read.
     proportional_bytes: list[int] = field(default_factory=list)
     peak_bytes: int | None = None
     swap_bytes: int | None = None
+
+    def by[Key](self, part: Callable[[NumaMaps], Mapping[Key, int]]) -> Counter[Key]:
+        """Return one of the tables of memory, added up."""
+        total: Counter[Key] = Counter()
+        for maps in self.maps:
+            total.update(part(maps))
+        return total
+
+    def resident(self) -> int | None:
+        """Return what all processes hold; what they share counts once, where that was read.
+
+        Processes too small for a huge page are not asked how much they share.
+        """
+        whole, shared = self.resident_bytes, self.proportional_bytes
+        if not whole:
+            return None
+        if len(whole) == 1 or not shared:
+            return sum(whole)
+        return sum(shared) + sum(sorted(whole)[: len(whole) - len(shared)])
+
+    def page_bytes(self, transparent_size: int | None) -> tuple[tuple[int, int], ...] | None:
+        """Return all private memory by page size, transparent huge pages with their own."""
+        huge = self.transparent_bytes
+        if huge is None or not (self.maps or self.rollups):
+            return None
+        if self.maps:
+            found = self.by(lambda maps: maps.page_bytes)
+        elif any(it.get("Private_Hugetlb") or it.get("Shared_Hugetlb") for it in self.rollups):
+            return None  # of which size is not to be read there
+        else:
+            found = Counter({PAGE_BYTES: sum(it.get("Anonymous", 0) for it in self.rollups)})
+        if huge and transparent_size:
+            found[PAGE_BYTES] = max(0, found[PAGE_BYTES] - huge)
+            found[transparent_size] += huge
+        found.update(self.by(lambda maps: maps.huge_bytes))
+        return tuple(sorted((size, count) for size, count in found.items() if count))
 
 
 class Probe:
@@ -139,7 +170,8 @@ class Probe:
             return NoSample.ENDED
         if not total.processes:
             return NoSample.ENDED
-        many = total.processes > 1
+        nodes = total.by(lambda maps: maps.node_bytes)
+        policies = total.by(lambda maps: maps.policy_bytes)
         return Sampled(
             phase=copy.phase,
             copy=copy.copy,
@@ -151,11 +183,11 @@ class Probe:
             allowed=total.allowed,
             migrations=total.migrations,
             pages_migrated=total.pages_migrated,
-            node_bytes=_by_number(total.maps, lambda maps: maps.node_bytes),
-            policy=_policy(total.maps),
-            page_bytes=self._page_bytes(total),
-            rss_bytes=_resident(total),
-            peak_bytes=None if many else total.peak_bytes,
+            node_bytes=tuple(sorted(nodes.items())) if total.maps else None,
+            policy=max(policies, key=policies.__getitem__, default=None),
+            page_bytes=total.page_bytes(self._transparent_bytes),
+            rss_bytes=total.resident(),
+            peak_bytes=None if total.processes > 1 else total.peak_bytes,
             swap_bytes=total.swap_bytes,
             read_ns=time.monotonic_ns() - begin,
         )
@@ -248,7 +280,7 @@ class Probe:
             total.transparent_bytes = None
             return
         sizes = parse_sizes(read_file("smaps_rollup", directory))
-        total.sizes.append(sizes)
+        total.rollups.append(sizes)
         total.transparent_bytes = _plus(total.transparent_bytes, sizes.get("AnonHugePages"))
         if "Pss" in sizes:
             # Pss leaves out hugetlb pages.
@@ -273,28 +305,6 @@ class Probe:
             finally:
                 os.close(directory)
 
-    def _page_bytes(self, total: _Sum) -> tuple[tuple[int, int], ...] | None:
-        """Return all private memory by page size, transparent huge pages with their own."""
-        huge = total.transparent_bytes
-        if huge is None:
-            return None
-        if total.maps:
-            found = dict(_by_number(total.maps, lambda maps: maps.page_bytes) or ())
-            pools = _by_number(total.maps, lambda maps: maps.huge_bytes) or ()
-        elif total.sizes:
-            if any(s.get("Private_Hugetlb") or s.get("Shared_Hugetlb") for s in total.sizes):
-                return None  # of which size is not told there
-            found = {PAGE_BYTES: sum(sizes.get("Anonymous", 0) for sizes in total.sizes)}
-            pools = ()
-        else:
-            return None
-        if huge and self._transparent_bytes:
-            found[PAGE_BYTES] = max(0, found.get(PAGE_BYTES, 0) - huge)
-            found[self._transparent_bytes] = found.get(self._transparent_bytes, 0) + huge
-        for size, count in pools:
-            found[size] = found.get(size, 0) + count
-        return tuple(sorted((size, count) for size, count in found.items() if count))
-
     def _near(self, stat: Stat) -> OnCPU:
         big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
         return OnCPU(stat.cpu if self._spread and big else None)
@@ -304,40 +314,6 @@ class Probe:
             return True
         self.unknown[otherwise] = None
         return False
-
-
-def _resident(total: _Sum) -> int | None:
-    """Return what all processes hold; what several of them share counts once, where that is told.
-
-    Processes too small for a huge page are not asked how much they share.
-    """
-    whole = total.resident_bytes
-    if not whole:
-        return None
-    if len(whole) == 1 or not total.proportional_bytes:
-        return sum(whole)
-    small = sorted(whole)[: len(whole) - len(total.proportional_bytes)]
-    return sum(total.proportional_bytes) + sum(small)
-
-
-def _by_number(
-    maps: list[NumaMaps], part: Callable[[NumaMaps], dict[int, int]]
-) -> tuple[tuple[int, int], ...] | None:
-    if not maps:
-        return None
-    total: dict[int, int] = {}
-    for one in maps:
-        for number, count in part(one).items():
-            total[number] = total.get(number, 0) + count
-    return tuple(sorted(total.items()))
-
-
-def _policy(maps: list[NumaMaps]) -> str | None:
-    found: dict[str, int] = {}
-    for one in maps:
-        for policy, count in one.policy_bytes.items():
-            found[policy] = found.get(policy, 0) + count
-    return max(found, key=lambda policy: found[policy], default=None)
 
 
 def _plus(total: int | None, more: int | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rater.plan.placement.place import Placement
@@ -11,7 +11,9 @@ from rater.run.copies.launch import Child
 from rater.run.observe.gate_check import nodes_of
 
 MOST_SAMPLES = 16  # kept of one copy's run, however long it is
-_PER_TURN = 8  # told at once while copies run: ends wait meanwhile, a few microseconds for each
+_PER_TURN = (
+    8  # handed on at once while copies run: ends wait meanwhile, a few microseconds for each
+)
 
 
 type Key = tuple[int, int]  # copy, step
@@ -62,83 +64,78 @@ class _Kept:
     def __init__(self, nodes: tuple[int, ...]) -> None:
         self.nodes = nodes
         self.samples: list[Sampled] = []
-        self._looks = 1
+        self._weight = 1
 
     def take(self, sample: Sampled) -> None:
         samples = self.samples
-        if samples and samples[-1].looks < self._looks:
+        if samples and samples[-1].looks < self._weight:
             samples[-1] = merged(samples[-1], sample, self.nodes)
             return
         samples.append(sample)
         if len(samples) > MOST_SAMPLES:
             pairs = zip(samples[::2], samples[1::2], strict=False)
-            self.samples = [merged(*pair, self.nodes) for pair in pairs] + samples[
-                len(samples) & ~1 :
-            ]
-            self._looks *= 2
+            rest = samples[len(samples) & ~1 :]
+            self.samples = [merged(*pair, self.nodes) for pair in pairs] + rest
+            self._weight *= 2
 
 
 def merged(first: Sampled, then: Sampled, nodes: Sequence[int]) -> Sampled:
-    """Return two samples of one copy as one: averages by the looks behind each, extremes kept.
+    """Return two samples of one copy as one: averages by the samples behind each, extremes kept.
 
-    `nodes` are those that its memory is to come from: what lay elsewhere in one look
+    `nodes` are those that its memory is to come from: what lay elsewhere in one sample
     must not vanish in an average.
     """
-    weights = (first.looks, then.looks)
-    highest = (first.peak_bytes, then.peak_bytes, first.rss_bytes, then.rss_bytes)
+    weight, more = first.looks, then.looks
+
+    def mean(one: int, other: int) -> int:
+        return round((one * weight + other * more) / (weight + more))
+
+    def mean_table(one: _Table, other: _Table) -> _Table:
+        before, after = dict(one), dict(other)
+        keys = sorted(before.keys() | after.keys())
+        return tuple((key, mean(before.get(key, 0), after.get(key, 0))) for key in keys)
+
+    def united(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({*one, *other}))
+
+    resident = _joined(first.rss_bytes, then.rss_bytes, max)
     return replace(
         then,
         processes=max(first.processes, then.processes),
         unread=max(first.unread, then.unread),
-        cpus=tuple(sorted({*first.cpus, *then.cpus})),
-        allowed=_united(first.allowed, then.allowed),
-        migrations=_largest((first.migrations, then.migrations)),
-        pages_migrated=_largest((first.pages_migrated, then.pages_migrated)),
-        node_bytes=_mean_table(first.node_bytes, then.node_bytes, weights),
+        cpus=united(first.cpus, then.cpus),
+        allowed=_joined(first.allowed, then.allowed, united),
+        migrations=_joined(first.migrations, then.migrations, max),
+        pages_migrated=_joined(first.pages_migrated, then.pages_migrated, max),
+        node_bytes=_joined(first.node_bytes, then.node_bytes, mean_table),
         astray_bytes=max(
             (first.astray_bytes or first.node_bytes, then.astray_bytes or then.node_bytes),
             key=lambda table: _astray(table, nodes),
         ),
         policy=then.policy or first.policy,
-        page_bytes=_mean_table(first.page_bytes, then.page_bytes, weights),
-        rss_bytes=_mean(first.rss_bytes, then.rss_bytes, weights),
-        peak_bytes=_largest(highest),
-        swap_bytes=_largest((first.swap_bytes, then.swap_bytes)),
+        page_bytes=_joined(first.page_bytes, then.page_bytes, mean_table),
+        rss_bytes=_joined(first.rss_bytes, then.rss_bytes, mean),
+        peak_bytes=_joined(_joined(first.peak_bytes, then.peak_bytes, max), resident, max),
+        swap_bytes=_joined(first.swap_bytes, then.swap_bytes, max),
         read_ns=max(first.read_ns, then.read_ns),
-        looks=sum(weights),
+        looks=weight + more,
     )
 
 
-def _astray(node_bytes: tuple[tuple[int, int], ...] | None, nodes: Sequence[int]) -> float:
-    """Rank a look by what lay on other nodes than these: much, and a large part of all."""
+type _Table = tuple[tuple[int, int], ...]
+
+
+def _joined[Value](
+    first: Value | None, then: Value | None, join: Callable[[Value, Value], Value]
+) -> Value | None:
+    """Return two values as one; where one is not known, the other."""
+    if first is None or then is None:
+        return first if then is None else then
+    return join(first, then)
+
+
+def _astray(node_bytes: _Table | None, nodes: Sequence[int]) -> float:
+    """Rank a sample by what lay on other nodes than these: much, and a large part of all."""
     total = sum(size for _, size in node_bytes or ())
     off = sum(size for node, size in node_bytes or () if node not in nodes)
     return off * off / total if total else 0.0
-
-
-def _largest(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _united(first: tuple[int, ...] | None, then: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    if first is None or then is None or first == then:
-        return first if then is None else then
-    return tuple(sorted({*first, *then}))
-
-
-def _mean(first: int | None, then: int | None, weights: tuple[int, int]) -> int | None:
-    if first is None or then is None:
-        return first if then is None else then
-    return round((first * weights[0] + then * weights[1]) / sum(weights))
-
-
-def _mean_table(
-    first: tuple[tuple[int, int], ...] | None,
-    then: tuple[tuple[int, int], ...] | None,
-    weights: tuple[int, int],
-) -> tuple[tuple[int, int], ...] | None:
-    if first is None or then is None:
-        return first if then is None else then
-    before, after = dict(first), dict(then)
-    keys = sorted(before.keys() | after.keys())
-    return tuple((key, _mean(before.get(key, 0), after.get(key, 0), weights) or 0) for key in keys)

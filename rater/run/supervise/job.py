@@ -38,8 +38,10 @@ class Job:
     elapsed_before_ns: int = 0  # time of the first release: beyond 0 where a run is taken up again
     runs_before: int = 0  # copy runs of the phases that such a run has behind it,
     failed_before: int = 0  # and those of them that failed
-    proof: Cadence | None = None  # how often to look where copies run and their memory lies
-    own_cpus: bool = False  # rater has CPUs that no copy is on: looks at copies cost them nothing
+    proof: Cadence | None = (
+        None  # how often copies are sampled: where they run, and their memory lies
+    )
+    own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 
@@ -54,6 +56,6 @@ class RunState:
     stop: Callable[[int | None, str | None], None]  # for a signal, or for a reason
     stop_flag: threading.Event = field(default_factory=threading.Event)
     origin_ns: int | None = None  # CLOCK_MONOTONIC of the run's first release
-    gates: GateCheck | None = None  # None: where copies run is not looked at
+    gates: GateCheck | None = None  # None: where copies run is not checked
     observer: Observer | None = None
     reader: MachineReader | None = None

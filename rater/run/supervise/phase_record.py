@@ -12,7 +12,7 @@ from rater.record.status import CopyStatus
 from rater.run.check.judge import EndedCopy
 from rater.run.copies.copy_ended import ended_event
 from rater.run.copies.launch import Child, Reaped
-from rater.run.observe.counters import PhaseReadings
+from rater.run.observe.counters import PhaseCounters
 from rater.run.observe.observer import FIRST_S
 from rater.run.observe.samples import Samples
 from rater.run.supervise.job import RunState
@@ -30,7 +30,7 @@ class PhaseRecord:
         self._interrupted = False
         self._samples = Samples(state.emit, placements)
         self._counters = (
-            PhaseReadings(state.reader, phase.number, lambda copy: placements[copy].cpu)
+            PhaseCounters(state.reader, phase.number, lambda copy: placements[copy].cpu)
             if state.reader is not None
             else None
         )

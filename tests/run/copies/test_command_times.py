@@ -64,7 +64,7 @@ def reports_of(
         pipe.close()
 
 
-def test_ends_of_all_commands_but_the_last_are_told(shell: list[str], tmp_path: Path) -> None:
+def test_ends_of_all_commands_but_the_last_are_reported(shell: list[str], tmp_path: Path) -> None:
     argv = argv_of([sh("true"), sh("ls /proc/self/fd"), sh("ls /proc/self/fd")], tells=True)
     status, reports = reports_of(shell, argv, tmp_path)
     assert (status, reports) == (0, [CommandReport("e", 1, 0, 7), CommandReport("e", 2, 0, 7)])
@@ -73,7 +73,7 @@ def test_ends_of_all_commands_but_the_last_are_told(shell: list[str], tmp_path: 
     assert "9" not in (tmp_path / "stdout").read_text().split()
 
 
-def test_the_command_that_fails_is_told_and_no_other_begins(
+def test_the_command_that_fails_is_reported_and_no_other_begins(
     shell: list[str], tmp_path: Path
 ) -> None:
     argv = argv_of([sh("true"), sh("kill -SEGV $$"), sh("true")], tells=True)
@@ -82,7 +82,7 @@ def test_the_command_that_fails_is_told_and_no_other_begins(
     assert reports == [CommandReport("e", 1, 0, 7), CommandReport("e", 2, 128 + signal.SIGSEGV, 7)]
 
 
-def test_texts_tell_their_process_too_and_find_nothing_of_it(
+def test_texts_report_their_process_too_and_find_nothing_of_it(
     shell: list[str], tmp_path: Path
 ) -> None:
     lines = [Line(("x",), None, "o 1", "e", True, True), Line(("x",), None, "o2", "e", True, True)]
@@ -125,7 +125,7 @@ def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
     assert "no/o2" in failed.partition("exit code")[2]
 
 
-def test_a_script_that_nobody_listens_to_tells_nothing(tmp_path: Path) -> None:
+def test_a_script_that_nobody_listens_to_reports_nothing(tmp_path: Path) -> None:
     argv = argv_of([sh("true"), sh("true")])
     assert workloads_in(argv) == 0
     assert reports_of(["dash"], argv, tmp_path) == (0, [])

@@ -12,7 +12,7 @@ from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Plan, Window, make_plan
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseEnded
-from rater.run.observe.counters import MachineReader, PhaseReadings
+from rater.run.observe.counters import MachineReader, PhaseCounters
 from tests.support.rig import Rig, Seen
 
 MS = 1_000_000
@@ -91,25 +91,27 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def of(reader: MachineReader, phase: int = 4) -> PhaseReadings:
+def of(reader: MachineReader, phase: int = 4) -> PhaseCounters:
     """Readings of a phase whose copy n is on CPU n, copy 9 not bound."""
-    return PhaseReadings(reader, phase, lambda copy: None if copy == 9 else copy)
+    return PhaseCounters(reader, phase, lambda copy: None if copy == 9 else copy)
 
 
-def told(readings: PhaseReadings) -> tuple[CpuReadings, MachineReadings]:
+def events_of(readings: PhaseCounters) -> tuple[CpuReadings, MachineReadings]:
     events = readings.events()
     assert events
     return events
 
 
-def test_the_difference_of_two_readings_is_told_by_cpu_and_of_the_machine(machine: Machine) -> None:
+def test_the_difference_of_two_readings_is_reported_by_cpu_and_of_the_machine(
+    machine: Machine,
+) -> None:
     machine.throttled(0, 3, 4)
     readings = of(machine.reader())
     readings.begin()
     machine.throttled(0, 5, 9)
     machine.stand(LATER, VMSTAT_LATER, (350, 10), (120, 1500))
     readings.end()
-    cpus, counters = told(readings)
+    cpus, counters = events_of(readings)
     # iowait of CPU 0 went back; CPU 3 came online meanwhile; guest time is in user already.
     zero = CpuReading(0, 51 * TICK_NS, 5 * TICK_NS, 0, 4 * TICK_NS, 4 * TICK_NS, 0, None, 7, 100)
     two = CpuReading(2, 0, 0, 0, 0, 0, 100 * TICK_NS, None, None, 1000)
@@ -133,12 +135,12 @@ def test_a_machine_that_shows_nothing_is_no_error(tmp_path: Path) -> None:
     readings = of(MachineReader(tmp_path / "proc", tmp_path / "sys"))
     readings.begin()
     readings.end()
-    cpus, counters = told(readings)
+    cpus, counters = events_of(readings)
     assert cpus.rows == ()
     assert [name for name, _ in counters.values] == ["elapsed_ns", "rater_cpu_ns"]
 
 
-def test_a_phase_that_did_not_come_to_its_end_tells_nothing(machine: Machine) -> None:
+def test_a_phase_that_did_not_come_to_its_end_reports_nothing(machine: Machine) -> None:
     readings = of(machine.reader())
     assert readings.events() == ()
     readings.begin()
@@ -152,7 +154,7 @@ def test_interrupts_of_a_machine_of_many_cpus_are_not_read(machine: Machine) -> 
     readings = of(machine.reader())
     readings.begin()
     readings.end()
-    assert {row.interrupts for row in told(readings)[0].rows} == {None}
+    assert {row.interrupts for row in events_of(readings)[0].rows} == {None}
 
 
 # -- runs that only keep the load up ---------------------------------------------------------------
@@ -166,7 +168,7 @@ def test_cpu_time_of_fillers_goes_with_the_cpu_of_their_copy(machine: Machine) -
     readings.filler_ended(9, 5)  # not bound: with the first CPU
     readings.end()
     readings.filler_ended(2, 1000)
-    assert [row.filler_ns for row in told(readings)[0].rows] == [5, 42]
+    assert [row.filler_ns for row in events_of(readings)[0].rows] == [5, 42]
 
 
 def test_fillers_that_still_run_count_with_all_processes_below_them(machine: Machine) -> None:
@@ -179,7 +181,7 @@ def test_fillers_that_still_run_count_with_all_processes_below_them(machine: Mac
     readings.begin()
     readings.end_with_fillers({50: 2, 60: 0})
     readings.end()
-    assert [row.filler_ns for row in told(readings)[0].rows] == [7 * TICK_NS, 115 * TICK_NS]
+    assert [row.filler_ns for row in events_of(readings)[0].rows] == [7 * TICK_NS, 115 * TICK_NS]
 
 
 def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
@@ -188,13 +190,13 @@ def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
     readings = of(machine.reader())
     readings.begin()
     readings.end_with_fillers({60: 0})
-    assert [row.filler_ns for row in told(readings)[0].rows] == [0, 0]
+    assert [row.filler_ns for row in events_of(readings)[0].rows] == [0, 0]
 
 
 # -- frequency -------------------------------------------------------------------------------------
 
 
-def watched(reader: MachineReader, for_s: float) -> PhaseReadings:
+def watched(reader: MachineReader, for_s: float) -> PhaseCounters:
     """Watch for so long, or until a frequency was read."""
     readings = of(reader)
 
@@ -202,7 +204,7 @@ def watched(reader: MachineReader, for_s: float) -> PhaseReadings:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(readings.watch)
             with trio.move_on_after(for_s):
-                while not any(row.mean_khz for row in told(readings)[0].rows):
+                while not any(row.mean_khz for row in events_of(readings)[0].rows):
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
 
@@ -218,7 +220,7 @@ def test_the_frequency_is_read_while_copies_run_the_averaged_one_first(machine: 
     machine.frequency(2, "scaling_cur_freq", 2_400_000)
     reader = machine.reader()
     readings = watched(reader, 10.0)
-    assert [row.mean_khz for row in told(readings)[0].rows] == [3_100_000, 2_400_000]
+    assert [row.mean_khz for row in events_of(readings)[0].rows] == [3_100_000, 2_400_000]
     assert reader.spent_ns > 0
 
 
@@ -227,15 +229,15 @@ def test_frequencies_are_left_alone_when_they_have_cost_their_share(machine: Mac
     reader = machine.reader()
     reader.spent_ns = 10**9
     readings = watched(reader, 0.4)
-    assert [row.mean_khz for row in told(readings)[0].rows] == [None, None]
+    assert [row.mean_khz for row in events_of(readings)[0].rows] == [None, None]
     assert reader.spent_ns == 10**9
 
 
-def test_a_cpu_that_tells_no_frequency_has_none(machine: Machine) -> None:
+def test_a_cpu_that_shows_no_frequency_has_none(machine: Machine) -> None:
     machine.frequency(0, "cpuinfo_avg_freq", 0)
     machine.frequency(2, "cpuinfo_avg_freq", 2_400_000)
     readings = watched(machine.reader(), 10.0)
-    assert [row.mean_khz for row in told(readings)[0].rows] == [None, 2_400_000]
+    assert [row.mean_khz for row in events_of(readings)[0].rows] == [None, 2_400_000]
 
 
 def test_each_turn_has_cpus_of_all_of_a_large_machine(machine: Machine) -> None:
@@ -270,7 +272,7 @@ def run(tmp_path: Path, script: str, plan: Plan, *, proof: Cadence | None) -> Se
     return rig.run({"burn": script}, plan.copies, plan)
 
 
-def test_every_phase_has_its_readings_before_its_end_is_told(tmp_path: Path) -> None:
+def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path) -> None:
     plan = make_plan(["burn"], 2, iterations=2)
     seen = run(tmp_path, BURN.format(150_000), plan, proof=Cadence())
     for_phases = [

@@ -123,7 +123,7 @@ def test_a_name_with_brackets_does_not_shift_the_fields_of_a_stat_line() -> None
     assert parse_last_cpu(b"42 (a) R 1") is None
 
 
-def test_a_status_tells_the_masks_and_the_peak() -> None:
+def test_a_status_shows_the_masks_and_the_peak() -> None:
     status = parse_status(
         b"Name:\tx\nVmHWM:\t    2048 kB\nVmSwap:\t       4 kB\n"
         b"Cpus_allowed:\tff,0000000f\nCpus_allowed_list:\t0-3,32\nMems_allowed_list:\t0,2\n"
@@ -134,14 +134,14 @@ def test_a_status_tells_the_masks_and_the_peak() -> None:
     assert parse_status(b"Name:\tx\n").cpus is None
 
 
-def test_a_sched_file_tells_migrations_where_it_has_them() -> None:
+def test_a_sched_file_shows_migrations_where_it_has_them() -> None:
     text = b"se.nr_migrations                 :                   12\nnuma_pages_migrated : 7\n"
     assert parse_sched(text) == (12, 7)
     assert parse_sched(b"nr_migrations   :  3\n") == (3, None)
     assert parse_sched(b"") == (None, None)
 
 
-def test_a_mask_narrowed_by_a_cpuset_is_told_from_a_wrong_one() -> None:
+def test_a_mask_narrowed_by_a_cpuset_is_known_from_a_wrong_one() -> None:
     seen = GateFacts(cpus=(0, 1), mems=(0,))
     assert gate_mismatches(seen, (0, 1), (0,)) == ()
     assert gate_mismatches(seen, None, ()) == ()
@@ -193,7 +193,7 @@ def watched(pid: int, copy: int = 0) -> RunningCopy:
     return RunningCopy(phase=0, copy=copy, step=0, pid=pid, start_ns=time.monotonic_ns())
 
 
-def look_at(pid: int, probe: Probe | None = None) -> Sampled | NoSample:
+def sample_of(pid: int, probe: Probe | None = None) -> Sampled | NoSample:
     directory = open_process(pid)
     try:
         return (probe or Probe(spread=True)).sample(watched(pid), directory, past_gate=False)
@@ -210,7 +210,7 @@ needs_numa_maps = pytest.mark.skipif(
 def test_a_copy_of_known_size_is_seen_with_its_node_and_page_size() -> None:
     cpu = min(os.sched_getaffinity(0))
     with python("held = b'x' * (80 << 20)", {cpu}) as process:
-        sample = look_at(process.pid)
+        sample = sample_of(process.pid)
     assert isinstance(sample, Sampled)
     assert sample.cpus == sample.allowed == (cpu,)
     assert (sample.processes, sample.unread) == (1, 0)
@@ -226,7 +226,7 @@ def test_a_copy_of_known_size_is_seen_with_its_node_and_page_size() -> None:
 
 
 @needs_numa_maps
-def test_transparent_huge_pages_are_told_from_small_ones() -> None:
+def test_transparent_huge_pages_are_known_from_small_ones() -> None:
     folder = Path("/sys/kernel/mm/transparent_hugepage")
     if not folder.exists() or "[never]" in (folder / "enabled").read_text():
         pytest.skip("this kernel gives out no transparent huge pages")
@@ -237,7 +237,7 @@ def test_transparent_huge_pages_are_told_from_small_ones() -> None:
         "for at in range(0, 48 << 20, 4096): m[at] = 1"
     )
     with python(code) as process:
-        sample = look_at(process.pid)
+        sample = sample_of(process.pid)
     assert isinstance(sample, Sampled) and sample.page_bytes is not None
     sizes = dict(sample.page_bytes)
     if huge not in sizes:
@@ -256,7 +256,7 @@ def test_huge_pages_of_a_pool_count_with_their_size() -> None:
         f"import mmap; m = mmap.mmap(-1, 8 << 20, flags={flags})\nfor i in range(4): m[i << 21] = 1"
     )
     with python(code) as process:
-        sample = look_at(process.pid)
+        sample = sample_of(process.pid)
     assert isinstance(sample, Sampled) and sample.page_bytes is not None
     assert dict(sample.page_bytes)[2 * MB] >= 8 * MB
     assert sample.rss_bytes is not None and sample.rss_bytes >= 8 * MB
@@ -269,7 +269,7 @@ def test_what_a_copy_starts_counts_with_it() -> None:
     with running("/bin/sh", "-c", script, sys.executable, code) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        sample = look_at(process.pid)
+        sample = sample_of(process.pid)
         assert process.stdin is not None
         process.stdin.close()  # ends the child
     assert isinstance(sample, Sampled)
@@ -278,7 +278,7 @@ def test_what_a_copy_starts_counts_with_it() -> None:
     assert sample.peak_bytes is None
 
 
-def test_every_thread_of_a_copy_is_looked_at() -> None:
+def test_every_thread_of_a_copy_is_sampled() -> None:
     cpus = sorted(os.sched_getaffinity(0))
     code = (
         "import threading, os\n"
@@ -288,7 +288,7 @@ def test_every_thread_of_a_copy_is_looked_at() -> None:
         "done.wait()"
     )
     with python(code) as process:
-        sample = look_at(process.pid)
+        sample = sample_of(process.pid)
     assert isinstance(sample, Sampled)
     assert sample.cpus == tuple(cpus)
 
@@ -308,7 +308,7 @@ threading.Thread(target=go_on).start()
 ctypes.CDLL(None).syscall({exit_number}, 0)
 """
     with running(sys.executable, "-I", "-S", "-c", code) as process:
-        sample = look_at(process.pid)
+        sample = sample_of(process.pid)
     assert isinstance(sample, Sampled)
     assert (sample.processes, sample.unread) == (1, 0)
     assert sample.rss_bytes is not None and sample.cpus
@@ -345,22 +345,22 @@ def test_a_copy_still_in_its_gate_is_not_taken_for_the_benchmark() -> None:
     with running("/bin/sh", "-c", script, GATE_NAME.decode(), "more") as process:
         assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline() == b"ready\n"
-        assert look_at(process.pid) is NoSample.AT_GATE
+        assert sample_of(process.pid) is NoSample.AT_GATE
         process.stdin.write(b"\n")
         process.stdin.flush()
-        while (sample := look_at(process.pid)) is NoSample.AT_GATE:
+        while (sample := sample_of(process.pid)) is NoSample.AT_GATE:
             time.sleep(0.001)
     assert isinstance(sample, Sampled)
     assert is_gate(b"/bin/sh\0-c\0script\0rater-gate\0x\0", GATE_NAME)
     assert not is_gate(b"sleep\x0060\0", GATE_NAME)
 
 
-def test_the_gate_calls_itself_what_is_looked_for() -> None:
+def test_the_gate_calls_itself_what_is_checked() -> None:
     source = Path(launch.__file__).read_text()
     assert GATE_NAME.decode() in source or "GATE_NAME" in source
 
 
-def test_what_may_not_be_read_is_not_known_and_said_once(
+def test_what_may_not_be_read_is_not_known_and_noted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(name: str, directory: int) -> bytes:
@@ -371,7 +371,7 @@ def test_what_may_not_be_read_is_not_known_and_said_once(
     monkeypatch.setattr("rater.run.observe.probe.read_file", refuse)
     probe = Probe(spread=True)
     with python("pass") as process:
-        samples = [look_at(process.pid, probe) for _ in range(2)]
+        samples = [sample_of(process.pid, probe) for _ in range(2)]
     for sample in samples:
         assert isinstance(sample, Sampled)
         assert sample.node_bytes is sample.page_bytes is None
@@ -379,14 +379,14 @@ def test_what_may_not_be_read_is_not_known_and_said_once(
     assert list(probe.unknown) == [NOT_PERMITTED]
 
 
-def test_a_kernel_without_numa_maps_still_tells_page_sizes(
+def test_a_kernel_without_numa_maps_still_shows_page_sizes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     present = os.path.exists
     monkeypatch.setattr(os.path, "exists", lambda p: "numa_maps" not in str(p) and present(p))
     probe = Probe(spread=True)
     with python("held = b'x' * (20 << 20)") as process:
-        sample = look_at(process.pid, probe)
+        sample = sample_of(process.pid, probe)
     assert isinstance(sample, Sampled)
     assert sample.node_bytes is None
     assert sample.page_bytes is not None
@@ -394,7 +394,7 @@ def test_a_kernel_without_numa_maps_still_tells_page_sizes(
     assert list(probe.unknown) == [NO_NUMA_MAPS]
 
 
-def test_the_gate_tells_what_the_kernel_allows() -> None:
+def test_the_gate_shows_what_the_kernel_allows() -> None:
     cpu = max(os.sched_getaffinity(0))
     with python("pass", {cpu}) as process:
         facts = gate_facts(process.pid)
@@ -431,7 +431,7 @@ def observe(
     return samples
 
 
-def test_a_copy_is_looked_at_soon_after_its_release_and_not_before() -> None:
+def test_a_copy_is_sampled_soon_after_its_release_and_not_before() -> None:
     with python("pass") as process:
         mine = [watched(process.pid)]
         observer = Observer(Cadence())
@@ -454,7 +454,7 @@ def test_once_is_once_and_seconds_are_seconds() -> None:
     assert interval_s is not None and interval_s >= 0.05
 
 
-def test_the_next_run_of_a_copy_that_was_seen_is_one_more_look_and_not_owed() -> None:
+def test_the_next_run_of_a_copy_that_was_seen_is_one_more_sample_and_not_owed() -> None:
     with python("pass") as process:
         observer = Observer(Cadence(once=True))
         first = watched(process.pid)
@@ -463,7 +463,7 @@ def test_the_next_run_of_a_copy_that_was_seen_is_one_more_look_and_not_owed() ->
         assert observe(observer, [replace(first, step=1, repeats=True)], bool, seconds=1.0) == []
 
 
-def test_costly_looks_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costly_samples_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     cheap = Probe.sample
 
     def costly(self: Probe, *arguments: object, **named: object) -> Sampled | NoSample:
@@ -475,12 +475,12 @@ def test_costly_looks_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Probe, "sample", costly)
     with python("pass") as process:
         mine = [watched(process.pid)]
-        # 20 ms are 1 % of 2 s: the second look has to wait for longer than this observes.
+        # 20 ms are 1 % of 2 s: the second sample has to wait for longer than this observes.
         samples = observe(Observer(Cadence()), mine, lambda _: False, 0.9)
     assert len(samples) == 1
 
 
-def test_cheap_looks_are_made_again_as_soon_as_they_can_be_afforded(
+def test_cheap_samples_are_made_again_as_soon_as_they_can_be_afforded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rater.run.observe.observer._LEAST_AUTO_S", 0.05)
@@ -492,7 +492,7 @@ def test_cheap_looks_are_made_again_as_soon_as_they_can_be_afforded(
     assert observer.report().share < 0.01
 
 
-def test_a_look_that_breaks_stops_the_observer_instead_of_hanging_it(
+def test_a_sample_that_breaks_stops_the_observer_instead_of_hanging_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*_: object) -> NoSample:
@@ -525,7 +525,7 @@ def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
     assert [sample.copy for sample in samples] == [5]
 
 
-def test_a_copy_that_was_reaped_is_looked_at_no_more() -> None:
+def test_a_copy_that_was_reaped_is_sampled_no_more() -> None:
     with python("pass") as one, python("pass") as other:
         observer = Observer(Cadence(every_s=0.05))
 

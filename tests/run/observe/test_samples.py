@@ -48,7 +48,7 @@ def samples_of(seen: Seen) -> list[Sampled]:
     return [event for event in seen.events if isinstance(event, Sampled)]
 
 
-class Telling(Samples):
+class Opening(Samples):
     """Lets a copy that waits at the pipe `go.COPY` go on once it was looked at."""
 
     folder: Path
@@ -58,11 +58,11 @@ class Telling(Samples):
         (self.folder / f"go.{sample.copy}").write_text("go on\n")
 
 
-def test_a_running_copy_is_looked_at_and_its_gate_before(
+def test_a_running_copy_is_sampled_and_its_gate_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phase_record, "Samples", Telling)
-    monkeypatch.setattr(Telling, "folder", tmp_path, raising=False)
+    monkeypatch.setattr(phase_record, "Samples", Opening)
+    monkeypatch.setattr(Opening, "folder", tmp_path, raising=False)
     for copy in range(2):
         os.mkfifo(tmp_path / f"go.{copy}")
     code = f"held = b'x' * (64 << 20); open('{tmp_path}/go.' + __import__('sys').argv[1]).read()"
@@ -86,7 +86,7 @@ def test_a_running_copy_is_looked_at_and_its_gate_before(
     assert (observed.samples, observed.cadence) == (2, "once")
 
 
-def test_without_a_proof_nothing_is_looked_at(tmp_path: Path) -> None:
+def test_without_a_proof_nothing_is_sampled(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.25"}, 2)
     assert samples_of(seen) == []
     assert [end.gate for end in seen.ended] == [None, None]
@@ -104,15 +104,15 @@ def test_short_runs_through_a_window_have_gates_but_no_samples(tmp_path: Path) -
     assert seen.notes == ""
 
 
-def test_every_step_of_a_queue_is_looked_at(tmp_path: Path) -> None:
+def test_every_step_of_a_queue_is_sampled(tmp_path: Path) -> None:
     plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
     rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
     seen = rig.run(dict.fromkeys("ab", "sleep 0.3"), 2, plan)
-    looked = {(it.copy, it.step) for it in samples_of(seen)}
-    assert looked == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    sampled = {(it.copy, it.step) for it in samples_of(seen)}
+    assert sampled == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
-def test_a_mask_that_is_not_the_planned_one_is_told_before_time_begins_and_once(
+def test_a_mask_that_is_not_the_planned_one_is_reported_before_time_begins_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((7, 8), None))
@@ -128,7 +128,7 @@ def test_a_mask_that_is_not_the_planned_one_is_told_before_time_begins_and_once(
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_copy_too_short_to_be_looked_at_still_tells_where_it_ended(tmp_path: Path) -> None:
+def test_a_copy_too_short_to_be_sampled_still_shows_where_it_ended(tmp_path: Path) -> None:
     other = max(os.sched_getaffinity(0) - {CPU})
     moves = f"exec {sys.executable} -c 'import os; os.sched_setaffinity(0, {{{other}}})'"
     seen = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(1)).run({"moves": moves}, 1)
@@ -159,14 +159,16 @@ def child(copy: int, step: int = 0) -> Child:
     return Child(copy, step, made, 1, -1, spec, None)
 
 
-def test_memory_on_an_lgroup_that_may_not_give_any_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Noted] = []
+def test_memory_on_an_lgroup_that_may_not_give_any_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emitted: list[Noted] = []
     home = Placement(0, None, None, None, None, None, None, MemoryPolicy.BIND, (3,))
     monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((0,), (0, 1)))
-    check = GateCheck((home,), told.append)
+    check = GateCheck((home,), emitted.append)
     check.check([child(0)])
     check.check([child(0, 1)])
-    assert [note.text for note in told] == [
+    assert [note.text for note in emitted] == [
         "not placed as planned: copy 0 may not take memory of lgroup 3 as planned: its cpuset "
         "allows 0-1"
     ]
@@ -198,30 +200,30 @@ def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:
     assert rows[-1].peak_bytes == sample({0: 999_000}).rss_bytes
 
 
-def test_what_copies_left_is_told_a_little_at_a_time_until_the_end() -> None:
-    told: list[Event] = []
-    samples = Samples(told.append, PLACED)
+def test_what_copies_left_is_reported_a_little_at_a_time_until_the_end() -> None:
+    emitted: list[Event] = []
+    samples = Samples(emitted.append, PLACED)
     for copy in range(40):
         samples.take(sample({0: 1}, copy=copy))
-    assert told == []
+    assert emitted == []
     for copy in range(39):
         samples.ended(child(copy))
     samples.take(sample({0: 1}, copy=39, age_ns=1))
-    assert 0 < len(told) < 39
+    assert 0 < len(emitted) < 39
     samples.close()
-    assert len(told) == 41
+    assert len(emitted) == 41
 
 
-def test_a_look_that_comes_after_the_end_is_not_lost() -> None:
-    told: list[Event] = []
-    samples = Samples(told.append, PLACED)
+def test_a_sample_that_comes_after_the_end_is_not_lost() -> None:
+    emitted: list[Event] = []
+    samples = Samples(emitted.append, PLACED)
     samples.ended(child(0))
     samples.take(sample({0: 1}, copy=0))
     samples.close()
-    assert len(told) == 1
+    assert len(emitted) == 1
 
 
-def test_two_samples_as_one_have_averages_by_looks_and_extremes() -> None:
+def test_two_samples_as_one_have_averages_by_samples_and_extremes() -> None:
     first = sample({0: 300, 1: 100}, looks=3, migrations=5, swap_bytes=None, policy="local")
     then = sample({1: 900}, allowed=(2, 3), migrations=2, swap_bytes=7, policy=None, age_ns=9)
     one = merged(first, then, (0,))
@@ -235,7 +237,7 @@ def test_two_samples_as_one_have_averages_by_looks_and_extremes() -> None:
     assert merged(unread, first, (0,)).page_bytes == first.page_bytes
 
 
-def test_of_looks_put_together_the_one_with_most_astray_is_kept() -> None:
+def test_of_samples_put_together_the_one_with_most_astray_is_kept() -> None:
     home, away = sample({0: 900}), sample({0: 10, 1: 890})
     one = merged(merged(home, away, (0,)), home, (0,))
     assert one.node_bytes == ((0, 603), (1, 297))
@@ -244,7 +246,7 @@ def test_of_looks_put_together_the_one_with_most_astray_is_kept() -> None:
     assert merged(sample(None), sample(None), (0,)).astray_bytes is None
 
 
-def test_a_stop_while_copies_are_looked_at_ends_the_run(tmp_path: Path) -> None:
+def test_a_stop_while_copies_are_sampled_ends_the_run(tmp_path: Path) -> None:
     def stop(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, CopyStarted) and event.copy == 1:
             supervisor.stop(15, None)

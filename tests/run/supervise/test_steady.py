@@ -49,7 +49,7 @@ def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
 
 
 @pytest.mark.parametrize("directory", [None, str(Path.cwd())])
-def test_every_run_that_began_before_the_window_closed_ends_and_no_later_one_is_told(
+def test_every_run_that_began_before_the_window_closed_ends_and_no_later_one_is_reported(
     tmp_path: Path, directory: str | None
 ) -> None:
     # Copy 0's runs are long: the others must go on, untold, until its last one has ended.
@@ -135,7 +135,7 @@ def test_in_rotated_order_each_copy_goes_round_the_ring(tmp_path: Path) -> None:
     assert [(b.benchmark, b.iteration) for b in seen.brackets] == [(None, 1), (None, 2)]
 
 
-def test_the_head_of_a_phase_tells_its_window(tmp_path: Path) -> None:
+def test_the_head_of_a_phase_shows_its_window(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.05"}, 1, steady("nap", copies=1))
     [head] = [event for event in seen.events if isinstance(event, PhaseStarted)]
     assert head.window_ns == (100 * MS, 400 * MS)
@@ -160,14 +160,14 @@ def test_steady_mode_is_homogeneous_unless_an_order_says_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "order", "said"),
+    ("mode", "order", "message"),
     [
         ("homogeneous", "rotated", "--order rotated goes with --mode steady"),
         ("steady", "sideways", "expected homogeneous or rotated"),
     ],
 )
-def test_an_order_that_contradicts_is_an_error(mode: str, order: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_an_order_that_contradicts_is_an_error(mode: str, order: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         resolve_mode(mode, None, order)
 
 
@@ -180,7 +180,7 @@ def test_without_a_warm_up_a_tenth_of_the_window_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "warmup_s", "window_s", "stagger_s", "said"),
+    ("mode", "warmup_s", "window_s", "stagger_s", "message"),
     [
         ("steady", None, None, 0.0, "needs --window S"),
         ("steady", 1.0, 10.0, 8.0, "--warmup 1: the last copy starts 8 s"),
@@ -189,13 +189,13 @@ def test_without_a_warm_up_a_tenth_of_the_window_is_one() -> None:
     ],
 )
 def test_a_window_that_can_not_be_is_an_error(
-    mode: str, warmup_s: float | None, window_s: float | None, stagger_s: float, said: str
+    mode: str, warmup_s: float | None, window_s: float | None, stagger_s: float, message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         resolve_window(mode, warmup_s, window_s, stagger_s)
 
 
-def test_daemons_that_copies_leave_die_while_others_run_and_are_told_in_few_words(
+def test_daemons_that_copies_leave_die_while_others_run_and_are_reported_in_few_words(
     tmp_path: Path,
 ) -> None:
     script = f"setsid sh -c 'echo $$ >> {tmp_path}/daemons; exec sleep 60' & sleep 0.02"

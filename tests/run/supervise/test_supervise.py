@@ -50,7 +50,7 @@ def test_all_copies_are_released_at_the_same_instant_which_is_the_origin(tmp_pat
 def test_every_copy_exists_and_waits_before_time_starts(tmp_path: Path) -> None:
     waiting: list[list[str]] = []
 
-    def look(event: Event, supervisor: Supervisor) -> None:
+    def gather(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, PhaseStarted):
             pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
             tasks = Path("/proc/self/task").iterdir()
@@ -58,7 +58,7 @@ def test_every_copy_exists_and_waits_before_time_starts(tmp_path: Path) -> None:
             lines = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
             waiting.append([line for line in lines if "rater-gate" in line])
 
-    Rig(tmp_path, on_event=look).run({"quick": "exit 0"}, copies=5)
+    Rig(tmp_path, on_event=gather).run({"quick": "exit 0"}, copies=5)
     assert len(waiting[0]) == 5
 
 
@@ -225,7 +225,7 @@ def test_cpu_time_is_the_copys_own(tmp_path: Path) -> None:
     assert idle.user_ns + idle.system_ns - idle.gate_cpu_ns < 15e6
 
 
-def test_peak_memory_is_told_only_when_it_is_the_copys_own(tmp_path: Path) -> None:
+def test_peak_memory_is_reported_only_when_it_is_the_copys_own(tmp_path: Path) -> None:
     floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     wanted = 3 * floor
     script = f"exec dd if=/dev/zero of=/dev/null bs={wanted} count=1"
