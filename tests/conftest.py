@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
+from rater.store.store import Store, open_store
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
 from tests.support.settings_tree import make_tree
@@ -31,6 +32,13 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def database(tmp_path: Path) -> Path:
     """The one that RATER_DB names."""
     return tmp_path / "rater.db"
+
+
+@pytest.fixture
+def store(database: Path) -> Iterator[Store]:
+    """That database, open."""
+    with open_store(database) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

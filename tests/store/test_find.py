@@ -1,22 +1,14 @@
 """Runs can be named, by number, uuid, place from the last or tag, and removed."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rater.errors import InputError
 from rater.record.events import Noted
-from rater.store.store import Store, open_store
+from rater.store.store import Store
 from tests.support.example_events import ended, over, phase
 from tests.support.stored_runs import GONE, begin, rows, with_uuid
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "rater.db") as opened:
-        yield opened
 
 
 def test_a_run_is_found_by_number_by_the_start_of_its_uuid_and_from_the_last(store: Store) -> None:

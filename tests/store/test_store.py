@@ -28,12 +28,6 @@ from tests.support.stored_runs import GONE, HOST, PUS, begin, rows, with_uuid
 # -- what goes in comes back --------------------------------------------------------------------
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "rater.db") as opened:
-        yield opened
-
-
 def test_the_head_of_a_run_comes_back(store: Store) -> None:
     run = Run(
         uuid="u-1",
@@ -83,12 +77,8 @@ def test_the_head_of_a_run_comes_back(store: Store) -> None:
     )
     head = back.head
     assert (head.run, head.uuid, head.source, head.status) == (number, "u-1", "run", "running")
-    assert (head.hostname, head.mode, head.order, head.discard) == (
-        "node7",
-        "staggered",
-        "homogeneous",
-        1,
-    )
+    assert (head.hostname, head.mode, head.order) == ("node7", "staggered", "homogeneous")
+    assert head.discard == 1
     assert (head.copies, head.iterations, head.stagger_ms, head.increment) == (2, 3, 60.5, 1)
     assert (head.suite, head.size, head.tune, head.layout) == ("mini", "test", "peak", "balanced")
     assert (head.memory, head.timeout_s, head.wrap) == ("bind", 9.5, "perf stat")
@@ -116,8 +106,7 @@ def test_the_events_of_a_run_come_back(store: Store) -> None:
         run_dir="/tmp/x",
     )
     second = replace(ended(1, 2.0, status=CopyStatus.FAILED, signal=11), gate_cpu_ns=5)
-    for event in (phase(), started(0), first, second, over(0.0, 2.0), Noted("a note")):
-        store.append(number, event)
+    store.append(number, phase(), started(0), first, second, over(0.0, 2.0), Noted("a note"))
     store.append(number, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
     store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
     back = store.load(number)
@@ -144,8 +133,7 @@ def test_the_events_of_a_run_come_back(store: Store) -> None:
 
 def test_a_wrong_answer_makes_a_copy_that_ended_well_a_failed_one(store: Store) -> None:
     number = begin(store)
-    for event in (phase(), ended(0, 1.0), ended(1, 1.0, status=CopyStatus.TIMEOUT)):
-        store.append(number, event)
+    store.append(number, phase(), ended(0, 1.0), ended(1, 1.0, status=CopyStatus.TIMEOUT))
     for copy in (0, 1):
         checked = OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 3: 7 is not 8")
         store.append(number, checked)
@@ -177,8 +165,7 @@ def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: 
 def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
     bound = PlacedCopy(0, (4,), 4, 2, 1, 1, 0, "bind", (1, 2, 3))
     number = begin(store, replace(run_of(2), placements=(bound,)))
-    for event in (phase(), ended(0, 1.0), ended(1, 1.0)):
-        store.append(number, event)
+    store.append(number, phase(), ended(0, 1.0), ended(1, 1.0))
     known, unknown = store.load(number).copies
     assert (known.cpu, known.core, known.llc, known.node, known.package) == (4, 2, 1, 1, 0)
     assert known.mem_nodes == (1, 2, 3)
@@ -192,13 +179,8 @@ def test_discarded_rounds_of_a_rotated_run_are_not_counted(store: Store) -> None
     for step, (name, iteration) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2)]):
         one = ended(0, step + 1.0, start_s=float(step), name=name, step=step)
         store.append(number, replace(one, iteration=iteration))
-    copies = store.load(number).copies
-    assert [(c.benchmark, c.step, c.counted) for c in copies] == [
-        ("a", 0, False),
-        ("b", 1, False),
-        ("a", 2, True),
-        ("b", 3, True),
-    ]
+    copies = [(c.benchmark, c.step, c.counted) for c in store.load(number).copies]
+    assert copies == [("a", 0, False), ("b", 1, False), ("a", 2, True), ("b", 3, True)]
 
 
 def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> None:

@@ -1,8 +1,6 @@
 """What a person can ask the database without our code gives what our code says."""
 
-import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,23 +8,16 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.results.score import summarise
-from rater.record.events import CopyEnded, OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed, MetricUsed
+from rater.record.events import Event, OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed, MetricUsed, Run
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.resources import folder
-from rater.store.exchange.read_observations import read_observations
-from rater.store.store import Store, open_store
+from rater.store.store import Store
 from tests.support.example_events import ended, over, phase, run_of
-from tests.support.observations import observed
-from tests.support.stored_runs import GONE, HOST, PUS
+from tests.support.observations import observed, read
+from tests.support.stored_runs import GONE, HOST, PUS, query_file
 
 QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "rater.db") as opened:
-        yield opened
 
 
 def add_run(store: Store, times_s: list[float], *, uuid: str = "u", stagger_ms: float = 0.0) -> int:
@@ -57,9 +48,16 @@ def ask(store: Store, query: str) -> list[dict[str, object]]:
         return [dict(row) for row in connection.execute(query)]
 
 
-def result(store: Store, number: int) -> dict[str, object]:
-    (row,) = ask(store, f"SELECT * FROM bracket_result WHERE run_id = {number}")
+def result(store: Store, number: int, view: str = "bracket_result") -> dict[str, object]:
+    (row,) = ask(store, f"SELECT * FROM {view} WHERE run_id = {number}")
     return row
+
+
+def run_with(store: Store, run: Run, *events: Event) -> int:
+    """A run of which no more is known than these events."""
+    number = store.begin(run, HOST, (), PUS, GONE)
+    store.append(number, *events)
+    return number
 
 
 def test_bracket_result_has_ratio_median_slowest_copy_and_score_lost(store: Store) -> None:
@@ -98,10 +96,8 @@ def test_bracket_result_says_what_the_analysis_says(
 def test_a_bracket_that_was_never_closed_is_that_of_its_copies_when_all_are_there(
     store: Store, finishes_s: list[float], bracket_s: float | None
 ) -> None:
-    number = store.begin(run_of(2), HOST, (), PUS, GONE)
-    store.append(number, phase())
-    for copy, finish_s in enumerate(finishes_s):
-        store.append(number, ended(copy, finish_s, start_s=0.5 + copy))
+    copies = (ended(copy, end_s, start_s=0.5 + copy) for copy, end_s in enumerate(finishes_s))
+    number = run_with(store, run_of(2), phase(), *copies)
     row = result(store, number)
     (benchmark,) = summarise(store.load(number)).benchmarks
     assert row["bracket_s"] == benchmark.iterations[0].bracket_s == bracket_s
@@ -110,7 +106,7 @@ def test_a_bracket_that_was_never_closed_is_that_of_its_copies_when_all_are_ther
 
 def test_a_bracket_of_zero_seconds_has_no_ratio(store: Store) -> None:
     document = observed({"elapsed_s": 0, "start_s": 5.0}, copies=1)
-    number, _ = store.add(read_observations(json.dumps(document).encode(), "i.json"))
+    number, _ = store.add(read(document))
     row = result(store, number)
     assert (row["bracket_s"], row["ratio"], row["copies_per_hour"]) == (0.0, None, None)
     assert row["score_lost"] is None
@@ -127,48 +123,36 @@ def test_a_bracket_of_zero_seconds_has_no_ratio(store: Store) -> None:
 )
 def test_there_is_no_ratio_where_a_copy_failed_or_is_missing(store: Store, spoil: object) -> None:
     assert callable(spoil)
-    number = store.begin(run_of(2), HOST, (), PUS, GONE)
     checked = OutputChecked(0, "gups", 1, 0, 0, Validity.NOT_CHECKED, None)
-    for event in (phase(), ended(0, 1.0), checked, *spoil(1), over(0.0, 2.0)):
-        store.append(number, event)
-    row = result(store, number)
+    events = (phase(), ended(0, 1.0), checked, *spoil(1), over(0.0, 2.0))
+    row = result(store, run_with(store, run_of(2), *events))
     assert row["bracket_s"] == 2.0
     assert (row["ratio"], row["score_lost"], row["copies_per_hour"]) == (None, None, None)
 
 
 def test_where_no_copy_is_good_there_is_no_slowest_one(store: Store) -> None:
-    number = store.begin(run_of(1), HOST, (), PUS, GONE)
-    failed: CopyEnded = replace(ended(0, 1.0), status=CopyStatus.FAILED)
-    for event in (phase(), failed, over(0.0, 1.0)):
-        store.append(number, event)
-    row = result(store, number)
+    failed = replace(ended(0, 1.0), status=CopyStatus.FAILED)
+    row = result(store, run_with(store, run_of(1), phase(), failed, over(0.0, 1.0)))
     assert (row["good_copies"], row["slowest_copy"], row["median_copy_s"]) == (0, None, None)
 
 
 def test_without_start_times_the_slowest_copy_stands_for_the_bracket(store: Store) -> None:
-    data = (
-        b'{"rater": 1, "run": {"uuid": "i", "mode": "homogeneous", "copies": 9}, "observations": ['
-        b'{"benchmark": "b", "iteration": 0, "copy": 0, "elapsed_s": 2},'
-        b'{"benchmark": "b", "iteration": 0, "copy": 4, "elapsed_s": 4}]}'
-    )
-    number, _ = store.add(read_observations(data, "i.json"))
+    document = observed({"elapsed_s": 2}, {"copy": 4, "elapsed_s": 4}, copies=9)
+    number, _ = store.add(read(document))
     row = result(store, number)
     assert (row["copies"], row["bracket_s"], row["score_lost"]) == (2, 4.0, 0.25)
 
 
 def test_a_rotated_run_has_no_bracket_results(store: Store) -> None:
-    number = store.begin(run_of(1, order="rotated"), HOST, (), PUS, GONE)
-    for event in (phase(name=None, iteration=None), ended(0, 1.0)):
-        store.append(number, event)
+    events = (phase(name=None, iteration=None), ended(0, 1.0))
+    number = run_with(store, run_of(1, order="rotated"), *events)
     assert ask(store, "SELECT * FROM bracket_result") == []
     assert len(ask(store, f"SELECT * FROM copy_time WHERE run_id = {number}")) == 1
 
 
 def test_copy_time_is_in_seconds(store: Store) -> None:
-    number = store.begin(run_of(1), HOST, (), PUS, GONE)
     one = replace(ended(0, 2.5, start_s=0.5), user_ns=10**9, max_rss_bytes=3 << 20)
-    for event in (phase(), one):
-        store.append(number, event)
+    run_with(store, run_of(1), phase(), one)
     (row,) = ask(store, "SELECT * FROM copy_time")
     assert (row["start_s"], row["elapsed_s"], row["cpu_s"], row["max_rss_mib"]) == (0.5, 2, 1, 3)
     assert (row["tune"], row["cpu"], row["node"], row["counted"]) == ("base", 0, 0, 1)
@@ -195,6 +179,11 @@ def test_a_view_asked_for_one_run_reads_no_other(store: Store) -> None:
         assert not any(step.startswith("SCAN copy") for step in steps), view
 
 
+def reported(name: str, copy: int, step: int, value: float) -> OutputChecked:
+    metrics = (("speed", value),)
+    return OutputChecked(0, name, 1, copy, step, Validity.VALID, None, metrics=metrics)
+
+
 def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | None = None) -> int:
     """Two copies of runs of 2 s and 3 s (in rotated order a and b in turn); window 3 to 9 s."""
     names = ("a", "b") if order == "rotated" else ("a",)
@@ -214,22 +203,12 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
             name = names[(copy + step) % len(names)]
             start_s = step * seconds
             bad = copy == 0 and step == bad_step
-            end = ended(
-                copy,
-                start_s + seconds,
-                start_s=start_s,
-                name=name,
-                step=step,
-                status=CopyStatus.FAILED if bad else CopyStatus.OK,
-                signal=11 if bad else None,
-            )
+            end = ended(copy, start_s + seconds, start_s=start_s, name=name, step=step)
+            if bad:
+                end = replace(end, status=CopyStatus.FAILED, exit_code=None, signal=11)
             store.append(number, end)
-            reported = (("speed", 10.0 * copy + step),)
-            valid = Validity.UNCHECKED if bad else Validity.VALID
             if not bad:
-                store.append(
-                    number, OutputChecked(0, name, 1, copy, step, valid, None, metrics=reported)
-                )
+                store.append(number, reported(name, copy, step, 10.0 * copy + step))
     store.append(number, over(0.0, 12.0, name=None if rotated else "a", window_s=(3.0, 9.0)))
     store.append(number, RunEnded(RunStatus.COMPLETE, None))
     return number
@@ -237,7 +216,7 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
 
 def test_steady_rate_says_what_the_analysis_says(store: Store) -> None:
     number = add_steady_run(store)
-    (row,) = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number}")
+    row = result(store, number, "steady_rate")
     (benchmark,) = summarise(store.load(number)).benchmarks
     window = benchmark.iterations[0].steady
     assert window is not None
@@ -285,10 +264,7 @@ def add_reporting_run(store: Store, values: list[float], combine: str) -> int:
         store.append(number, ended(copy, 1.0))
     store.append(number, over(0.0, 1.0))
     for copy, value in enumerate(values):
-        reported = (("speed", value),)
-        store.append(
-            number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None, metrics=reported)
-        )
+        store.append(number, reported("gups", copy, 0, value))
     store.append(number, RunEnded(RunStatus.COMPLETE, None))
     return number
 
@@ -318,18 +294,16 @@ def test_a_failed_run_that_reaches_into_the_window_takes_the_ratio_in_the_view_t
     store: Store, bad_step: int, ratio: float | None
 ) -> None:
     number = add_steady_run(store, bad_step=bad_step)
-    (row,) = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number}")
+    row = result(store, number, "steady_rate")
     (benchmark,) = summarise(store.load(number)).benchmarks
     assert benchmark.ratio == row["ratio"] == ratio
     assert (row["per_hour"] is None) is (ratio is None)
 
 
 def test_a_window_that_never_closed_is_neither_a_rate_nor_a_bracket(store: Store) -> None:
-    run = replace(run_of(1, window_s=(3.0, 9.0)))
-    number = store.begin(run, HOST, (), PUS, GONE)
     checked = OutputChecked(0, "gups", 1, 0, 0, Validity.NOT_CHECKED, None)
-    for event in (phase(window_s=(3.0, 9.0)), ended(0, 2.0), checked, over(0.0, 2.0)):
-        store.append(number, event)
+    begun = phase(window_s=(3.0, 9.0))
+    run_with(store, run_of(1, window_s=(3.0, 9.0)), begun, ended(0, 2.0), checked, over(0.0, 2.0))
     assert ask(store, "SELECT * FROM steady_rate") == []
     assert ask(store, "SELECT * FROM bracket_result") == []
 
@@ -367,7 +341,7 @@ def test_a_query_file_runs_as_it_stands_and_begins_with_its_question(
 
 def test_the_slowest_copies_are_named_with_their_place(store: Store) -> None:
     add_run(store, [1.0, 1.0, 1.0, 5.0])
-    (first, *_) = query(store, "slowest_copies")
+    (first, *_) = query_file(store, "slowest_copies")
     assert first == ("gups", "base", 1, 3, 3, 3, 1, 0, 5.0, 2.5)
 
 
@@ -375,32 +349,26 @@ def test_failed_copies_of_torn_attempts_are_no_failures(store: Store) -> None:
     number = add_run(store, [1.0, 1.0])
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE copy SET status = 'failed', exit_code = 3 WHERE copy = 1")
-    assert [row[3] for row in query(store, "failures")] == [1]
+    assert [row[3] for row in query_file(store, "failures")] == [1]
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE bracket SET torn = 1 WHERE run_id = ?", (number,))
-    assert query(store, "failures") == []
+    assert query_file(store, "failures") == []
 
 
 def test_a_setting_that_changed_since_the_run_before_is_found(store: Store) -> None:
     add_run(store, [1.0, 1.0], uuid="a")
-    assert query(store, "changed_settings") == []
+    assert query_file(store, "changed_settings") == []
     add_run(store, [1.0, 1.0], uuid="b")
-    assert query(store, "changed_settings") == [("governor", "of a", "of b")]
+    assert query_file(store, "changed_settings") == [("governor", "of a", "of b")]
 
 
 def test_readings_that_differ_between_any_two_runs_are_no_changed_settings(store: Store) -> None:
     for uuid, free in (("a", "1"), ("b", "2")):
         readings = [("load.1min", free), ("memory.free_bytes", free), ("loaded", free)]
         store.begin(replace(run_of(1), uuid=uuid), HOST, readings, PUS, GONE)
-    assert query(store, "changed_settings") == [("loaded", "1", "2")]
+    assert query_file(store, "changed_settings") == [("loaded", "1", "2")]
 
 
 def test_the_database_itself_says_what_running_may_mean(store: Store) -> None:
     (row,) = ask(store, "SELECT sql FROM sqlite_schema WHERE name = 'run_summary'")
     assert "'running' also means killed" in str(row["sql"])
-
-
-def query(store: Store, name: str) -> list[tuple[object, ...]]:
-    (path,) = [path for path in QUERIES if path.stem == name]
-    with closing(sqlite3.connect(store.path)) as connection:
-        return connection.execute(path.read_text(), {"run": None}).fetchall()

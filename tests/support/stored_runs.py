@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rater.process_id import ProcessId
 from rater.record.run import Host, MachinePU, Run
+from rater.resources import folder
 from rater.store.store import Store
 from tests.support.example_events import run_of
 
@@ -28,7 +29,12 @@ def with_uuid(uuid: str) -> Run:
     return replace(run_of(2), uuid=uuid)
 
 
-def rows(store: Store, query: str) -> list[tuple[object, ...]]:
+def rows(store: Store, query: str, **values: object) -> list[tuple[object, ...]]:
     """What another program reads from the same file at the same time."""
     with closing(sqlite3.connect(store.path)) as connection:
-        return connection.execute(query).fetchall()
+        return connection.execute(query, values).fetchall()
+
+
+def query_file(store: Store, name: str) -> list[tuple[object, ...]]:
+    """The answer to a query of the folder `db`, over all runs."""
+    return rows(store, (folder("db") / "queries" / f"{name}.sql").read_text(), run=None)

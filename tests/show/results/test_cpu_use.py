@@ -7,25 +7,22 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from rater.analysis.counters.cpu_use import run_counters
-from rater.cli import main
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.status import RunStatus
-from rater.resources import folder
 from rater.show.console.printer import Printer
 from rater.show.results.cpu_use import notable_text, print_cpus
 from rater.store.exchange.export import full_document
-from rater.store.store import Store, open_store
+from rater.store.store import Store
+from tests.support.calls import Rater
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_events import S, ended, over, phase, run_of
 from tests.support.example_runs import reading
-from tests.support.stored_runs import GONE, HOST
+from tests.support.stored_runs import GONE, HOST, query_file, rows
 
 PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
 # Two copies on CPUs 0 and 2; somebody computes on CPU 2, and on CPU 3 beside it.
@@ -64,17 +61,6 @@ def store_run(store: Store) -> int:
     return number
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "rater.db")
-
-
-def asked(store: Store, name: str) -> list[tuple[object, ...]]:
-    text = (folder("db") / "queries" / f"{name}.sql").read_text()
-    with closing(sqlite3.connect(store.path)) as connection:
-        return connection.execute(text, {"run": None}).fetchall()
-
-
 def test_readings_come_back_as_they_were_and_once_when_tried_again(store: Store) -> None:
     number = store_run(store)
     store.append(number, CPUS, MACHINE)
@@ -85,9 +71,8 @@ def test_readings_come_back_as_they_were_and_once_when_tried_again(store: Store)
 
 def test_readings_go_with_their_run(store: Store) -> None:
     store.remove(store_run(store))
-    with closing(sqlite3.connect(store.path)) as connection:
-        for table in ("cpu_reading", "phase_reading"):
-            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    for table in ("cpu_reading", "phase_reading"):
+        assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
 
 
 def test_readings_of_a_torn_attempt_are_kept_but_do_not_count(store: Store) -> None:
@@ -97,7 +82,7 @@ def test_readings_of_a_torn_attempt_are_kept_but_do_not_count(store: Store) -> N
     assert torn.without_torn().machine_readings == ()
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE bracket SET torn = 1")
-    assert asked(store, "foreign_load") == asked(store, "steal") == []
+    assert query_file(store, "foreign_load") == query_file(store, "steal") == []
 
 
 def test_everything_that_is_exported_has_the_readings(store: Store) -> None:
@@ -126,16 +111,16 @@ def test_the_queries_find_what_the_analysis_finds(store: Store) -> None:
         for use in sorted(run_counters(run).cpus, key=lambda use: -(use.foreign or 0.0))
         if (use.foreign or 0.0) > 0.02
     ]
-    found = asked(store, "foreign_load")
+    found = query_file(store, "foreign_load")
     assert [row[:7] for row in found] == expected
     assert [row[7:] for row in found] == [(40.0, 40.0), (100.0, 10.0)]
-    assert asked(store, "steal") == [(0, "gups", 1, 2, 1, 0.2, 2.0)]
+    assert query_file(store, "steal") == [(0, "gups", 1, 2, 1, 0.2, 2.0)]
 
 
 def test_copies_that_may_run_anywhere_have_no_cpu_of_their_own_to_ask_for(store: Store) -> None:
     number = store.begin(replace(run_of(2, bound=False), uuid="v"), HOST, [], PUS, GONE)
     store.append(number, phase(), ended(0, 10.0), CPUS, MACHINE, over(0.0, 10.0))
-    assert asked(store, "foreign_load") == []
+    assert query_file(store, "foreign_load") == []
 
 
 # -- shown -----------------------------------------------------------------------------------------
@@ -194,7 +179,7 @@ the whole machine: some task waited for memory 0.0 %, io 1.0 % of the time; 1
 """
 
 
-def test_a_run_without_readings_says_why(tmp_path: Path) -> None:
+def test_a_run_without_readings_says_why() -> None:
     stream = io.StringIO()
     run = replace(read_run([computed(0, 1.0)]), cpu_readings=(), machine_readings=())
     print_cpus(run_counters(run), Printer(Console(file=stream, width=100)))
@@ -203,41 +188,27 @@ def test_a_run_without_readings_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_show_has_the_line_and_with_cpus_the_tables(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_has_the_line_and_with_cpus_the_tables(store: Store, rater: Rater) -> None:
     store_run(store)
-    monkeypatch.setenv("RATER_DB", str(store.path))
-    assert main(["show"]) == 0
-    brief = capsys.readouterr().out
+    status, brief, _ = rater("show")
+    assert status == 0
     assert "other work took 10.0 % of CPU 2" in brief
     assert "foreign" not in brief
-    assert main(["show", "--cpus"]) == 0
-    assert "foreign" in capsys.readouterr().out
-    assert main(["show", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [one["matter"] for one in document["notable"]] == [
-        "foreign load",
-        "steal",
-        "throttled",
-    ]
+    assert "foreign" in rater("show", "--cpus")[1]
+    document = json.loads(rater("show", "--json")[1])
+    matters = [one["matter"] for one in document["notable"]]
+    assert matters == ["foreign load", "steal", "throttled"]
     assert "readings" not in document
-    assert main(["show", "--cpus", "--json"]) == 0
-    readings = json.loads(capsys.readouterr().out)["readings"]
+    readings = json.loads(rater("show", "--cpus", "--json")[1])["readings"]
     assert [use["cpu"] for use in readings["cpus"]] == [0, 1, 2, 3]
     assert readings["machine"][0]["pressure"] == {"cpu": None, "memory": 0.0, "io": 0.01}
 
 
-def test_a_real_run_is_read_and_one_without_proof_is_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    database = tmp_path / "real.db"
+def test_a_real_run_is_read_and_one_without_proof_is_not(store: Store, rater: Rater) -> None:
     for words in ((), ("--proof", "off")):
-        options = ["--db", str(database), "--quiet", "--copies", "1", "--preflight", "off"]
-        assert main(["run", *options, *words, "--", "sleep", "0.05"]) == 0
-    capsys.readouterr()
-    with open_store(database) as opened:
-        read, unread = (opened.load(head.run) for head in opened.runs())
+        options = ("--quiet", "--copies", "1", "--preflight", "off")
+        assert rater("run", *options, *words, "--", "sleep", "0.05")[0] == 0
+    read, unread = (store.load(head.run) for head in store.runs())
     [use] = [use for use in run_counters(read).cpus if use.copies == (0,)]
     assert use.elapsed_s >= 0.05
     assert (unread.cpu_readings, unread.machine_readings) == ((), ())

@@ -4,14 +4,15 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rater.record.events import RunEnded
 from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.stored import StoredRun
 from rater.store.exchange.export import (
     full_document,
     observations_document,
@@ -24,15 +25,17 @@ from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
 from tests.support.observations import DOCUMENT, changed, observed, read
 from tests.support.places import DIVOT_CASES, needs_cases
-from tests.support.stored_runs import HOST, PUS
+from tests.support.stored_runs import HOST, PUS, rows
 
 CASES = DIVOT_CASES / "cases"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "rater.db") as opened:
-        yield opened
+def taken_over(document: dict[str, Any], path: Path) -> StoredRun:
+    """The run of a document in a database of its own."""
+    with open_store(path / "other.db") as other:
+        number, added = other.add(read(document))
+        assert added
+        return other.load(number)
 
 
 # -- storing, and back ----------------------------------------------------------------------------
@@ -87,17 +90,14 @@ def test_last_is_the_run_stored_last_whenever_it_started(store: Store) -> None:
 def test_a_run_of_our_own_can_go_to_another_database(store: Store, tmp_path: Path) -> None:
     number = store.begin(run_of(2), HOST, (), PUS)
     failed = replace(ended(1, 3.0), status=CopyStatus.FAILED, user_ns=10**9)
-    for event in (phase(), ended(0, 2.0), failed, over(0.0, 3.0)):
-        store.append(number, event)
+    store.append(number, phase(), ended(0, 2.0), failed, over(0.0, 3.0))
     store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
     document = observations_document(store.load(number))
     first, second = document["observations"]
     assert (first["status"], first["tune"], first["cpu_s"]) == ("ok", "base", 0.0)
     assert (second["status"], second["elapsed_s"], second["cpu_s"]) == ("failed", 3.0, 1.0)
     assert document["topology"]["nodes"] == {"0": [0, 1]}
-    with open_store(tmp_path / "other.db") as other:
-        there, _ = other.add(read(document))
-        again = other.load(there)
+    again = taken_over(document, tmp_path)
     assert observations_document(again) == document
     assert again.head.status is RunStatus.FAILED
     assert again.copies[0].validity is Validity.NOT_CHECKED
@@ -116,16 +116,11 @@ def test_a_rotated_run_that_repeats_a_benchmark_in_a_round_can_go_to_another_dat
     store.append(run, over(0.0, 2.0, name=None, iteration=None))
     document = observations_document(store.load(run))
     assert document["run"]["increment"] == 2
-    assert [(it["copy"], it["step"]) for it in document["observations"]] == [
-        (0, 0),
-        (0, 1),
-        (1, 0),
-        (1, 1),
-    ]
-    with open_store(tmp_path / "other.db") as other:
-        there, _ = other.add(read(document))
-        assert observations_document(other.load(there)) == document
-        assert other.load(there).head.increment == 2
+    steps = [(it["copy"], it["step"]) for it in document["observations"]]
+    assert steps == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    again = taken_over(document, tmp_path)
+    assert observations_document(again) == document
+    assert again.head.increment == 2
 
 
 def test_a_run_of_our_own_without_any_copy_can_go_to_another_database(
@@ -134,9 +129,7 @@ def test_a_run_of_our_own_without_any_copy_can_go_to_another_database(
     number = store.begin(run_of(2), HOST, (), PUS)
     document = observations_document(store.load(number))
     assert document["observations"] == []
-    with open_store(tmp_path / "other.db") as other:
-        there, _ = other.add(read(document))
-        back = other.load(there)
+    back = taken_over(document, tmp_path)
     assert (back.copies, back.notes) == ((), ("2 copies, none has observations",))
     assert observations_document(back) == document
 
@@ -153,12 +146,12 @@ def test_the_shared_cases_come_back(store: Store) -> None:
 
 
 def test_many_observations_are_read_in_a_time_one_waits_for(store: Store) -> None:
-    rows = [
+    many = [
         {"benchmark": f"b{n % 10}", "iteration": n // 1000 % 2, "copy": n, "cpu": n % 64}
         for n in range(20_000)
     ]
     before_s = time.process_time()
-    number, _ = store.add(read(observed(*rows, copies=20_000)))
+    number, _ = store.add(read(observed(*many, copies=20_000)))
     # 20 000 in about 0.4 s of CPU here, so 100 000 in about 2 s; the bound is for slow machines.
     assert time.process_time() - before_s < 20
     assert len(store.load(number).copies) == 20_000
@@ -168,9 +161,9 @@ def test_many_observations_are_read_in_a_time_one_waits_for(store: Store) -> Non
 
 
 def test_csv_has_a_line_for_each_copy_and_units_in_its_heading() -> None:
-    rows = [copy_row(0, 1.25), copy_row(1, 0.000000007, note='a "b", c', mem_nodes=(0, 1, 4))]
+    copies = [copy_row(0, 1.25), copy_row(1, 0.000000007, note='a "b", c', mem_nodes=(0, 1, 4))]
     out = io.StringIO()
-    write_csv(stored(rows), out)
+    write_csv(stored(copies), out)
     heading, first, second = out.getvalue().splitlines()
     assert heading == (
         "run,uuid,benchmark,tune,iteration,copy,step,phase,counted,cpu,core,llc,node,package,"
@@ -213,12 +206,8 @@ def test_the_full_document_has_every_row(store: Store) -> None:
     document = json.loads(out.getvalue())
     assert document["run"]["uuid"] == "made-by-hand"
     assert document["host"]["hostname"] == "box"
-    assert [len(document[key]) for key in ("copies", "brackets", "pus", "placements")] == [
-        4,
-        2,
-        4,
-        0,
-    ]
+    lengths = [len(document[key]) for key in ("copies", "brackets", "pus", "placements")]
+    assert lengths == [4, 2, 4, 0]
     assert document["copies"][0]["elapsed_ns"] == 801_200_000_000
 
 
@@ -230,46 +219,21 @@ def test_a_document_is_written_with_an_observation_a_line() -> None:
     )
 
 
-def test_a_steady_run_goes_to_another_database_with_its_window(tmp_path: Path) -> None:
-    document = {
-        "rater": 1,
-        "run": {
-            "uuid": "s-1",
-            "host": "h",
-            "mode": "steady",
-            "order": "homogeneous",
-            "copies": 2,
-            "warmup_s": 1.0,
-            "window_s": 4.0,
-            "windows": [{"benchmark": "a", "iteration": 1, "start_s": 1.0, "finish_s": 5.0}],
-        },
-        "observations": [
-            {
-                "benchmark": "a",
-                "iteration": 1,
-                "copy": copy,
-                "step": step,
-                "start_s": step * 2.0,
-                "elapsed_s": 2.0,
-                "status": "ok",
-            }
-            for copy in (0, 1)
-            for step in (0, 1, 2)
-        ],
-    }
-    read = read_observations(json.dumps(document).encode(), "doc")
-    with open_store(tmp_path / "one.db") as one:
-        number, _ = one.add(read)
-        again = observations_document(one.load(number))
-        # Each copy: half of its first run, the second whole, half of its third.
-        [(completions, whole)] = one._connection.execute(
-            "SELECT completions, whole FROM steady_rate"
-        ).fetchall()
-    assert (completions, whole) == (4.0, 2)
-    for key in ("mode", "order", "warmup_s", "window_s", "windows"):
-        assert again["run"][key] == document["run"][key]  # type: ignore[index]
-    assert [o["step"] for o in again["observations"]] == [0, 1, 2, 0, 1, 2]
-    with open_store(tmp_path / "two.db") as two:
-        number, added = two.add(read_observations(json.dumps(again).encode(), "again"))
-        assert added
-        assert observations_document(two.load(number)) == again
+def test_a_steady_run_goes_to_another_database_with_its_window(
+    store: Store, tmp_path: Path
+) -> None:
+    window = {"benchmark": "b", "iteration": 1, "start_s": 1.0, "finish_s": 5.0}
+    head: dict[str, Any] = {"mode": "steady", "order": "homogeneous", "host": "h"}
+    head |= {"warmup_s": 1.0, "window_s": 4.0, "windows": [window]}
+    of_copies = [
+        {"copy": copy, "step": step, "start_s": step * 2.0, "elapsed_s": 2.0, "status": "ok"}
+        for copy in (0, 1)
+        for step in (0, 1, 2)
+    ]
+    number, _ = store.add(read(observed(*of_copies, **head)))
+    again = observations_document(store.load(number))
+    # Each copy: half of its first run, the second whole, half of its third.
+    assert rows(store, "SELECT completions, whole FROM steady_rate") == [(4.0, 2)]
+    assert {key: again["run"][key] for key in head} == head
+    assert [row["step"] for row in again["observations"]] == [0, 1, 2, 0, 1, 2]
+    assert observations_document(taken_over(again, tmp_path)) == again
