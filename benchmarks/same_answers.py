@@ -20,6 +20,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -115,6 +116,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="PATTERN", help="questions with this in them (or glob)")
     parser.add_argument("--full", action="store_true", help="show all of each difference")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else folder and drivers would stay
     with tempfile.TemporaryDirectory(prefix="same-answers-", ignore_cleanup_errors=True) as folder:
         work = Path(folder).resolve()
         keep = (args.keep or work / "keep").resolve()
