@@ -85,7 +85,6 @@ LARGER = {  # path: why it is larger
 }
 # Names that still stand for several things: this set only shrinks.
 TWINS = {
-    "Finding",
     "Spread",
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rater.show.console.printer import Printer
 from rater.speccpu.lint.check import KINDS, Lint
-from rater.speccpu.lint.finding import Finding
+from rater.speccpu.lint.finding import LintFinding
 from rater.speccpu.lint.fix import Corrected
 from rater.speccpu.lint.scope import Scope, Seat
 from rater.speccpu.lint.source import Source
@@ -46,35 +46,24 @@ def print_lint(
 
 
 def _summary(found: Lint, source: Source, topology: str | None) -> str:
-    what = [_held(scope_copies) for scope_copies in _sizes(found)]
     on = f" on {topology}" if topology else ""
     ignored = f" ({found.ignored} ignored)" if found.ignored else ""
     number = len(found.findings)
-    said = count(number, "finding") if number else "nothing found"
+    result = count(number, "finding") if number else "nothing found"
+    lists = "; ".join(_list_line(scope, several=len(found.scopes) > 1) for scope in found.scopes)
     name = f"the configuration inside {source.name}" if source.packed else source.name
-    return f"{name}: {said}{ignored}; {'; '.join(what)}{on}"
+    return f"{name}: {result}{ignored}; {lists}{on}"
 
 
-def _sizes(found: Lint) -> list[tuple[str, int | None, int, tuple[int, ...]]]:
-    return [
-        (
-            scope.label if len(found.scopes) > 1 else "",
-            scope.copies,
-            len(scope.seats) if scope.form != "copy" else 0,
-            tuple(sorted({cpu for seat in scope.seats for cpu in seat.cpus})),
-        )
-        for scope in found.scopes
-    ]
-
-
-def _held(size: tuple[str, int | None, int, tuple[int, ...]]) -> str:
-    label, copies, binds, cpus = size
-    parts = [count(binds, "bind")] if binds else []
-    if copies is not None:
-        parts.append(copies_text(copies))
+def _list_line(scope: Scope, *, several: bool) -> str:
+    cpus = {cpu for seat in scope.seats for cpu in seat.cpus}
+    parts = [count(len(scope.seats), "bind")] if scope.seats and scope.form != "copy" else []
+    if scope.copies is not None:
+        parts.append(copies_text(scope.copies))
     if cpus:
-        parts.append(cpus_text(cpus))
-    return (f"{label}: " if label else "") + (", ".join(parts) or "no CPUs named")
+        parts.append(cpus_text(sorted(cpus)))
+    label = f"{scope.label}: " if several and scope.label else ""
+    return label + (", ".join(parts) or "no CPUs named")
 
 
 def lint_document(
@@ -83,7 +72,7 @@ def lint_document(
     """Return all of it as JSON values; `fixes` is None where they were not asked for."""
     where = {"where": lambda one: source.where(one.line)}
     table = {
-        Finding: Members(
+        LintFinding: Members(
             where,
             {"line": lambda one: source.own(one.line)[1]},
             "kind",

@@ -1,7 +1,7 @@
-"""The mistakes of a bind list: what one copy is told held against the others and a machine.
+"""The mistakes of a bind list: where one copy is bound, held against the others and a machine.
 
 Pure: a configuration and, where it is known, the machine in; findings in the order of the
-lines out. Without a machine only that is said which no machine can make right.
+lines out. Without a machine only that is found which no machine can make right.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rater.plan.topology.model import Topology
 from rater.speccpu.config.config import Section, Setting, SpecConfig
-from rater.speccpu.lint.finding import Finding, cpus_text, named
+from rater.speccpu.lint.finding import LintFinding, cpus_text, named
 from rater.speccpu.lint.machine import machine_findings, prefix_note
 from rater.speccpu.lint.pattern import misplaced
 from rater.speccpu.lint.scope import BY_COPY, MOST_SEATS, Scope, Seat, scopes_of
@@ -43,7 +43,7 @@ _BIND_NAME = re.compile(r"bind(\d{1,9})$", re.ASCII)
 class Lint:
     """All that was found, and what could not be looked at."""
 
-    findings: tuple[Finding, ...]  # in the order of lines
+    findings: tuple[LintFinding, ...]  # in the order of lines
     ignored: int  # findings of kinds that were not asked for
     notes: tuple[str, ...]  # true and no mistake
     unchecked: tuple[str, ...]  # what was left out, and how it can be had
@@ -64,7 +64,7 @@ def lint(
     """
     config = source.config
     scopes = scopes_of(config, source.ran, topology, copies, section)
-    found: dict[Finding, list[str]] = {}
+    found: dict[LintFinding, list[str]] = {}
     for scope in scopes:
         for one in _of_scope(scope, source, topology):
             found.setdefault(one, []).append(scope.label)
@@ -91,17 +91,17 @@ def lint(
     )
 
 
-def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterator[Finding]:
+def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterator[LintFinding]:
     if scope.uses_bind and not scope.seats:
-        yield Finding(
+        yield LintFinding(
             scope.submit_line,
             "no-binds",
             "submit uses $BIND and there is no bind line: copies run unbound; add "
             "bind0 = ..., bind1 = ... (--fix with --topology prints them)",
         )
-    if scope.beside is not None and scope.uses_bind:
-        yield Finding(
-            scope.beside.line,
+    if scope.unused_list is not None and scope.uses_bind:
+        yield LintFinding(
+            scope.unused_list.line,
             "repeated",
             f"a `bind =` list, and bindN lines (from {source.number(scope.binds[0].line)} on) hold "
             "as well: one of the two is not used (here bindN is checked); keep one of them",
@@ -121,7 +121,7 @@ def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterat
 
 def _repeated(
     config: SpecConfig, source: Source, sections: list[Section] | None
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Find names given twice in a section, one of `sections` where not in all."""
     first: dict[tuple[object, str], Setting] = {}
     lines = 0
@@ -139,7 +139,7 @@ def _repeated(
             again.append((one, before))
             first[one.section, name] = one
     for one, before in again:
-        yield Finding(
+        yield LintFinding(
             one.line,
             "repeated",
             f"{one.name} is given again ({source.number(before.line)}: {before.value[:50]}), and "
@@ -148,7 +148,7 @@ def _repeated(
         )
 
 
-def _gaps(scope: Scope) -> Iterator[Finding]:
+def _gaps(scope: Scope) -> Iterator[LintFinding]:
     """Find numbers that are missing: copies behind a gap are not those that the names say."""
     if scope.form != "bindN":
         return
@@ -158,7 +158,7 @@ def _gaps(scope: Scope) -> Iterator[Finding]:
         if number > expected:
             missing = f"bind{expected}" + (f"-bind{number - 1}" if number > expected + 1 else "")
             after = f"after bind{expected - 1}" if expected else "as the first"
-            yield Finding(
+            yield LintFinding(
                 one.line,
                 "gap",
                 f"bind{number} comes {after}: {missing} is missing; number binds from 0, "
@@ -167,22 +167,15 @@ def _gaps(scope: Scope) -> Iterator[Finding]:
         expected = number + 1
 
 
-def _not_used(scopes: list[Scope]) -> Iterator[Finding]:
+def _not_used(scopes: list[Scope]) -> Iterator[LintFinding]:
     used = {one.line for scope in scopes if scope.uses_bind for one in scope.binds}
-    idle = {
-        one.line: one
-        for scope in scopes
-        if not scope.uses_bind
-        for one in scope.binds
-        if one.line not in used
-    }
+    idle = {one.line for scope in scopes for one in scope.binds} - used
     if not idle:
         return
-    line = min(idle)
     submits = {scope.submit_line for scope in scopes if scope.submit}
     why = "no submit command uses $BIND" if submits else "there is no submit command"
-    yield Finding(
-        line,
+    yield LintFinding(
+        min(idle),
         "not-used",
         f"the binds ({count(len(idle), 'line')} from here on) bind nothing: {why}; write "
         "`submit = $BIND $command` for binds that are commands, `submit = taskset -c $BIND "
@@ -190,11 +183,10 @@ def _not_used(scopes: list[Scope]) -> Iterator[Finding]:
     )
 
 
-def _unclear(scope: Scope) -> Iterator[Finding]:
+def _unclear(scope: Scope) -> Iterator[LintFinding]:
     for seat in scope.seats:
         if seat.binding.problem and not _beyond(seat):
-            text = f"{seat.name}: {seat.binding.problem}"
-            yield Finding(seat.line, "unclear", text, (seat.copy,))
+            yield seat.finding("unclear", f": {seat.binding.problem}")
             if scope.form == "copy":
                 return
 
@@ -207,7 +199,7 @@ def _beyond(seat: Seat) -> bool:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[Finding]:
+def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[LintFinding]:
     values = scope.values
     copies = scope.copies
     if not scope.uses_bind or copies is None or not values:
@@ -217,7 +209,7 @@ def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[Finding]:
         again = copies - values
         late = f"copies {values}-{copies - 1}" if again > 1 else f"copy {values}"
         shared = f"copies 0-{min(again, values) - 1}" if min(again, values) > 1 else "copy 0"
-        yield Finding(
+        yield LintFinding(
             line,
             "few-binds",
             f"{copies_text(copies)} and {count(values, 'bind')}: the list goes round "
@@ -234,7 +226,7 @@ def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[Finding]:
         left = {c for s in scope.seats[copies:] for c in s.cpus}
         left -= {c for s in scope.used for c in s.cpus}
         idle = f", {cpus_text(left)} stay{'s' if len(left) == 1 else ''} idle" if left else ""
-        yield Finding(
+        yield LintFinding(
             line,
             "many-binds",
             f"{copies_text(copies)} and {count(values, 'bind')}: {what} "
@@ -255,8 +247,8 @@ def _added(scope: Scope, values: int, copies: int) -> str:
 # -- the same CPU ---------------------------------------------------------------------------------
 
 
-def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[Finding]:
-    # What goes round again is one mistake, told by the numbers.
+def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[LintFinding]:
+    # What goes round again is one mistake, found by the numbers.
     seats = scope.seats[: scope.values] if scope.goes_round else scope.seats
     where = source.number
     users: dict[tuple[int, ...], list[Seat]] = {}
@@ -275,40 +267,32 @@ def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[
         if others and len(same) == 1:
             other = next(iter(others.values()))
             common = sorted(set(other.cpus) & set(seat.cpus))
-            yield Finding(
-                seat.line,
-                "cpu-twice",
-                f"{seat.name} binds {cpus_text(seat.cpus)}, of which {other.name} "
-                f"({where(other.line)}: {cpus_text(other.cpus)}) has "
-                f"{cpus_text(common)} too{_offer(free)}",
-                (other.copy, seat.copy),
-                tuple(common),
+            text = (
+                f" binds {cpus_text(seat.cpus)}, of which {other.name} ({where(other.line)}: "
+                f"{cpus_text(other.cpus)}) has {cpus_text(common)} too{_offer(free)}"
             )
+            yield seat.finding("cpu-twice", text, common, other)
         for cpu in seat.cpus:
             owner.setdefault(cpu, seat)
 
 
 def _shared(
     seat: Seat, same: list[Seat], free: tuple[int, ...], where: Callable[[int], str]
-) -> Finding:
+) -> LintFinding:
     """Return that copies are bound to fewer CPUs than they are."""
     first = same[0]
-    beside = f"{first.name}, {where(first.line)}" if first.line != seat.line else first.name
+    before = f"{first.name}, {where(first.line)}" if first.line != seat.line else first.name
     cpus = cpus_text(seat.cpus)
     if len(seat.cpus) == 1:
         times = {2: "again", 3: "a third time"}.get(len(same), f"as the {len(same)}th")
-        text = f"{seat.name} binds {cpus} {times} ({beside} has it)"
+        text = f" binds {cpus} {times} ({before} has it)"
     else:
-        text = (
-            f"{seat.name} is the {_nth(len(same))} copy on {cpus}, "
-            f"{len(seat.cpus)} CPUs ({beside} is the first)"
-        )
-    nodes = sorted({n for one in (first, seat) for n in one.binding.mem_nodes})
-    if first.binding.mem_nodes != seat.binding.mem_nodes and len(nodes) > 1:
-        text += f", there with memory node {named(first.binding.mem_nodes)} and here " + named(
-            seat.binding.mem_nodes
-        )
-    return Finding(seat.line, "cpu-twice", text + _offer(free), (first.copy, seat.copy), seat.cpus)
+        nth = _nth(len(same))
+        text = f" is the {nth} copy on {cpus}, {len(seat.cpus)} CPUs ({before} is the first)"
+    there, here = first.binding.mem_nodes, seat.binding.mem_nodes
+    if there != here and len({*there, *here}) > 1:
+        text += f", there with memory node {named(there)} and here {named(here)}"
+    return seat.finding("cpu-twice", text + _offer(free), seat.cpus, first)
 
 
 def _nth(number: int) -> str:
@@ -337,7 +321,7 @@ def _offer(free: tuple[int, ...]) -> str:
 # -- without a machine ----------------------------------------------------------------------------
 
 
-def _against_the_pattern(scope: Scope) -> Iterator[Finding]:
+def _against_the_pattern(scope: Scope) -> Iterator[LintFinding]:
     """Find single CPUs whose memory node breaks the pattern of all the others."""
     node_of: dict[int, int] = {}
     seat_of: dict[int, Seat] = {}
@@ -348,15 +332,11 @@ def _against_the_pattern(scope: Scope) -> Iterator[Finding]:
             seat_of[seat.cpus[0]] = seat
     for cpu, expected in misplaced(node_of).items():
         seat = seat_of[cpu]
-        yield Finding(
-            seat.line,
-            "node-differs",
-            f"{seat.name} binds memory to node {node_of[cpu]} for CPU {cpu}; the "
-            f"{len(node_of) - 1} other CPUs of the list make it node {expected} (--topology "
-            "tells for certain)",
-            (seat.copy,),
-            (cpu,),
+        text = (
+            f" binds memory to node {node_of[cpu]} for CPU {cpu}; the {len(node_of) - 1} other "
+            f"CPUs of the list make it node {expected} (--topology tells for certain)"
         )
+        yield seat.finding("node-differs", text, (cpu,))
 
 
 def _unchecked(source: Source, scopes: list[Scope], topology: Topology | None) -> Iterator[str]:

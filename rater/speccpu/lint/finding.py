@@ -11,7 +11,7 @@ _WHOLE_LIST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """One mistake; `copies` and `cpus` are those it is about."""
 
     line: int  # of the configuration, from 1

@@ -9,7 +9,7 @@ from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placed, place
 from rater.plan.topology.model import PU, Topology
-from rater.speccpu.lint.finding import Finding, cpus_text, nodes_text
+from rater.speccpu.lint.finding import LintFinding, cpus_text, nodes_text
 from rater.speccpu.lint.scope import Scope, Seat
 from rater.speccpu.lint.source import Source
 from rater.text.words import copies_text, count
@@ -19,7 +19,7 @@ from rater.text.words import copies_text, count
 _SPREAD = Layout("scatter", "", CpuOrder.SCATTER, BindLevel.PU)
 
 
-def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterator[Finding]:
+def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterator[LintFinding]:
     """Find what only the machine can tell."""
     machine = {pu.os for pu in topology.machine_pus}
     for seat in scope.seats:
@@ -27,13 +27,13 @@ def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterat
         yield from _far(seat, scope, topology)
     usable = len(topology.pus)
     if scope.running > usable and any(seat.cpus for seat in scope.seats):
-        yield Finding(
+        yield LintFinding(
             scope.copies_line or scope.seats[-1].line,
             "many-copies",
             f"{scope.running} copies on {count(usable, 'CPU')} that may be used "
             f"({topology.source}): copies share CPUs; run {usable}",
         )
-    # A copy too many shares a core and leaves none idle; what is missing is told above.
+    # A copy too many shares a core and leaves none idle; what is missing was found above.
     sharing = list(_siblings(scope, topology, source))
     yield from sharing
     if not sharing:
@@ -76,55 +76,37 @@ def _tier(scope: Scope, topology: Topology) -> tuple[PU, ...]:
     return topology.pus
 
 
-def _absent(seat: Seat, topology: Topology, machine: set[int]) -> Iterator[Finding]:
+def _absent(seat: Seat, topology: Topology, machine: set[int]) -> Iterator[LintFinding]:
     bound = set(seat.cpus if seat.binding.cpus else ())
-    missing = sorted(bound - machine)
+    missing = bound - machine
     if missing:
-        offline = set(missing) & set(topology.details.offline)
-        why = "offline" if offline == set(missing) else f"not there: {_machine(topology)}"
+        offline = missing <= set(topology.details.offline)
+        there = f"{topology.source} has {cpus_text(machine)}"
+        why = "offline" if offline else f"not there: {there}"
         verb = "is" if len(missing) == 1 else "are"
-        yield Finding(
-            seat.line,
-            "cpu-missing",
-            f"{seat.name} binds {cpus_text(missing)}, which {verb} {why}",
-            (seat.copy,),
-            tuple(missing),
-        )
-    forbidden = sorted((bound & machine) - topology.by_cpu.keys())
+        text = f" binds {cpus_text(missing)}, which {verb} {why}"
+        yield seat.finding("cpu-missing", text, sorted(missing))
+    forbidden = bound - missing - topology.by_cpu.keys()
     if forbidden:
-        yield Finding(
-            seat.line,
-            "cpu-missing",
-            f"{seat.name} binds {cpus_text(forbidden)}, which may not be used (a cpuset or a "
-            f"mask leaves {cpus_text(topology.by_cpu)})",
-            (seat.copy,),
-            tuple(forbidden),
+        text = (
+            f" binds {cpus_text(forbidden)}, which may not be used (a cpuset or a "
+            f"mask leaves {cpus_text(topology.by_cpu)})"
         )
-    nodes = {*seat.binding.mem_nodes, *seat.binding.cpu_nodes}
-    absent = sorted(nodes - topology.by_node.keys())
+        yield seat.finding("cpu-missing", text, sorted(forbidden))
+    absent = {*seat.binding.mem_nodes, *seat.binding.cpu_nodes} - topology.by_node.keys()
     if absent:
         there = nodes_text(topology.by_node) if topology.by_node else "no node"
-        yield Finding(
-            seat.line,
-            "node-missing",
-            f"{seat.name} names {nodes_text(absent)}: the machine has {there} with memory",
-            (seat.copy,),
-        )
-    shut = sorted(
-        number
-        for number in seat.binding.mem_nodes
-        if number in topology.by_node and not topology.by_node[number].allowed
-    )
+        text = f" names {nodes_text(absent)}: the machine has {there} with memory"
+        yield seat.finding("node-missing", text)
+    shut = {
+        n for n in seat.binding.mem_nodes if n not in absent and not topology.by_node[n].allowed
+    }
     if shut:
-        yield Finding(
-            seat.line,
-            "node-missing",
-            f"{seat.name} binds memory to {nodes_text(shut)}, whose memory may not be used",
-            (seat.copy,),
-        )
+        text = f" binds memory to {nodes_text(shut)}, whose memory may not be used"
+        yield seat.finding("node-missing", text)
 
 
-def _far(seat: Seat, scope: Scope, topology: Topology) -> Iterator[Finding]:
+def _far(seat: Seat, scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     """Find memory bound to nodes that do not hold the CPUs."""
     binding = seat.binding
     if binding.policy not in ("bind", "preferred") or not binding.mem_nodes:
@@ -151,17 +133,14 @@ def _far(seat: Seat, scope: Scope, topology: Topology) -> Iterator[Finding]:
         if free
         else f"use {option}"
     )
-    yield Finding(
-        seat.line,
-        "far-memory",
-        f"{seat.name} binds memory to {nodes_text(binding.mem_nodes)}, but {cpus_text(far)} "
-        f"{'is' if len(far) == 1 else 'are'} of {nodes_text(homes)}{distance}; {out}",
-        (seat.copy,),
-        tuple(far),
+    text = (
+        f" binds memory to {nodes_text(binding.mem_nodes)}, but {cpus_text(far)} "
+        f"{'is' if len(far) == 1 else 'are'} of {nodes_text(homes)}{distance}; {out}"
     )
+    yield seat.finding("far-memory", text, far)
 
 
-def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Finding]:
+def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[LintFinding]:
     """Find copies on one core while another one has none."""
     seats = [seat for seat in scope.used if len(seat.cpus) == 1 and seat.cpus[0] in topology.by_cpu]
     if len(seats) < len(scope.used) or not seats:
@@ -178,7 +157,7 @@ def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Find
         return
     seat, other = sharing[0]
     more = f" ({copies_text(len(sharing))} in all do)" if len(sharing) > 1 else ""
-    yield Finding(
+    yield LintFinding(
         seat.line,
         "siblings",
         f"{seat.name} (CPU {seat.cpus[0]}) shares the core of {other.name} (CPU {other.cpus[0]}, "
@@ -190,7 +169,7 @@ def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Find
     )
 
 
-def _idle(scope: Scope, topology: Topology) -> Iterator[Finding]:
+def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     seats = scope.seats
     if not seats or scope.deliberate or any(not seat.cpus or seat.wide for seat in seats):
         return
@@ -222,7 +201,7 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[Finding]:
             f"a list for all has {wanted_copies(scope, topology)} copies (if {scope.running} are "
             f"meant: --copies {scope.running})"
         )
-    yield Finding(
+    yield LintFinding(
         scope.copies_line or seats[-1].line,
         "idle",
         f"{cpus_text(idle)} {'has' if len(idle) == 1 else 'have'} no copy ({at}); {out}",
@@ -252,7 +231,3 @@ def prefix_note(scope: Scope, topology: Topology) -> Iterator[str]:
             f"with {early[0]} to {early[-1]} copies of this list{of} some share a core while other "
             "cores have none (--fix --copies N prints a list for N)"
         )
-
-
-def _machine(topology: Topology) -> str:
-    return f"{topology.source} has {cpus_text(pu.os for pu in topology.machine_pus)}"

@@ -1,4 +1,4 @@
-"""The parts of a configuration that bind copies differently, and what each copy is told."""
+"""The parts of a configuration that bind copies differently, and where each copy is bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rater.speccpu import keys
 from rater.speccpu.config.binding import Binding, binding_of
 from rater.speccpu.config.config import Section, Setting, SpecConfig, numbered, split_list
 from rater.speccpu.config.shell import expanded
-from rater.speccpu.lint.source import Ran
+from rater.speccpu.lint.finding import LintFinding
+from rater.speccpu.lint.source import ResultOf
 
 BIND = re.compile(r"\$\{?BIND\b")
 BY_COPY = re.compile(r"\$\{?SPEC(?:COPY|USER)NUM\b\}?")
@@ -33,7 +34,7 @@ MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share C
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What one copy is told; CPUs are OS numbers."""
+    """Where one copy is bound; CPUs are OS numbers."""
 
     line: int
     copy: int
@@ -42,6 +43,11 @@ class Seat:
     binding: Binding
     cpus: tuple[int, ...] = ()  # of its CPUs and of the nodes it is bound to
     wide: bool = False  # bound to nodes, not to CPUs
+
+    def finding(self, kind: str, text: str, cpus: Iterable[int] = (), *others: Seat) -> LintFinding:
+        """Return a finding about this copy, and others before it."""
+        copies = tuple(seat.copy for seat in (*others, self))
+        return LintFinding(self.line, kind, f"{self.name}{text}", copies, tuple(cpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +63,11 @@ class Scope:
     uses_bind: bool
     binds: tuple[Setting, ...]  # the lines of its list
     values: int  # of `$BIND` in them
-    beside: Setting | None  # a `bind = ...` list that holds beside bindN lines
+    unused_list: Setting | None  # a `bind = ...` list where bindN lines hold as well
     copies: int | None
     copies_line: int  # 0: not of a line
     asked: bool  # the copies are those of --copies
-    deliberate: bool  # its own number of copies beside a list made for all benchmarks
+    deliberate: bool  # its own number of copies, and a list made for all benchmarks
     seats: tuple[Seat, ...]
 
     @property
@@ -83,21 +89,13 @@ class Scope:
         return self.copies if self.copies is not None else len(self.seats)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What holds for a benchmark and tune."""
-
-    settings: Mapping[str, Setting]
-    copies: int | None
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        return (self.copies, *sorted(f"{one.name} {one.line}" for one in self.settings.values()))
+# What to call it, a benchmark, a tune, and its copies where a result has them.
+type _Candidate = tuple[str, str, str, int | None]
 
 
 def scopes_of(
     config: SpecConfig,
-    ran: Sequence[Ran],
+    ran: Sequence[ResultOf],
     topology: Topology | None,
     copies: int | None = None,
     wanted: str | None = None,
@@ -106,22 +104,19 @@ def scopes_of(
 
     `wanted`: one section, `429.mcf` or `intrate=peak`.
     """
-    groups: dict[tuple[object, ...], tuple[_Held, list[tuple[str, str, str]]]] = {}
-    for shown, benchmark, tune, of_run in _candidates(config, ran, wanted):
-        held = _Held(config.holding(benchmark, tune), of_run)
-        groups.setdefault(held.key, (held, []))[1].append((shown, benchmark, tune))
-    found = []
-    for held, members in groups.values():
-        scope = _scope(config, held, members[0], topology, copies)
-        if scope is not None:
-            found.append(replace(scope, label=_label(members)))
+    groups: dict[tuple[object, ...], list[_Candidate]] = {}
+    for candidate in _candidates(config, ran, wanted):
+        _, benchmark, tune, of_run = candidate
+        lines = sorted(f"{one.name} {one.line}" for one in config.holding(benchmark, tune).values())
+        groups.setdefault((of_run, *lines), []).append(candidate)
+    scopes = (_scope(config, members, topology, copies) for members in groups.values())
+    found = [scope for scope in scopes if scope is not None]
     return found if len(found) != 1 or wanted is not None else [replace(found[0], label="")]
 
 
 def _candidates(
-    config: SpecConfig, ran: Sequence[Ran], wanted: str | None
-) -> Iterable[tuple[str, str, str, int | None]]:
-    """Yield what to call it, a benchmark, a tune, and its copies where a result tells."""
+    config: SpecConfig, ran: Sequence[ResultOf], wanted: str | None
+) -> Iterable[_Candidate]:
     sections = list(dict.fromkeys(one.section for one in config.settings))
     tunes = {tune for section in sections for tune in section.tunes} - {"default"}
     tunes |= {"base", "peak"}
@@ -130,8 +125,7 @@ def _candidates(
         tunes = {tune.partition("=")[0]} if tune and tune != "default" else tunes
         names = [name or "default"]
     elif ran:
-        for one in ran:
-            yield one.benchmark, one.benchmark, one.tune, one.copies
+        yield from ((benchmark, benchmark, tune, copies) for benchmark, tune, copies in ran)
         return
     else:
         names = ["default", *(name for section in sections for name in section.benchmarks)]
@@ -156,13 +150,13 @@ def _example(name: str, taken: set[str]) -> str:
     return name
 
 
-def _label(members: Sequence[tuple[str, str, str]]) -> str:
+def _label(members: Sequence[_Candidate]) -> str:
     tunes: dict[str, list[str]] = {}
-    for shown, _, tune in members:
+    for shown, _, tune, _ in members:
         tunes.setdefault(shown, []).append(tune)
     if "default" in tunes:
         tunes = {"default": tunes["default"]}
-    everywhere = {tune for _, _, tune in members}
+    everywhere = {tune for _, _, tune, _ in members}
     names = [
         name if {"base", "peak"} <= set(of) else " ".join((name, *of)) for name, of in tunes.items()
     ]
@@ -174,33 +168,27 @@ def _label(members: Sequence[tuple[str, str, str]]) -> str:
 
 def _scope(
     config: SpecConfig,
-    held: _Held,
-    member: tuple[str, str, str],
+    members: Sequence[_Candidate],
     topology: Topology | None,
     asked: int | None,
 ) -> Scope | None:
-    _, benchmark, tune = member
+    _, benchmark, tune, of_run = members[0]
+    held = config.holding(benchmark, tune)
     submit = config.submit(benchmark, tune)
-    listed, form = _list_of(held.settings)
+    listed, form = _list_of(held)
     if submit is None and not listed:
         return None
     command, line = submit or ("", 0)
     uses_bind = bool(BIND.search(command))
-    copies, copies_line = held.copies, 0
-    said = config.copies(benchmark, tune)
-    setting = held.settings.get("copies")
-    if copies is None and said is not None:
-        copies, copies_line = said
-    by_benchmark = (
-        asked is None
-        and setting is not None
-        and copies_line > 0
+    copies, copies_line = (asked, 0) if asked is not None else (of_run, 0)
+    if copies is None:
+        copies, copies_line = config.copies(benchmark, tune) or (None, 0)
+    deliberate = (
+        copies_line > 0
         and bool(listed)
-        and _is_special(setting.section)
+        and _is_special(held["copies"].section)
         and not _is_special(listed[0][0].section)
     )
-    if asked is not None:
-        copies, copies_line = asked, 0
     seats: list[Seat] = []
     if uses_bind:
         by_copy = bool(BY_COPY.search(command)) or any(BY_COPY.search(t) for _, _, t in listed)
@@ -216,25 +204,26 @@ def _scope(
             Seat(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
             for copy in range(1 if copies is None else min(copies, MOST_SEATS))
         ]
-    first = listed[0][0].section if listed else None
-    if first is None or not uses_bind:
-        names = [name for name in held.settings if _SUBMIT.match(name)]
-        first = held.settings[names[0]].section if names else first or Section()
+    submits = tuple(one for name, one in held.items() if _SUBMIT.match(name))
+    if listed and (uses_bind or not submits):
+        section = listed[0][0].section
+    else:
+        section = submits[0].section if submits else Section()
     return Scope(
-        label="",
+        label=_label(members),
         submit=command,
         submit_line=line,
-        submits=tuple(one for name, one in held.settings.items() if _SUBMIT.match(name)),
-        section=first,
+        submits=submits,
+        section=section,
         form=form if uses_bind else "copy",
         uses_bind=uses_bind,
         binds=tuple(dict.fromkeys(own for own, _, _ in listed)),
         values=len(listed),
-        beside=held.settings.get("bind") if form == "bindN" else None,
+        unused_list=held.get("bind") if form == "bindN" else None,
         copies=copies,
         copies_line=copies_line,
         asked=asked is not None,
-        deliberate=by_benchmark,
+        deliberate=deliberate,
         seats=tuple(_resolved(seat, command, topology) for seat in seats),
     )
 

@@ -16,13 +16,7 @@ _MOST_INCLUDED = 100  # files; one that includes itself has no end
 _INCLUDE = re.compile(r"\s*include\s*:\s*(\S+)\s*(?:#.*)?$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """Copies of a benchmark that a raw file has a result of."""
-
-    benchmark: str
-    tune: str
-    copies: int | None
+type ResultOf = tuple[str, str, int | None]  # benchmark, tune, copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +26,7 @@ class Source:
     name: str  # as it was typed
     config: SpecConfig
     packed: bool  # taken from a raw file: lines are those of the configuration in it
-    ran: tuple[Ran, ...]  # of a raw file
+    ran: tuple[ResultOf, ...]  # of a raw file
     missing: tuple[str, ...]  # files that are to be included and are not there
     origins: tuple[tuple[str, int], ...]  # file and line of each line; empty: its own
 
@@ -130,7 +124,7 @@ def _packed(path: Path) -> Source:
             "give the configuration file itself"
         )
     ran = dict.fromkeys(
-        Ran(one.benchmark, one.tune, one.planned)
+        (one.benchmark, one.tune, one.planned)
         for one in file.iterations
         if one.rate and one.submit is not False
     )

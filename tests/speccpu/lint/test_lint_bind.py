@@ -16,7 +16,7 @@ from rater.speccpu.lint.check import KINDS, Lint, lint
 from rater.speccpu.lint.fix import Corrected, corrected
 from rater.speccpu.lint.pattern import misplaced
 from rater.speccpu.lint.scope import MOST_SEATS
-from rater.speccpu.lint.source import Ran, Source, read_source
+from rater.speccpu.lint.source import ResultOf, Source, read_source
 from tests.support.machines import generated, made, real, real_machines
 from tests.support.spec_fuzz import CONFIG, broken
 
@@ -26,7 +26,7 @@ NUMACTL = "submit = $BIND $command\n"
 GOOD = [(0, 0), (1, 0), (4, 0), (5, 0), (2, 1), (3, 1), (6, 1), (7, 1)]
 
 
-def source(text: str, *ran: Ran) -> Source:
+def source(text: str, *ran: ResultOf) -> Source:
     config = read_config(text)
     origins = tuple(("x.cfg", line) for line in range(1, config.lines + 1))
     return Source("x.cfg", config, False, ran, (), origins)
@@ -219,7 +219,7 @@ def test_a_section_that_gives_some_binds_keeps_the_others() -> None:
 
 
 def test_a_raw_file_tells_copies_and_benchmarks() -> None:
-    ran = (Ran("429.mcf", "base", 9), Ran("400.perlbench", "base", 8))
+    ran = (("429.mcf", "base", 9), ("400.perlbench", "base", 8))
     result = lint(source(NUMACTL + listed(GOOD), *ran))
     assert [(one.kind, one.scopes) for one in result.findings] == [("few-binds", ("429.mcf base",))]
 
