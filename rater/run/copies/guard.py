@@ -182,6 +182,7 @@ class Guard:
         memory = os.memfd_create("rater-groups", os.MFD_CLOEXEC)
         os.ftruncate(memory, size)
         self._past: set[int] = set()  # groups of copies since leftovers were last killed
+        self._dying: set[int] = set()  # leftovers that were killed and named
         self._map = mmap.mmap(memory, size)
         self._groups = memoryview(self._map).cast("i")
         read_end, self._pipe = os.pipe()
@@ -238,17 +239,15 @@ class Guard:
         Copies are of our own session, and what stays in their groups dies with them: a
         child of ours in a session of its own is an orphan that we adopted.
         """
-        found = []
+        found: list[Leftover] = []
         ours = os.getsid(0)
-        for pid in self._not_ours(self._groups):
+        mine = self._not_ours(self._groups)
+        self._dying.intersection_update(mine)
+        for pid in mine:
             with suppress(OSError):
-                if os.getsid(pid) == ours:
-                    continue
-                leftover = _describe(pid)
-                if leftover is not None:
-                    found.append(leftover)
-                os.kill(pid, signal.SIGKILL)
-                _reap([pid])
+                if os.getsid(pid) != ours:
+                    self._kill(pid, found)
+                    _reap([pid])
         return found
 
     def kill_leftovers(self) -> list[Leftover]:
@@ -256,24 +255,30 @@ class Guard:
 
         As a child subreaper we adopt orphans, so all of them are our children.
         """
-        found: dict[int, Leftover] = {}
+        found: list[Leftover] = []
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             mine = self._not_ours()
             if not mine:
                 break
+            self._dying.intersection_update(mine)
             for pid in mine:
-                # What is of a copy's group was killed with it, and noted: it is only dying yet.
-                known = pid in found or _group_of(pid) in self._past
-                leftover = None if known else _describe(pid)
-                if leftover is not None:
-                    found[pid] = leftover
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+                self._kill(pid, found)
             _reap(mine)
-            time.sleep(_PAUSE_S if found else 0)
+            time.sleep(_PAUSE_S if self._dying else 0)
         self._past.clear()
-        return list(found.values())
+        return found
+
+    def _kill(self, pid: int, found: list[Leftover]) -> None:
+        """Kill a leftover, and add it to `found` unless it was named before."""
+        # What is of a copy's group was killed with it, and noted: it is only dying yet.
+        known = pid in self._dying or _group_of(pid) in self._past
+        leftover = None if known else _describe(pid)
+        if leftover is not None:
+            found.append(leftover)
+            self._dying.add(pid)
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
     def _not_ours(self, besides: Iterable[int] = ()) -> list[int]:
         """Return our children that are copies or were left by copies, but for `besides`."""
