@@ -34,6 +34,7 @@ def ended_event(
     copies stay.
     """
     assert child.start_ns is not None
+    usage = reaped.usage
     status, note = _verdict(child, reaped)
     kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
     return CopyEnded(
@@ -49,14 +50,14 @@ def ended_event(
         status=status,
         exit_code=reaped.exit_code,
         signal=reaped.signal,
-        user_ns=reaped.user_ns,
-        system_ns=reaped.system_ns,
+        user_ns=round(usage.ru_utime * 1e9),
+        system_ns=round(usage.ru_stime * 1e9),
         gate_cpu_ns=child.gate_cpu_ns,
         max_rss_bytes=reaped.max_rss_bytes,
-        minor_faults=reaped.minor_faults,
-        major_faults=reaped.major_faults,
-        voluntary_switches=reaped.voluntary_switches,
-        involuntary_switches=reaped.involuntary_switches,
+        minor_faults=usage.ru_minflt,
+        major_faults=usage.ru_majflt,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
         note=note,
         run_dir=storable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,

@@ -111,13 +111,8 @@ class Reaped:
 
     exit_code: int | None
     signal: int | None
-    user_ns: int
-    system_ns: int
-    max_rss_bytes: int | None
-    minor_faults: int
-    major_faults: int
-    voluntary_switches: int
-    involuntary_switches: int
+    usage: resource.struct_rusage
+    max_rss_bytes: int | None  # None: not known
     left_group: bool  # processes of its group were still there (and were killed)
 
 
@@ -143,13 +138,8 @@ def reap(child: Child) -> Reaped:
     return Reaped(
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
-        user_ns=round(usage.ru_utime * 1e9),
-        system_ns=round(usage.ru_stime * 1e9),
+        usage=usage,
         max_rss_bytes=rss_bytes if _is_own_peak(rss_bytes) else None,
-        minor_faults=usage.ru_minflt,
-        major_faults=usage.ru_majflt,
-        voluntary_switches=usage.ru_nvcsw,
-        involuntary_switches=usage.ru_nivcsw,
         left_group=left_group,
     )
 

@@ -1,9 +1,7 @@
-"""What killed attempts at a run may have left: ended before the run goes on beside it."""
+"""What killed attempts at a run may have left: ended before the run goes on."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -11,10 +9,10 @@ from pathlib import Path
 
 from rater.record.run import storable
 from rater.run.copies.guard import MARKER
+from rater.run.copies.watchdog import kill_marked
 from rater.run.host.sysfiles import listed
 from rater.run.programs.inputs import remove_run_dir
 
-_PROC = Path("/proc")
 _PATIENCE_S = 2.0
 _PAUSE_S = 0.01
 
@@ -25,13 +23,11 @@ def end_leftovers(uuid: str, own: str) -> int:
     Their watchdogs do the same, in their own time. Every attempt marks its
     processes with the run's uuid and something of its own; `own` is ours.
     """
+    begin, ours = f"{MARKER}={uuid}".encode(), f"{MARKER}={own}".encode()
     deadline = time.monotonic() + _PATIENCE_S
     found: set[int] = set()
-    while left := _marked(uuid, own):
+    while left := kill_marked(lambda entry: entry.startswith(begin) and entry != ours):
         found |= left
-        for pid in left:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             break
         time.sleep(_PAUSE_S)
@@ -61,16 +57,3 @@ def remove_unnamed(folder: Path, named: Collection[str], own: Path) -> None:
         if attempt != folder:
             with suppress(OSError):  # something of it is kept
                 attempt.rmdir()
-
-
-def _marked(uuid: str, own: str) -> set[int]:
-    begin, ours = f"{MARKER}={uuid}".encode(), f"{MARKER}={own}".encode()
-    found = set()
-    for process in listed(_PROC, "[0-9]*"):
-        try:
-            environment = (process / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if any(entry.startswith(begin) and entry != ours for entry in environment):
-            found.add(int(process.name))
-    return found - {os.getpid()}

@@ -19,6 +19,7 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,9 +35,9 @@ def kill_groups(slots: bytes) -> None:
                 os.killpg(group, signal.SIGKILL)
 
 
-def kill_marked(marker: bytes) -> int:
-    """Kill every process that carries the marker; return how many there were."""
-    found = 0
+def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
+    """Kill every process but us that has such an entry in its environment; return which."""
+    found = set()
     own = os.getpid()
     for process in Path("/proc").iterdir():
         if not process.name.isdigit() or int(process.name) == own:
@@ -45,8 +46,8 @@ def kill_marked(marker: bytes) -> int:
             environment = (process / "environ").read_bytes()
         except OSError:
             continue
-        if marker in environment.split(b"\0"):
-            found += 1
+        if any(map(is_marker, environment.split(b"\0"))):
+            found.add(int(process.name))
             with suppress(OSError):
                 os.kill(int(process.name), signal.SIGKILL)
     return found
@@ -67,7 +68,7 @@ def main(argv: list[str]) -> int:
     clean = 0
     while clean < 2 and time.monotonic() < deadline:
         kill_groups(os.pread(slots_fd, os.fstat(slots_fd).st_size, 0))
-        clean = 0 if kill_marked(marker) else clean + 1
+        clean = 0 if kill_marked(marker.__eq__) else clean + 1
         time.sleep(ATTEMPT_GAP_S)
     while cgroup is not None and cgroup.exists() and time.monotonic() < deadline:
         try:

@@ -89,7 +89,8 @@ class PhaseRecord:
     def uncounted(self, child: Child, reaped: Reaped | None = None) -> None:
         """Keep a run that does not count, for its files; `reaped`: it was a filler."""
         if reaped is not None and self._counters is not None:
-            self._counters.filler_ended(child.copy, reaped.user_ns + reaped.system_ns)
+            cpu_s = reaped.usage.ru_utime + reaped.usage.ru_stime
+            self._counters.filler_ended(child.copy, round(cpu_s * 1e9))
         self._ended.append(EndedCopy(None, child.step, child.spec))
 
     def end_counters(self, alive: Mapping[int, Child] | None = None) -> None:

@@ -139,7 +139,7 @@ def try_run(
     try:
         return _run(trial, benchmark, size, folders, limits)
     finally:
-        kill_marked(f"{MARKER}={identity}".encode())
+        kill_marked(f"{MARKER}={identity}".encode().__eq__)
 
 
 def _run(
