@@ -19,7 +19,7 @@ from rater.analysis.results.steadiness import (
     compare_halves,
     rounded_up,
 )
-from rater.analysis.results.steady import NO_WINDOW, SteadyPhase
+from rater.analysis.results.steady import NO_WINDOW, SteadyMix, SteadyPhase
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.show.results.to_json import summary_document
@@ -33,6 +33,18 @@ def iteration(run: StoredRun) -> IterationScore:
 
 def window(run: StoredRun) -> SteadyPhase:
     found = iteration(run).steady
+    assert found is not None
+    return found
+
+
+def mix(run: StoredRun) -> SteadyMix:
+    found = summarise(run).mix
+    assert found is not None
+    return found
+
+
+def selected(run: StoredRun) -> SteadyPhase:
+    found = mix(run).selected
     assert found is not None
     return found
 
@@ -53,11 +65,8 @@ def test_runs_that_cross_an_edge_count_by_their_share_inside() -> None:
     assert [(c.copy, c.completions, c.whole) for c in found.copies] == [(0, 3.0, 2), (1, 2.0, 2)]
     assert rate.median_run_s == 2.0
     assert (found.warmup_s, found.window_s) == (3.0, 6.0)
-
-
-def test_a_run_longer_than_the_window_counts_by_the_share_that_lies_in_it() -> None:
-    found = window(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1))
-    assert (found.benchmarks[0].completions, found.benchmarks[0].whole) == (0.2, 0)
+    (longer,) = window(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1)).benchmarks
+    assert (longer.completions, longer.whole) == (0.2, 0)
 
 
 def test_the_ratio_is_completions_per_second_times_reference() -> None:
@@ -65,9 +74,7 @@ def test_the_ratio_is_completions_per_second_times_reference() -> None:
     assert found.ratio == pytest.approx(5.0 / 6.0 * 12.0)
     assert found.per_hour == pytest.approx(5.0 / 6.0 * 3600)
     assert (found.bracket_s, found.score_lost, found.selected) == (None, None, True)
-
-
-def test_without_noise_or_gaps_the_ratio_is_that_of_a_bracket() -> None:
+    # Without noise or gaps it is that of a bracket.
     steady = iteration(windowed(in_turn(0, [2.0] * 6) + in_turn(1, [2.0] * 6), 3.0, 9.0))
     (behind,) = summarise(stored([copy_row(0, 2.0), copy_row(1, 2.0)])).benchmarks
     assert steady.ratio == pytest.approx(behind.ratio)
@@ -154,9 +161,6 @@ def test_a_failed_run_in_the_window_or_across_its_edge_takes_the_ratio() -> None
         found = iteration(spoiled(step, status=CopyStatus.FAILED, exit_code=3))
         assert (found.ratio, found.per_hour, found.failed) == (None, None, 1)
         assert found.reason == "copy 0: exit status 3"
-
-
-def test_several_failed_runs_are_counted() -> None:
     rows = [replace(row, validity=Validity.INVALID) for row in two_copies()]
     assert iteration(windowed(rows, 3.0, 9.0)).reason == "6 of 6 runs failed; copy 0: wrong output"
 
@@ -173,12 +177,9 @@ def test_a_copy_that_failed_in_the_warm_up_and_came_no_further_takes_the_ratio()
     assert (found.ratio, found.reason, found.failed) == (None, "copy 0: exit status 3", 1)
 
 
-def test_a_copy_without_a_run_in_the_window_is_named() -> None:
+def test_copies_without_a_run_in_the_window_or_with_unchecked_outputs_are_no_result() -> None:
     found = iteration(windowed(two_copies(), 3.0, 9.0, copies=4))
     assert found.reason == "copy 2 (and 1 more) has no run in the window"
-
-
-def test_outputs_that_nobody_looked_at_are_no_result() -> None:
     found = iteration(spoiled(2, validity=Validity.UNCHECKED))
     assert (found.ratio, found.reason) == (None, "the output of 1 of 6 runs was not checked")
 
@@ -253,6 +254,11 @@ def test_gaps_between_runs_are_what_the_window_was_not_occupied() -> None:
     assert found.gap_s == 0.6
     full = window(windowed(two_copies(), 3.0, 9.0))
     assert (full.occupied, full.gap_s) == (1.0, 0.0)
+    # A run that failed occupied it too; a single one has no gap.
+    assert window(spoiled(2, status=CopyStatus.FAILED, exit_code=3)).occupied == 1.0
+    assert window(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1)).gap_s is None
+    never_closed = window(cut_off(two_copies()))
+    assert (never_closed.occupied, never_closed.gap_s) == (None, None)
 
 
 def test_only_gaps_that_reach_into_the_window_count_and_runs_by_what_lies_inside() -> None:
@@ -260,17 +266,6 @@ def test_only_gaps_that_reach_into_the_window_count_and_runs_by_what_lies_inside
     rows = [copy_row(0, 1.0, step=i, start_ns=round(s * S)) for i, s in enumerate(starts)]
     found = window(windowed(rows, 6.5, 8.5))
     assert (found.occupied, found.gap_s) == (0.5, 1.0)
-
-
-def test_a_run_that_failed_occupied_the_window_too() -> None:
-    found = window(spoiled(2, status=CopyStatus.FAILED, exit_code=3))
-    assert found.occupied == 1.0
-
-
-def test_a_single_run_has_no_gap_and_a_window_that_never_closed_is_not_occupied() -> None:
-    assert window(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1)).gap_s is None
-    found = window(cut_off(two_copies()))
-    assert (found.occupied, found.gap_s) == (None, None)
 
 
 def test_an_imported_steady_run_has_brackets_as_before() -> None:
@@ -293,6 +288,9 @@ def test_copies_that_keep_their_pace_are_steady_however_different_they_are() -> 
     assert found.difference == pytest.approx(0.0, abs=1e-9)
     assert found.margin == pytest.approx(0.0, abs=1e-9)
     assert found.needed_s is None
+    # With fewer than ten runs the window is steady but short.
+    found = halves(windowed([row for c in range(8) for row in in_turn(c, [2.0] * 12)], 2.0, 18.0))
+    assert (found.verdict, found.needed_s) == (DriftVerdict.STEADY, 20.0)
 
 
 def test_a_slower_second_half_is_drift_and_said_by_how_much() -> None:
@@ -309,18 +307,10 @@ def test_fewer_than_two_whole_runs_in_a_half_cannot_tell() -> None:
     assert (found.fewest, found.fewest_copy) == (1, 0)
     # Four slices of two runs in each half, and two runs at the edges: 18 runs of 3 s.
     assert found.needed_s == 54.0
-
-
-def test_few_runs_of_few_copies_have_a_difference_but_nothing_to_tell_it_from() -> None:
+    # Few runs of few copies have a difference, but nothing to tell it from.
     found = halves(windowed(in_turn(0, [2.0] * 7), 2.0, 10.0))
     assert (found.verdict, found.difference, found.margin) == (DriftVerdict.UNKNOWN, 0.0, None)
     assert found.needed_s == 36.0
-
-
-def test_a_window_of_fewer_than_ten_runs_is_steady_but_short() -> None:
-    rows = [row for c in range(8) for row in in_turn(c, [2.0] * 12)]
-    found = halves(windowed(rows, 2.0, 18.0))
-    assert (found.verdict, found.needed_s) == (DriftVerdict.STEADY, 20.0)
 
 
 def alternating(copies: int, runs: int, by: float) -> list[Timed]:
@@ -415,7 +405,7 @@ def test_stationary_noise_is_hardly_ever_called_drift(
     copies: int, cv: float, length_s: float, common: float
 ) -> None:
     rng = random.Random(7)
-    times = 400
+    times = 200
     found = Counter(
         simulated(rng, copies, cv, length_s, common=common).verdict for _ in range(times)
     )
@@ -468,15 +458,15 @@ def mixed(**options: Any) -> StoredRun:
 
 def test_a_mix_has_completions_by_benchmark_and_the_work_of_all_as_its_ratio() -> None:
     summary = summarise(mixed())
-    assert summary.mix is not None and summary.rotated is None and summary.benchmarks == ()
-    found = summary.mix.selected
-    assert found is not None
+    assert (summary.rotated, summary.benchmarks, summary.suites) == (None, (), ())
+    found = selected(mixed())
     assert [(r.benchmark, r.completions) for r in found.benchmarks] == [("a", 8.0), ("b", 8.0)]
     assert [rate.ratio for rate in found.benchmarks] == [5.0, 5.0]  # 8 in 16 s, 10 s each
     assert found.ratio == 10.0
     assert found.unit == "reference s/s"
     assert [copy.rate for copy in found.copies] == [5.0, 5.0]
-    assert summary.suites == ()
+    found = selected(mixed(reference_s=None))
+    assert (found.ratio, found.unit, found.per_hour) == (None, "typical s/s", 3600.0)
 
 
 def test_in_a_mix_a_copys_speed_does_not_depend_on_what_it_runs() -> None:
@@ -487,45 +477,31 @@ def test_in_a_mix_a_copys_speed_does_not_depend_on_what_it_runs() -> None:
     rows += in_turn(1, [3.0] * 4, benchmark="b")
     for row in in_turn(1, [1.0] * 12, begin_s=12.0, benchmark="a"):
         rows.append(replace(row, step=row.step + 4))
-    summary = summarise(windowed(rows, 0.0, 24.0, order="rotated", benchmarks=("a", "b")))
-    assert summary.mix is not None and summary.mix.phases[0].halves is not None
-    assert summary.mix.phases[0].halves.verdict is DriftVerdict.STEADY
+    found = mix(windowed(rows, 0.0, 24.0, order="rotated", benchmarks=("a", "b"))).phases[0].halves
+    assert found is not None and found.verdict is DriftVerdict.STEADY
 
 
-def test_a_mix_without_reference_times_counts_copies_per_hour() -> None:
-    found = summarise(mixed(reference_s=None)).mix
-    assert found is not None and found.selected is not None
-    assert (found.selected.ratio, found.selected.unit) == (None, "typical s/s")
-    assert found.selected.per_hour == 3600.0
-
-
-def test_a_failed_run_takes_the_mix() -> None:
+def test_a_failed_run_takes_the_mix_and_one_that_never_ran_is_summarised() -> None:
     run = mixed()
     rows = list(run.copies)
     rows[3] = replace(rows[3], status=CopyStatus.TIMEOUT)
-    found = summarise(replace(run, copies=tuple(rows))).mix
-    assert found is not None and found.selected is None
-    assert found.reason == "copy 0: stopped at its time limit"
+    found = mix(replace(run, copies=tuple(rows)))
+    assert (found.selected, found.reason) == (None, "copy 0: stopped at its time limit")
+    found = mix(replace(run, brackets=(), copies=()))
+    assert (found.phases, found.selected, found.reason) == ((), None, "did not run")
 
 
 def test_a_window_too_short_for_the_ring_is_no_mix() -> None:
     rows = in_turn(0, [4.0, 3.0, 3.0], names="abc") + in_turn(1, [6.0, 4.0], names="ba")
     run = windowed(rows, 4.5, 6.5, order="rotated", benchmarks=("a", "b", "c"))
-    found = summarise(run).mix
-    assert found is not None and found.selected is None
+    found = mix(run)
+    assert found.selected is None
     assert found.reason == (
         "1 of 3 benchmarks did not run in the window (c): it must be longer than a round of all, "
         "raise --window"
     )
     # With --increment 0 no copy has c in its queue.
-    only = summarise(replace(run, head=replace(run.head, increment=0))).mix
-    assert only is not None and only.reason is None
-
-
-def test_a_mix_that_never_ran_is_summarised() -> None:
-    found = summarise(replace(mixed(), brackets=(), copies=())).mix
-    assert found is not None
-    assert (found.phases, found.selected, found.reason) == ((), None, "did not run")
+    assert mix(replace(run, head=replace(run.head, increment=0))).reason is None
 
 
 # -- beside a barrier -----------------------------------------------------------------------------
@@ -569,13 +545,18 @@ def test_a_run_of_more_benchmarks_can_stand_beside_but_not_in_rotated_order() ->
     assert comparable(steady, [replace(rotated, benchmarks=("a",))]) == 3
 
 
-def both(steady: StoredRun, other: Sequence[StoredCopy], **head: Any) -> tuple[Summary, Summary]:
-    return summarise(steady), summarise(stored(other, run=5, **head))
+def both(
+    steady: StoredRun | None = None, other: Sequence[StoredCopy] | None = None, **head: Any
+) -> tuple[Summary, Summary]:
+    """A steady run, of two copies unless it is given, and one with a barrier."""
+    steady = steady or windowed(two_copies(), 3.0, 9.0)
+    rows = other or [copy_row(0, 2.0), copy_row(1, 3.0)]
+    return summarise(steady), summarise(stored(rows, run=5, **head))
 
 
 def test_beside_homogeneous_are_the_difference_the_wait_and_the_pace() -> None:
     # Steady: copy 0 takes 2 s, copy 1 takes 3 s: 5 in 6 s. Homogeneous: 2 in 3 s.
-    summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)])
+    summary, other = both()
     found = compare_with_barrier(summary, other)
     (side,) = found.sides
     assert (found.steady, found.other, found.differences) == (7, 5, ())
@@ -586,10 +567,7 @@ def test_beside_homogeneous_are_the_difference_the_wait_and_the_pace() -> None:
 
 
 def test_runs_that_differ_in_more_than_the_mode_are_told_apart() -> None:
-    summary, other = both(
-        windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)], size="ref"
-    )
-    assert compare_with_barrier(summary, other).differences == ("size ref, not test",)
+    assert compare_with_barrier(*both(size="ref")).differences == ("size ref, not test",)
 
 
 def asked(**changes: Any) -> str:
@@ -611,12 +589,8 @@ def test_a_run_with_other_options_is_not_chosen_and_told_apart_when_named(
     other = replace(HEAD, run=3, request=asked(**changes))
     assert comparable(head, [other]) is None
     assert comparable(replace(head, request=asked(**changes)), [other]) == 3
-    summary, beside = both(
-        windowed(two_copies(), 3.0, 9.0, request=asked()),
-        [copy_row(0, 2.0), copy_row(1, 3.0)],
-        request=asked(**changes),
-    )
-    assert compare_with_barrier(summary, beside).differences == (words,)
+    pair = both(windowed(two_copies(), 3.0, 9.0, request=asked()), request=asked(**changes))
+    assert compare_with_barrier(*pair).differences == (words,)
 
 
 def test_a_run_whose_options_are_not_known_is_not_chosen() -> None:
@@ -629,7 +603,6 @@ def test_a_run_whose_options_are_not_known_is_not_chosen() -> None:
 def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() -> None:
     summary, other = both(
         windowed(two_copies(), 3.0, 9.0, request=asked(environment=[["B", "1"]])),
-        [copy_row(0, 2.0), copy_row(1, 3.0)],
         request=asked(environment=[["B", "1"]], cooldown_s=5.0),
     )
     here = (("env.A", "1"), ("env.B", "1"), ("env.PATH", "/a"), ("governor", "x"))
@@ -654,7 +627,7 @@ def test_what_steady_mode_lost_between_its_runs_is_known_beside_a_barrier() -> N
 
 
 def test_another_program_of_the_same_name_is_not_compared() -> None:
-    summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)])
+    summary, other = both()
     used = (replace(other.used[0], binary_sha256="b"),)
     summary = replace(summary, used=(replace(summary.used[0], binary_sha256="a"),))
     found = compare_with_barrier(summary, replace(other, used=used))
@@ -663,8 +636,8 @@ def test_another_program_of_the_same_name_is_not_compared() -> None:
 
 
 def test_a_benchmark_that_only_one_run_has_is_not_compared() -> None:
-    summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0, benchmark="b")])
-    assert compare_with_barrier(summary, other).sides[0].reason == "run 5 did not run it"
+    pair = both(other=[copy_row(0, 2.0, benchmark="b")])
+    assert compare_with_barrier(*pair).sides[0].reason == "run 5 did not run it"
 
 
 def test_a_mix_stands_beside_a_rotated_run_by_the_work_they_do() -> None:
@@ -686,8 +659,8 @@ def document(summary: Summary, other: Summary | None = None) -> Any:
     return json.loads(json.dumps(summary_document(summary, beside), allow_nan=False))
 
 
-def test_the_document_keeps_its_contract_and_has_the_window() -> None:
-    summary, other = both(windowed(two_copies(), 3.0, 9.0), [copy_row(0, 2.0), copy_row(1, 3.0)])
+def test_the_document_keeps_its_contract_and_has_the_window_or_those_of_a_mix() -> None:
+    summary, other = both()
     found = document(summary, other)
     (entry,) = found["benchmarks"]
     assert (entry["bracket_s"], entry["score_lost"]) == (None, None)
@@ -701,12 +674,7 @@ def test_the_document_keeps_its_contract_and_has_the_window() -> None:
     assert found["suite"]["ratio"] == pytest.approx(entry["ratio"])
     assert found["comparison"]["other"] == 5
     assert found["comparison"]["sides"][0]["difference"] == pytest.approx(0.25)
-
-
-def test_the_document_of_a_mix_has_its_windows() -> None:
     found = document(summarise(mixed()))
     assert [entry["benchmark"] for entry in found["benchmarks"]] == ["a", "b"]
-    assert found["benchmarks"][0]["bracket_s"] is None
-    assert found["mix"]["ratio"] == 10.0
-    assert found["mix"]["windows"][0]["selected"] is True
-    assert found["suite"]["ratio"] is None
+    assert (found["benchmarks"][0]["bracket_s"], found["suite"]["ratio"]) == (None, None)
+    assert (found["mix"]["ratio"], found["mix"]["windows"][0]["selected"]) == (10.0, True)
