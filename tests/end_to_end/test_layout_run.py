@@ -17,7 +17,8 @@ from rater.run.host.page_cache import cached, drop_cached
 from rater.run.programs import inputs as prepare
 from rater.run.programs.inputs import ReadyInput, ready_inputs
 from rater.run.workplace import run_dirs as workplace
-from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.run.workplace.program import Program
+from rater.run.workplace.run_dirs import RunFolders
 from tests.support.calls import rater, rows
 
 CPUS = sorted(os.sched_getaffinity(0))

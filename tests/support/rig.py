@@ -18,7 +18,8 @@ from rater.run.copies.guard import guard
 from rater.run.host.idle import IdleWatch
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
-from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.run.workplace.program import Program
+from rater.run.workplace.run_dirs import RunFolders
 
 
 @dataclass

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import compress
+from dataclasses import replace
 from pathlib import Path
 
 from rater.errors import RaterError
 from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Phase, Step
-from rater.plan.suite.model import Expected, Metric
 from rater.record.status import Validity
 from rater.run.check.checker import Checker
-from rater.run.check.request import CheckRequest, CheckRules, Judged
-from rater.run.check.specdiff import KitComparison, KitOutput, compare, states
-from rater.run.copies.guard import MARKER
+from rater.run.check.request import CheckRequest, Judged
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
-from rater.run.programs.child_process import NO_LIMITS, Limits
 from rater.run.programs.inputs import (
-    ReadyInput,
     RunDir,
     cannot_be_made,
     flush_file_system,
@@ -35,40 +26,11 @@ from rater.run.programs.inputs import (
 )
 from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
 from rater.run.programs.script import workloads_in
-from rater.run.programs.setup import SetupStopped, set_up_copy
-from rater.text.cpuset import format_list
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """What one copy has for itself of a kit's benchmark: a run directory that is there already."""
-
-    argv: tuple[str, ...]
-    directory: str
-    comparison: KitComparison | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One benchmark, ready to be started."""
-
-    name: str
-    argv: tuple[str, ...]  # the wrap prefix included; () where copies have their own
-    inputs: tuple[ReadyInput, ...]
-    expected: tuple[Expected, ...]
-    directory: str | None  # where all copies work; None: each in a run directory of its own
-    metrics: tuple[Metric, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()  # of suite, benchmark and size
-    threads: int = 1
-    setup: tuple[str, ...] = ()  # command line, before each run of a copy
-    setup_limits: Limits = NO_LIMITS  # of each run of it
-    folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
-    own: tuple[Own, ...] = ()  # by copy, of a kit's benchmark
-
-    @property
-    def compares(self) -> bool:
-        """Tell whether a kit's own tool looks at outputs."""
-        return bool(self.own) and self.own[0].comparison is not None
+from rater.run.programs.setup import SetupStopped
+from rater.run.workplace.copy_setups import set_up, set_up_all
+from rater.run.workplace.environments import CopyEnvironments
+from rater.run.workplace.kit_outputs import OVERWRITTEN, KitOutputs
+from rater.run.workplace.program import Own, Program
 
 
 class RunFolders:
@@ -93,17 +55,8 @@ class RunFolders:
         self._noticed: set[str] = set()
         self._placements = placements
         self._is_written = False  # a run directory that the disk may not have yet
-        self._added = {name.encode(): os.fsencode(value) for name, value in added}
-        self._added[MARKER.encode()] = uuid.encode()
-        self._added[b"RATER_COPIES"] = b"%d" % len(placements)
-        # Of copies that work where we are.
-        self._added[b"RATER_RUN_DIR"] = os.fsencode(os.getcwd())
-        self._environments: dict[object, list[dict[bytes, bytes]]] = {}
-        # Of kits' run directories, by directory: who writes there last in this phase, and compared
-        # files as they were before it.
-        self._last: dict[str, str] = {}
-        self._before: dict[str, KitOutput] = {}
-        self._made_s = 0.0  # when those of this phase were made, by the monotonic clock
+        self._environments = CopyEnvironments(uuid, placements, added)
+        self._kit_outputs = KitOutputs()
 
     def specs(
         self, phase: Phase, stop: Callable[[], bool] = lambda: False
@@ -114,9 +67,7 @@ class RunFolders:
         """
         made: dict[tuple[int, int], CopySpec] = {}
         setups = []
-        self._last.clear()
-        self._before.clear()
-        self._made_s = time.monotonic()
+        self._kit_outputs.begin_phase()
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
@@ -128,10 +79,13 @@ class RunFolders:
                         self._remove(earlier)
                     raise
                 made[queue.copy, position] = spec
-                if self._programs[step.benchmark].compares and phase.window is None:
-                    self._expect(queue.copy, step, spec)
-                if self._programs[step.benchmark].setup:
-                    setups.append((queue.copy, step, spec))
+                program = self._programs[step.benchmark]
+                if program.compares and phase.window is None:
+                    comparison = program.own[queue.copy].comparison
+                    assert comparison is not None
+                    self._kit_outputs.expect(comparison, self._placements[queue.copy], spec)
+                if program.setup:
+                    setups.append((self._placements[queue.copy], program, spec))
         if setups:
             self._set_up_all(setups, stop, list(made.values()))
         if (self._is_written or setups) and not stop():
@@ -144,14 +98,34 @@ class RunFolders:
                 )
         return made
 
+    def _set_up_all(
+        self,
+        setups: Sequence[tuple[Placement, Program, CopySpec]],
+        stop: Callable[[], bool],
+        made: Sequence[CopySpec],
+    ) -> None:
+        """Set up copies; remove what was made when one fails or all stop."""
+        done = set_up_all(setups, self._workers(), stop)
+        if done.error is not None or stop():
+            for spec in made:
+                if spec.files not in done.kept:
+                    self._remove(spec)
+        if done.error is not None:
+            raise done.error
+
+    def _workers(self) -> int:
+        cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
+        return len(cpus) or len(os.sched_getaffinity(0))
+
     def spec(
         self, copy: int, position: int, step: Step, stop: Callable[[], bool] = lambda: False
     ) -> CopySpec:
         """Make what a later run of a copy needs, of a phase with a window."""
         spec = self._spec(copy, position, step)
-        if self._programs[step.benchmark].setup:
+        program = self._programs[step.benchmark]
+        if program.setup:
             try:
-                self._set_up(copy, step, spec, stop)
+                set_up(self._placements[copy], program, spec, stop)
             except SetupStopped:
                 self._remove(spec)
             except KeyboardInterrupt:  # of a trial, in the main thread
@@ -160,71 +134,48 @@ class RunFolders:
         return spec
 
     def expects(self, benchmark: str) -> bool:
-        """Tell whether a benchmark's copies are judged: output or shared inputs to look at."""
+        """Tell whether a benchmark's copies are judged: by outputs or shared inputs."""
         program = self._programs[benchmark]
-        shared = any(not made.private for made in program.inputs)
-        return bool(program.expected or program.metrics or shared or program.compares)
+        return bool(program.rules or program.shares_inputs or program.compares)
 
     def uses_checker(self, benchmark: str) -> bool:
         """Tell whether `judge` will want the process that checks."""
-        program = self._programs[benchmark]
-        return bool(program.expected or program.metrics)
+        return bool(self._programs[benchmark].rules)
 
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
         """Compare outputs with what is expected, and see that shared inputs are whole."""
-        kinds = [self._programs[step.benchmark].compares for step, _ in copies]
-        if not any(kinds):
-            return self._judge(copies, checker)
-        by_kit = iter(self._judge_of_kits(list(compress(copies, kinds)), checker.gives_up))
-        rest = [one for one, is_kit in zip(copies, kinds, strict=True) if not is_kit]
-        others = iter(self._judge(rest, checker))
-        return [next(by_kit) if is_kit else next(others) for is_kit in kinds]
+        with_program = [(self._programs[step.benchmark], spec) for step, spec in copies]
+        by_kit = [pair for pair in with_program if pair[0].compares]
+        judged = self._judge([pair for pair in with_program if not pair[0].compares], checker)
+        if by_kit:
+            judged |= self._judge_of_kits(by_kit, checker.gives_up)
+        return [judged[spec.output] for _, spec in copies]
 
-    def _judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
-        programs = [self._programs[step.benchmark] for step, _ in copies]
-        damages = [self._damage(program) for program in programs]
-        requests = [
-            CheckRequest(
-                CheckRules(program.expected, program.metrics),
-                *(spec.directory, spec.stdout, spec.stderr),
-            )
-            for program, damage, (_, spec) in zip(programs, damages, copies, strict=True)
-            if damage is None
-        ]
-        checked = iter(checker.check(requests))
-        return [
-            next(checked) if damage is None else Judged(Validity.INVALID, damage)
-            for damage in damages
-        ]
-
-    def _expect(self, copy: int, step: Step, spec: CopySpec) -> None:
-        """Take note of what is compared once the phase is over."""
-        comparison = self._programs[step.benchmark].own[copy].comparison
-        assert comparison is not None
-        self._last[spec.directory] = spec.output
-        if spec.directory not in self._before:
-            before = states(spec.directory, comparison.outputs)
-            placement = self._placements[copy]
-            self._before[spec.directory] = KitOutput(comparison, placement, spec.directory, before)
+    def _judge(
+        self, copies: Sequence[tuple[Program, CopySpec]], checker: Checker
+    ) -> dict[str, Judged]:
+        """Return verdicts by the place of each copy's output."""
+        judged = {}
+        requests = {}
+        for program, spec in copies:
+            damage = self._damage(program)
+            if damage is not None:
+                judged[spec.output] = Judged(Validity.INVALID, damage)
+            else:
+                requests[spec.output] = CheckRequest(
+                    program.rules, spec.directory, spec.stdout, spec.stderr
+                )
+        return judged | dict(zip(requests, checker.check(list(requests.values())), strict=True))
 
     def _judge_of_kits(
-        self, copies: Sequence[tuple[Step, CopySpec]], stop: Callable[[], bool]
-    ) -> list[Judged]:
-        """Let the kit's own tool compare; where a later run of the copy wrote, nothing is left."""
-        last = {
-            spec.output: (self._before[spec.directory], f"{spec.output}compare")
-            for _, spec in copies
-            if self._last.get(spec.directory) == spec.output
-        }
-        cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
-        workers = len(cpus) or len(os.sched_getaffinity(0))
-        found = compare(list(last.values()), workers, stop, time.monotonic() - self._made_s)
-        judged = dict(zip(last, found, strict=True))
-        for step, spec in copies:
-            one = judged.get(spec.output)
-            if one is not None and one.validity is Validity.NOT_CHECKED:
-                self._notice(f"outputs of {step.benchmark} were {one.detail}")
-        return [judged.get(spec.output, _OVERWRITTEN) for _, spec in copies]
+        self, copies: Sequence[tuple[Program, CopySpec]], stop: Callable[[], bool]
+    ) -> dict[str, Judged]:
+        specs = [spec for _, spec in copies]
+        judged = self._kit_outputs.judge(specs, self._workers(), stop)
+        for (program, _), one in zip(copies, judged, strict=True):
+            if one.validity is Validity.NOT_CHECKED and one is not OVERWRITTEN:
+                self._notice(f"outputs of {program.name} were {one.detail}")
+        return dict(zip((spec.output for spec in specs), judged, strict=True))
 
     def _damage(self, program: Program) -> str | None:
         for shared in program.inputs:
@@ -267,7 +218,7 @@ class RunFolders:
     def _spec(self, copy: int, position: int, step: Step) -> CopySpec:
         program = self._programs[step.benchmark]
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
-        environment = self._environment(program, copy)
+        environment = self._environments.of(program, copy)
         if program.own:
             return self._own_spec(program.own[copy], name, environment)
         if program.directory is not None:
@@ -317,84 +268,3 @@ class RunFolders:
         with ThreadBinding() as binding:
             binding.apply(self._placements[copy])
             return make_run_dir(self._work, name, program.inputs)
-
-    def _environment(self, program: Program, copy: int) -> dict[bytes, bytes]:
-        """Return what a copy of a program finds, but for its run directory; made once."""
-        key = (program.environment, program.threads)
-        made = self._environments.get(key)
-        if made is None:
-            # A variable without a name can not be handed on by posix_spawn.
-            base = {name: value for name, value in os.environb.items() if name}
-            base.update((os.fsencode(n), os.fsencode(value)) for n, value in program.environment)
-            base |= self._added
-            base[b"RATER_THREADS"] = b"%d" % program.threads
-            made = [base | _whereabouts(placement) for placement in self._placements]
-            self._environments[key] = made
-        return made[copy]
-
-    # -- set-ups --------------------------------------------------------------------------------
-
-    def _set_up_all(
-        self,
-        setups: Sequence[tuple[int, Step, CopySpec]],
-        stop: Callable[[], bool],
-        made: Sequence[CopySpec],
-    ) -> None:
-        """Set up several copies at a time; remove what was made when one fails or all stop."""
-        failed = threading.Event()
-
-        def unwanted() -> bool:
-            return failed.is_set() or stop()
-
-        def one(setup: tuple[int, Step, CopySpec]) -> RaterError | None:
-            if unwanted():
-                return None
-            try:
-                self._set_up(*setup, unwanted)
-            except SetupStopped:
-                return None
-            except RaterError as error:
-                failed.set()
-                return error
-            return None
-
-        cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
-        workers = len(cpus) or len(os.sched_getaffinity(0))
-        with ThreadPoolExecutor(min(workers, len(setups))) as pool:
-            errors = list(pool.map(one, setups))
-        if failed.is_set() or stop():
-            kept = {setup[2].files for setup, error in zip(setups, errors, strict=True) if error}
-            for spec in made:
-                if spec.files not in kept:
-                    self._remove(spec)
-        for error in errors:
-            if error is not None:
-                raise error
-
-    def _set_up(self, copy: int, step: Step, spec: CopySpec, stop: Callable[[], bool]) -> None:
-        program = self._programs[step.benchmark]
-        who = f"copy {copy} of {program.name}"
-        with ThreadBinding() as binding:
-            binding.apply(self._placements[copy])
-            set_up_copy(
-                program.setup,
-                Path(spec.directory),
-                spec.environment,
-                who,
-                stop=stop,
-                limits=program.setup_limits,
-            )
-
-
-_OVERWRITTEN = Judged(
-    Validity.NOT_CHECKED,
-    "not validated: the copy's next run wrote into the same run directory before it was compared",
-)
-
-
-def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
-    return {
-        b"RATER_COPY": b"%d" % placement.copy,
-        b"RATER_CPUS": format_list(placement.cpus or ()).encode(),
-        b"RATER_NODE": b"" if placement.node is None else b"%d" % placement.node,
-    }

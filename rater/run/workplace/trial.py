@@ -24,7 +24,8 @@ from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs
 from rater.run.programs.script import argv_of, failed_command, folders_of, lines_of
 from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
-from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.run.workplace.program import Program
+from rater.run.workplace.run_dirs import RunFolders
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
 _UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())

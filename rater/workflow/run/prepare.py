@@ -25,7 +25,7 @@ from rater.run.programs.inputs import (
 from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
 from rater.run.programs.script import Line, argv_of, folders_of, lines_of
 from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
-from rater.run.workplace.run_dirs import Program
+from rater.run.workplace.program import Program
 from rater.workflow.run.resolve import Resolved
 from rater.workflow.run.workload import Workload, load_of
 from rater.workflow.speccpu.kit import kit_built, kit_lines, kit_problems, kit_program

@@ -32,7 +32,7 @@ from rater.text.words import some
 if TYPE_CHECKING:
     from rater.run.programs.compile import Built
     from rater.run.programs.script import Line
-    from rater.run.workplace.run_dirs import Program
+    from rater.run.workplace.program import Program
 
 # As SPECrate sets them for every copy; -E of a command file wins.
 _ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
@@ -196,7 +196,7 @@ def kit_program(
     """Return a kit's benchmark, ready to be started."""
     from rater.run.check.specdiff import KitComparison
     from rater.run.programs.script import Line, argv_of_texts
-    from rater.run.workplace.run_dirs import Own, Program
+    from rater.run.workplace.program import Own, Program
 
     benchmark, _ = kit_benchmark(kit)
     lines = kit_lines(kit)

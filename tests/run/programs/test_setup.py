@@ -37,7 +37,9 @@ from rater.run.programs.inputs import (
 from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
 from rater.run.programs.setup import environment_of, set_up_suite, setup_folder
 from rater.run.workplace import run_dirs as workplace
-from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.run.workplace.environments import CopyEnvironments
+from rater.run.workplace.program import Program
+from rater.run.workplace.run_dirs import RunFolders
 
 SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
 BENCHMARK = Benchmark(
@@ -163,19 +165,14 @@ def test_the_nearer_environment_wins(tmp_path: Path) -> None:
     assert dict(environment_of(None, BENCHMARK, SIZE, tmp_path)) == {"B": "bench", "C": "size"}
 
 
-def test_environments_are_made_once_a_copy_and_the_users_wins(tmp_path: Path) -> None:
+def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
     programs = {
         name: Program(name, ("/bin/true",), (), (), None, environment=own, threads=threads)
         for name, own, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
     }
-    added = [("X", "user")]
-    made = RunFolders(tmp_path, "uuid", programs, placed(2), added, keep=False)
-    plan = make_plan(["a", "b", "c"], 2)
-    a, b, c = (made.specs(phase)[1, 0].environment for phase in plan.phases)
-    assert {k: v for k, v in a.items() if k != b"RATER_RUN_DIR"} == {
-        k: v for k, v in b.items() if k != b"RATER_RUN_DIR"
-    }
-    assert len(made._environments) == 2
+    environments = CopyEnvironments("uuid", placed(2), [("X", "user")])
+    a, b, c = (environments.of(program, 1) for program in programs.values())
+    assert a is b
     assert (c[b"X"], c[b"RATER_THREADS"], c[b"RATER_COPIES"]) == (b"user", b"2", b"2")
     assert a[b"RATER_THREADS"] == b"1"
 
