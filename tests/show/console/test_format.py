@@ -2,9 +2,23 @@
 
 import pytest
 
-from rater.show.console.format import figures, gigabytes_column, place, plain
+from rater.show.console.format import (
+    aligned,
+    clock,
+    crop,
+    decimals,
+    duration,
+    figures,
+    gigabytes,
+    gigabytes_column,
+    number,
+    place,
+    plain,
+    what_ran,
+    wrapped,
+)
 from rater.show.console.page import Page
-from rater.show.console.table import Columns
+from rater.show.console.table import Column, Columns, table_lines
 
 
 @pytest.mark.parametrize(
@@ -33,7 +47,7 @@ def test_several_lines_become_one_that_shows_where_they_end() -> None:
     assert plain("set-up ended with status 2: make\ncc: no\r\n\nstop\n") == (
         "set-up ended with status 2: make | cc: no | stop"
     )
-    assert plain("a\tb\x1b[1m") == "a?b?[1m"
+    assert plain("a\tb\x1b[1m\x9b") == "a?b?[1m?"
 
 
 def test_columns_are_made_of_what_the_rows_are_of() -> None:
@@ -58,8 +72,66 @@ def test_sentences_stand_below_each_other_behind_their_margin() -> None:
 
 def test_sizes_and_places_are_as_short_as_they_can_be() -> None:
     assert gigabytes_column([4_000_000_000, None, 250_000_000]) == ["4.00", "-", "0.25"]
-    assert (place(3, 1), place(None, 1), place(3, None)) == (
-        ["CPU 3", "lgroup 1"],
-        ["lgroup 1"],
-        ["CPU 3"],
-    )
+    assert (place(3, 1), place(None, 1)) == (["CPU 3", "lgroup 1"], ["lgroup 1"])
+    assert place(3, None) == ["CPU 3"]
+
+
+def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
+    columns = [
+        Column("name", ["n" * 40], right=False, flexible=True),
+        Column("x|s", ["1" * 10], optional=1),
+        Column("y|s", ["2" * 10]),
+    ]
+    whole = table_lines(columns, 64, ascii_only=True)
+    assert whole[2] == f"{'n' * 40}  {'1' * 10}  {'2' * 10}"
+    assert table_lines(columns, 40, ascii_only=True)[2] == f"{'n' * 17}~ {'1' * 10} {'2' * 10}"
+    assert table_lines(columns, 30, ascii_only=True)[2] == f"{'n' * 18}~ {'2' * 10}"
+    assert max(len(line) for line in table_lines(columns, 12, ascii_only=True)) <= 12
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ([0.000912, 0.00096], 6),
+        ([0.0009, 12.0], 4),
+        ([5.0], 2),
+        ([0.123, 60.0], 3),
+        ([12.0], 1),
+        ([55385.0], 0),
+        ([0.0001, 99999.0], 1),
+        ([], 1),
+    ],
+)
+def test_a_column_has_the_decimals_its_smallest_number_needs(
+    values: list[float], places: int
+) -> None:
+    assert decimals(values) == places
+
+
+def test_times_and_bytes_read_as_people_say_them() -> None:
+    assert [clock(s) for s in (7, 725, 3723)] == ["0:07", "12:05", "1:02:03"]
+    durations = [duration(s) for s in (0.0, 0.0062, 0.44, 42, 725, 11100)]
+    assert durations == ["0.0 s", "6.2 ms", "0.4 s", "42 s", "12 min", "3 h 05 min"]
+    assert [gigabytes(b) for b in (12.34e9, 4e6)] == ["12 GB", "0.0040 GB"]
+    assert (number(None), number(float("nan"))) == ("-", "-")
+
+
+def test_wide_signs_take_two_cells_of_a_column() -> None:
+    wide = "\u6027\u80fd"  # two signs, four cells
+    assert aligned([[wide, "1"], ["abcd", "2"]], [False, True]) == [f"{wide}  1", "abcd  2"]
+    cropped = [crop(wide, cells) for cells in (4, 3, 2, 1)]
+    assert cropped == [wide, "\u6027\u2026", "\u2026", "\u2026"]
+    assert wrapped(f"{wide} {wide} {wide}", 9) == [f"{wide} {wide}", f"    {wide}"]
+
+
+def test_sentences_break_between_words_and_keep_their_blanks() -> None:
+    assert wrapped("", 20) == [""]
+    assert wrapped("line 3: 'a  b' is not", 20) == ["line 3: 'a  b' is", "    not"]
+    assert wrapped("/a/very/long/path and more", 10) == ["/a/very/long/path", "    and", "    more"]
+
+
+def test_what_ran_names_one_benchmark_and_counts_several() -> None:
+    assert what_ran("mini", ["lu"]) == ("mini/lu", "")
+    assert what_ran("mini", ["lu", "sort", "rays"]) == ("mini", "3 benchmarks")
+    assert what_ran("mini, mini, other", ["lu", "x"]) == ("mini, other", "2 benchmarks")
+    assert what_ran(None, ["gups"]) == ("gups", "")

@@ -1,5 +1,6 @@
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,20 +10,8 @@ from rich.console import Console
 
 from rater.analysis.results.score import summarise
 from rater.record.status import CopyStatus, RunStatus
-from rater.record.stored import StoredRun
-from rater.show.console.format import (
-    aligned,
-    clock,
-    crop,
-    decimals,
-    duration,
-    gigabytes,
-    number,
-    plain,
-    what_ran,
-    wrapped,
-)
-from rater.show.console.table import Column, seconds_columns, table_lines
+from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.show.console.table import seconds_columns
 from rater.show.results.run import print_list, print_summary
 from tests.support.example_runs import HEAD, S, copy_row, stored
 
@@ -34,6 +23,17 @@ def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: A
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     print_summary(summarise(run), Console(file=stream, width=width), **options)
     return text_of(stream)
+
+
+def turned(rows: Sequence[StoredCopy], **head: Any) -> str:
+    """What is printed of a run in rotated order."""
+    return shown(stored(rows, mode="rotated", order="rotated", **head))
+
+
+def list_of(*heads: RunHead, width: int = 80) -> str:
+    stream = io.StringIO()
+    print_list(heads, Console(file=stream, width=width))
+    return stream.getvalue()
 
 
 def text_of(stream: io.TextIOWrapper) -> str:
@@ -100,14 +100,11 @@ def test_fourteen_benchmarks_fit_without_a_wrapped_line(width: int, iterations: 
     assert len([row for row in rows if not row.startswith("*")]) == 14 * iterations
 
 
-def test_a_name_of_25_characters_is_whole_at_80_columns() -> None:
-    assert LONG in shown(suite_run([LONG], 3, copies=16), 80)
-
-
-def test_numbers_are_right_aligned_under_their_units() -> None:
+def test_numbers_are_right_aligned_under_their_units_and_long_names_are_whole() -> None:
     rows = table_of(shown(suite_run(["a", "bb"], 1)))
     assert {len(row) for row in rows} == {len(rows[0])}
     assert [row.endswith(end) for row, end in zip(rows, ("score", "lost %"), strict=False)]
+    assert LONG in shown(suite_run([LONG], 3, copies=16), 80)  # 25 characters
 
 
 def test_the_selected_iteration_has_a_star_and_a_discarded_one_brackets() -> None:
@@ -120,6 +117,8 @@ def test_the_selected_iteration_has_a_star_and_a_discarded_one_brackets() -> Non
     marks = [re.findall(r"\(?\d[*)]?", row[3:20])[0] for row in table_of(text)[2:5]]
     assert marks == ["(1)", "2", "3*"]
     assert "* the iteration that stands for the benchmark, ( ) not counted" in text
+    narrow = shown(stored(rows, iterations=3, discard=1), 60)  # no word is broken
+    assert "* the iteration that stands for the benchmark, ( ) not\n    counted\n" in narrow
 
 
 def test_markup_in_names_and_reasons_is_shown_as_it_is() -> None:
@@ -164,12 +163,8 @@ def test_failed_copies_are_listed_with_place_and_deed() -> None:
         "a, iteration 1, copy 1, CPU 1, lgroup 1, after 0.500 s: killed by SIGSEGV; files" in text
     )
     assert "no suite ratio: not complete: a" in text
-
-
-def test_copies_that_failed_alike_share_a_line() -> None:
-    rows = [copy_row(c, 0.1, status=CopyStatus.FAILED, exit_code=127) for c in range(128)]
-    text = shown(stored(rows, copies=128))
-    assert "a, iteration 1, copies 0-127: exit status 127" in text
+    alike = [copy_row(c, 0.1, status=CopyStatus.FAILED, exit_code=127) for c in range(128)]
+    assert "a, iteration 1, copies 0-127: exit status 127" in shown(stored(alike, copies=128))
 
 
 def test_many_remarks_are_cut_with_their_number() -> None:
@@ -184,6 +179,8 @@ def test_a_plain_command_has_copies_per_hour_and_no_word_of_a_suite() -> None:
     text = shown(stored(rows, reference_s=None, suite=None, size=None, tune=None))
     assert re.search(r"^a +1 +36\.0 +200 ", text, re.MULTILINE)
     assert "suite" not in text
+    nowhere = [copy_row(c, 4.0, cpu=None, node=None) for c in range(2)]
+    assert "0/-/-" in shown(stored(nowhere))
 
 
 def test_a_staggered_run_shows_both_brackets_and_the_caveat() -> None:
@@ -201,7 +198,7 @@ def test_a_rotated_run_shows_its_own_table_and_where_its_score_comes_from() -> N
         copy_row(1, 5.0, benchmark="b"),
         copy_row(1, 4.0, benchmark="a", step=1, start_ns=5 * S),
     ]
-    text = shown(stored(rows, mode="rotated", order="rotated"))
+    text = turned(rows)
     assert re.search(
         r"^a +7\.50 +3\.00 +33\.3 +2\.00 +2\.50 +3\.00 +3\.50 +4\.00 +1/1/1$", text, re.MULTILINE
     )
@@ -216,7 +213,7 @@ def test_a_rotated_run_shows_its_own_table_and_where_its_score_comes_from() -> N
 
 def test_the_time_of_copies_that_are_not_bound_is_not_called_core_time() -> None:
     rows = [copy_row(c, 6.0 + 4 * c, cpu=None, node=None) for c in range(2)]
-    text = " ".join(shown(stored(rows, mode="rotated", order="rotated")).split())
+    text = " ".join(turned(rows).split())
     assert "20.0 % of the copies' time over the whole run was idle in it" in text
     assert "core time" not in text
 
@@ -236,7 +233,7 @@ def test_a_rotated_table_says_for_how_many_copies_a_benchmark_counts_where_that_
 
 def test_a_benchmark_in_which_a_copy_failed_has_no_ratio_in_rotated_order_either() -> None:
     rows = [copy_row(0, 2.0), copy_row(1, 0.1, status=CopyStatus.FAILED, exit_code=3)]
-    text = shown(stored(rows, mode="rotated", order="rotated"))
+    text = turned(rows)
     assert re.search(r"^a +1 +- +2\.00 ", text, re.MULTILINE)
     assert "a: copy 1, round 1: exit status 3" in text
     assert "no score over copies" in text
@@ -250,24 +247,13 @@ def test_interrupted_and_killed_runs_say_so() -> None:
     assert "b: did not run" in text
     running = shown(replace(run, head=replace(run.head, status=RunStatus.RUNNING)))
     assert "not finished: it still runs\n" in running
-
-
-def test_a_run_with_nothing_in_it_is_shown() -> None:
-    text = shown(replace(stored([], benchmarks=("a",)), brackets=()))
-    assert "a: did not run" in text
-
-
-def test_an_unknown_place_is_a_dash() -> None:
-    rows = [copy_row(c, 4.0, cpu=None, node=None) for c in range(2)]
-    assert "0/-/-" in shown(stored(rows))
-
-
-def test_our_own_results_are_never_called_specrate_results() -> None:
-    assert "specrate" not in shown(suite_run(["a", "b"], 3)).lower()
+    empty = replace(stored([], benchmarks=("a",)), brackets=())
+    assert "a: did not run" in shown(empty)
 
 
 def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> None:
-    run = suite_run(["a"], 1)
+    run = suite_run(["a", "b"], 3)
+    assert "specrate" not in shown(run).lower()  # ours are never called so
     assert "rater export 7 --format csv" in shown(run)
     assert "rater export" not in shown(run, after_run=False)
 
@@ -281,66 +267,12 @@ def test_the_list_has_a_line_per_run_and_gives_way_at_60_columns() -> None:
         ),
     ]  # fmt: skip
     for width in (60, 80, 120):
-        stream = io.StringIO()
-        print_list(heads, Console(file=stream, width=width))
-        lines = stream.getvalue().splitlines()
+        lines = list_of(*heads, width=width).splitlines()
         assert len(lines) == 3
         assert max(len(line) for line in lines) <= width
         assert "1:01" in lines[1] and "running" in lines[2]
     assert "smt=off" in lines[1]
-
-
-def test_an_empty_list_says_how_to_make_a_run() -> None:
-    stream = io.StringIO()
-    print_list([], Console(file=stream))
-    assert stream.getvalue() == "no runs yet: rater run makes one\n"
-
-
-def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
-    columns = [
-        Column("name", ["n" * 40], right=False, flexible=True),
-        Column("x|s", ["1" * 10], optional=1),
-        Column("y|s", ["2" * 10]),
-    ]
-    whole = table_lines(columns, 64, ascii_only=True)
-    assert whole[2] == f"{'n' * 40}  {'1' * 10}  {'2' * 10}"
-    assert table_lines(columns, 40, ascii_only=True)[2] == f"{'n' * 17}~ {'1' * 10} {'2' * 10}"
-    assert table_lines(columns, 30, ascii_only=True)[2] == f"{'n' * 18}~ {'2' * 10}"
-    assert max(len(line) for line in table_lines(columns, 12, ascii_only=True)) <= 12
-
-
-@pytest.mark.parametrize(
-    ("values", "places"),
-    [
-        ([0.000912, 0.00096], 6),
-        ([0.0009, 12.0], 4),
-        ([5.0], 2),
-        ([0.123, 60.0], 3),
-        ([12.0], 1),
-        ([55385.0], 0),
-        ([0.0001, 99999.0], 1),
-        ([], 1),
-    ],
-)
-def test_a_column_has_the_decimals_its_smallest_number_needs(
-    values: list[float], places: int
-) -> None:
-    assert decimals(values) == places
-
-
-def test_times_and_bytes_read_as_people_say_them() -> None:
-    assert [clock(s) for s in (7, 725, 3723)] == ["0:07", "12:05", "1:02:03"]
-    assert [duration(s) for s in (0.0, 0.0062, 0.44, 42, 725, 11100)] == [
-        "0.0 s",
-        "6.2 ms",
-        "0.4 s",
-        "42 s",
-        "12 min",
-        "3 h 05 min",
-    ]
-    assert [gigabytes(b) for b in (12.34e9, 4e6)] == ["12 GB", "0.0040 GB"]
-    assert (number(None), number(float("nan"))) == ("-", "-")
-    assert plain("a\tb\x9b") == "a?b?"
+    assert list_of() == "no runs yet: rater run makes one\n"
 
 
 def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
@@ -349,25 +281,10 @@ def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> N
         ["0.000912", "150.000"],
         ["-", "140.000"],
     ]
-
-
-def test_a_table_of_very_short_times_is_not_wrapped_at_80_columns() -> None:
     rows = [copy_row(c, 0.000912 + c * 4e-6, benchmark=LONG) for c in range(2)]
     text = shown(stored(rows), 80)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "0.000916" in text and "0.000914" in text  # slowest, median
-
-
-def test_wide_signs_take_two_cells_of_a_column() -> None:
-    wide = "\u6027\u80fd"  # two signs, four cells
-    assert aligned([[wide, "1"], ["abcd", "2"]], [False, True]) == [f"{wide}  1", "abcd  2"]
-    assert (crop(wide, 4), crop(wide, 3), crop(wide, 2), crop(wide, 1)) == (
-        wide,
-        "\u6027\u2026",
-        "\u2026",
-        "\u2026",
-    )
-    assert wrapped(f"{wide} {wide} {wide}", 9) == [f"{wide} {wide}", f"    {wide}"]
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -377,29 +294,8 @@ def test_a_table_with_wide_names_is_aligned_and_not_wrapped(width: int) -> None:
     assert len({cell_len(row) for row in table_of(text)}) == 1
 
 
-def test_sentences_break_between_words_and_keep_their_blanks() -> None:
-    assert wrapped("", 20) == [""]
-    assert wrapped("line 3: 'a  b' is not", 20) == ["line 3: 'a  b' is", "    not"]
-    assert wrapped("/a/very/long/path and more", 10) == ["/a/very/long/path", "    and", "    more"]
-
-
-def test_no_word_is_broken_at_60_columns() -> None:
-    rows = [copy_row(0, 100.0 + i, phase=i, iteration=i + 1, counted=i > 0) for i in range(3)]
-    text = shown(stored(rows, copies=1, iterations=3, discard=1), 60)
-    assert "* the iteration that stands for the benchmark, ( ) not\n    counted\n" in text
-
-
-def test_what_ran_names_one_benchmark_and_counts_several() -> None:
-    assert what_ran("mini", ["lu"]) == ("mini/lu", "")
-    assert what_ran("mini", ["lu", "sort", "rays"]) == ("mini", "3 benchmarks")
-    assert what_ran("mini, mini, other", ["lu", "x"]) == ("mini, other", "2 benchmarks")
-    assert what_ran(None, ["gups"]) == ("gups", "")
-
-
 def test_a_run_of_some_benchmarks_of_a_suite_is_told_from_the_whole() -> None:
     head = replace(HEAD, benchmarks=("lu", "sort", "rays"))
-    stream = io.StringIO()
-    print_list([head], Console(file=stream, width=80))
-    assert "3 of mini (test, base)" in stream.getvalue()
+    assert "3 of mini (test, base)" in list_of(head)
     text = shown(suite_run(["lu", "sort", "rays"], 1))
     assert text.startswith("run 7: mini (test, base), 3 benchmarks, homogeneous, 2 copies\n")
