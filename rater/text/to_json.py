@@ -73,7 +73,7 @@ class Members:
 type Table = Mapping[Any, Members]  # by class
 
 
-def all_fields(instance: Any) -> dict[str, object]:
+def all_fields(instance: Any) -> dict[str, Any]:
     """Return the fields of a dataclass with their values, as they are."""
     return {field.name: getattr(instance, field.name) for field in fields(instance)}
 

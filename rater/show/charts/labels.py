@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from rater.analysis.divots.data import words
-from rater.analysis.divots.data.finding import Finding, Kind, Single
+from rater.analysis.divots.data.finding import Finding, Kind
+from rater.groups import grouped
 from rater.record.status import CopyStatus
 from rater.show.charts.picture import Dot, Label, Panel
 from rater.text.cpuset import format_list
@@ -37,9 +38,7 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
             labels += _single_labels(one)
             continue
         what = _NAMES.get(one.kind, one.place)
-        effects: dict[str, list[float]] = {}
-        for cell in one.cells:
-            effects.setdefault(cell.benchmark, []).append(cell.slowdown)
+        effects = grouped((cell.benchmark, cell.slowdown) for cell in one.cells)
         for benchmark in tuple(effects) or one.benchmarks or (None,):
             slowdown = statistics.median(effects.get(benchmark or "", [one.slowdown]))
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
@@ -60,13 +59,11 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
 
 
 def _single_labels(one: Finding) -> Iterator[Label]:
-    cells: dict[tuple[str, str | None, int], list[Single]] = {}
-    for single in one.singles:
-        cells.setdefault((single.benchmark, single.tune, single.iteration), []).append(single)
-    groups: dict[tuple[str, str | None, tuple[int, ...]], list[int]] = {}
-    for (benchmark, tune, iteration), members in cells.items():
-        copies = tuple(sorted({single.copy for single in members}))
-        groups.setdefault((benchmark, tune, copies), []).append(iteration)
+    cells = grouped(((one.benchmark, one.tune, one.iteration), one) for one in one.singles)
+    groups = grouped(
+        ((benchmark, tune, tuple(sorted({single.copy for single in members}))), iteration)
+        for (benchmark, tune, iteration), members in cells.items()
+    )
     for (benchmark, tune, copies), iterations in groups.items():
         members = [single for it in iterations for single in cells[benchmark, tune, it]]
         sizes = sorted((single.slowdown for single in members), key=lambda size: abs(size - 1))
@@ -106,6 +103,25 @@ def percent_text(value: float) -> str:
     return f"{size:+.0f} %" if abs(size) >= 10 else f"{size:+.1f} %"
 
 
+def ticks(panel: Panel, gap_s: float = 0.0) -> list[tuple[float, str, str]]:
+    """Return the ends of the dots and their median: seconds, their text, and per cent.
+
+    The axis begins and ends with what was measured; no round numbers that were not. `gap_s`:
+    between them at least.
+    """
+    extent, median_s = panel.extent_s(), panel.median_s
+    if median_s is None or extent is None:
+        return []
+    shown = [median_s] if extent[0] <= median_s <= extent[1] else []
+    for value in reversed(extent):
+        if all(abs(value - other) >= gap_s for other in shown):
+            shown.append(value)
+    return [
+        (at, time_text(at), "median" if at == median_s else percent_text(at / median_s))
+        for at in shown
+    ]
+
+
 def label_text(label: Label, panel: Panel) -> str:
     """Return a label's words, with its iterations where the panel shows others as well."""
     shown = {dot.iteration for dot in panel.dots}
@@ -126,14 +142,9 @@ def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
 def failed_text(panel: Panel) -> str | None:
     """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
     parts = []
+    by_cause = grouped((one.status is CopyStatus.INTERRUPTED, one.copy) for _, one in panel.failed)
     for interrupted, how in ((False, "failed"), (True, "interrupted")):
-        copies = sorted(
-            {
-                one.copy
-                for _, one in panel.failed
-                if (one.status is CopyStatus.INTERRUPTED) is interrupted
-            }
-        )
+        copies = sorted(set(by_cause.get(interrupted, ())))
         long = len(format_list(copies)) > _MOST_LETTERS
         which = copies_text(len(copies)) if long else words.copies(copies)
         parts += [f"{which} {how}"] if copies else []

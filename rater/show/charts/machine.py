@@ -15,8 +15,10 @@ from decimal import ROUND_HALF_UP, Decimal
 from statistics import median
 from typing import Any
 
+from rater.groups import grouped
 from rater.record.stored import StoredRun
 from rater.show.charts.markup import Html, element, joined
+from rater.show.charts.picture import unknown_last
 from rater.show.charts.vega import FONT, WIDTH, coloured, page_colours
 
 type MachineRow = Sequence[int | None]  # CPU, package, lgroup, LLC, core
@@ -26,7 +28,7 @@ _CELL, _GAP, _PAD = 16.0, 4.0, 6.0
 _NAME = 17.0  # pixels that the line of a name takes
 _LEAST_SPAN = 0.05  # of the colours
 _MANY, _MOST_OF_SPAN = 50, 0.98  # of many CPUs so many are within the colours
-_MOST_THREADS = 16  # of a core beside each other
+_MOST_THREADS = 16  # of a core side by side
 _LARGE = 0.015  # of an lgroup: its number is shown as slow
 _RAMP = 90.0
 
@@ -61,7 +63,9 @@ def machine_rows(run: StoredRun) -> list[list[int | None]]:
         )
     return [
         [cpu, *place]
-        for cpu, place in sorted(places.items(), key=lambda item: (*map(_key, item[1]), item[0]))
+        for cpu, place in sorted(
+            places.items(), key=lambda item: (*map(unknown_last, item[1]), item[0])
+        )
     ]
 
 
@@ -204,7 +208,7 @@ def _nested(
 ) -> Iterator[tuple[int, int | None, list[tuple[int | None, list[MachineRow]]]]]:
     """Yield packages with their lgroups: 1, a package, its lgroups with their rows.
 
-    Where one lgroup spans packages (memory alike from all), lgroups with their packages: 2, ...
+    Where one lgroup spans packages (memory as near to all), lgroups with their packages: 2, ...
     """
     spans = any(len(_split(of, 1)) > 1 for of in _split(rows, 2).values())
     at = 2 if spans else 1
@@ -214,11 +218,9 @@ def _nested(
 
 def _split(rows: Sequence[MachineRow], at: int) -> dict[Any, list[MachineRow]]:
     """Return the rows by one of their values; of unknown cores each CPU is one."""
-    found: dict[Any, list[MachineRow]] = {}
-    for row in rows:
-        key = f"CPU {row[0]}" if at == 4 and row[4] is None else row[at]
-        found.setdefault(key, []).append(row)
-    return found
+    return grouped(
+        (f"CPU {row[0]}" if at == 4 and row[4] is None else row[at], row) for row in rows
+    )
 
 
 def _part(rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]) -> _Block:
@@ -377,7 +379,3 @@ def _mixed(first: str, second: str, share: float) -> str:
     """Return a colour between two of `#rrggbb`."""
     pairs = ((int(one[at : at + 2], 16) for one in (first, second)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
-
-
-def _key(number: int | None) -> tuple[bool, int]:
-    return number is None, number or 0

@@ -1,4 +1,4 @@
-"""One panel of the copies' times as JSON values, which a page and a file draw alike; pure.
+"""One panel of the copies' times as JSON values, the same for a page and a file; pure.
 
 Many values of one kind are lists side by side (`copy`, `cpu`, `s`, ...): 12,441 copy runs
 are less than a megabyte so. Times are seconds, rounded to seven digits.
@@ -9,17 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rater.show.charts.labels import failed_text, label_text, outside_text, percent_text, time_text
-from rater.show.charts.picture import Dot, Label, Panel
+from rater.show.charts.labels import failed_text, label_text, outside_text, ticks
+from rater.show.charts.picture import Dot, Label, Panel, Picture
 from rater.show.console.format import plain
+from rater.text.to_json import objects
 
-_TICK_APART = 0.14  # of a panel's height: nearer numbers would touch
+_TICK_GAP = 0.14  # of a panel's height: nearer numbers would touch
 SLOW, EXPLAINED = 1, 2  # kinds of dots; all others are 0
+PLACE = ("copy", "cpu", "core", "node")
 
 
 def seconds(value: float) -> float:
     """Return a time with the digits that a picture can show."""
     return float(f"{value:.7g}")
+
+
+def value_lists(rows: Sequence[object], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return what rows have under these names, a list for each."""
+    return {name: [getattr(row, name) for row in rows] for name in names}
+
+
+def group_values(picture: Picture) -> list[list[str | int]]:
+    """Return the lgroups of a picture: name, first place, places."""
+    return [[group.name, group.first, group.size] for group in picture.groups]
+
+
+def group_rows(groups: Sequence[Sequence[str | int]]) -> list[dict[str, object]]:
+    """Return the same as what a specification draws."""
+    return objects("name first size place", ((*group, at) for at, group in enumerate(groups)))
 
 
 def panel_values(
@@ -28,37 +45,33 @@ def panel_values(
     *,
     repeated: bool,
     ends_s: tuple[float, float] | None = None,
-    tick_apart: float = _TICK_APART,
+    tick_gap: float = _TICK_GAP,
 ) -> dict[str, Any]:
     """Return a panel's axis, numbers, names and dots.
 
     `kinds` are those of `dot_kinds`. `repeated`: copies ran several times. `ends_s`: of the axis,
-    where they are not the panel's own; ticks are at least `tick_apart` of it from each other.
+    where they are not the panel's own; ticks are at least `tick_gap` of it from each other.
     """
-    median_s = panel.median_s or 1.0
-    low_s, high_s = ends_s or (panel.low * median_s, panel.high * median_s)
-    dots = panel.dots
-    columns: dict[str, list[Any]] = {
-        "place": [dot.place for dot in dots],
-        "copy": [dot.copy for dot in dots],
-        "cpu": [dot.cpu for dot in dots],
-        "core": [dot.core for dot in dots],
-        "node": [dot.node for dot in dots],
-        "it": [dot.iteration for dot in dots],
-        "s": [seconds(dot.elapsed_s) for dot in dots],
-        "kind": [kinds.get(dot, 0) for dot in dots],
-    }
-    if repeated:
-        columns["fastest"] = [seconds(dot.fastest * median_s) for dot in dots]
-        columns["slowest"] = [seconds(dot.slowest * median_s) for dot in dots]
+    low_s, high_s = ends_s or (panel.low_s, panel.high_s)
     named = [(label, ()) for label in panel.overall()] + list(panel.parts())
     beyond = [panel.outside(above=above) for above in (True, False)]
+    dots = value_lists(panel.dots, ("place", *PLACE)) | {
+        "it": [dot.iteration for dot in panel.dots],
+        "s": [seconds(dot.elapsed_s) for dot in panel.dots],
+        "kind": [kinds.get(dot, 0) for dot in panel.dots],
+    }
+    if repeated:
+        dots["fastest"] = [seconds(dot.fastest_s) for dot in panel.dots]
+        dots["slowest"] = [seconds(dot.slowest_s) for dot in panel.dots]
     return {
         "title": panel.title,
         "median": seconds(panel.median_s) if panel.median_s else None,
         "low": seconds(low_s),
         "high": seconds(high_s),
-        "ticks": _ticks(panel, tick_apart * (high_s - low_s)),
+        "ticks": [
+            [seconds(value), text, share]
+            for value, text, share in ticks(panel, tick_gap * (high_s - low_s))
+        ],
         "labels": [_label(label, of, panel) for label, of in named],
         "outside": [outside_text(far) for far in beyond if far],
         "failed": [
@@ -69,7 +82,7 @@ def panel_values(
             for place, one in panel.failed
         ],
         "failedText": failed_text(panel),
-        "dots": columns,
+        "dots": dots,
     }
 
 
@@ -95,25 +108,3 @@ def _label(label: Label, dots: Sequence[Dot], panel: Panel) -> dict[str, Any]:
         "copies": sorted({dot.copy for dot in dots}),
         "its": [] if dots else sorted(label.iterations),  # of all copies: iterations alone
     }
-
-
-def _ticks(panel: Panel, least_s: float) -> list[list[float | str]]:
-    """Return the ends of the dots and their median: seconds, their text, and per cent.
-
-    The axis begins and ends with what was measured; no round numbers that were not.
-    """
-    extent = panel.extent()
-    if panel.median_s is None or extent is None:
-        return []
-    shown = [1.0] if extent[0] <= 1 <= extent[1] else []
-    for value in reversed(extent):
-        if all(abs(value - other) * panel.median_s >= least_s for other in shown):
-            shown.append(value)
-    return [
-        [
-            seconds(value * panel.median_s),
-            time_text(value * panel.median_s),
-            "median" if value == 1.0 else percent_text(value),
-        ]
-        for value in shown
-    ]

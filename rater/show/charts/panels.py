@@ -1,8 +1,8 @@
-"""The picture of the copies' times as an SVG: a panel for each benchmark, with names beside dots.
+"""The picture of the copies' times as an SVG: a panel for each benchmark, with names next to dots.
 
 Nothing but the data has ink: a line only where one lgroup ends and the next begins, numbers at
 the ends of the data instead of a scale of round ones. Slow parts have a colour and their names
-beside them; everything else is grey, later iterations darker.
+next to them; everything else is grey, later iterations darker.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rater.show.charts.labels import failed_text, label_text, outside_text
-from rater.show.charts.panel import dot_kinds, panel_values
+from rater.show.charts.panel import dot_kinds, group_rows, group_values, panel_values
 from rater.show.charts.picture import Dot, Label, Panel, Picture
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
+from rater.text.to_json import objects
 
-_SHADES = 4  # of grey, the latest iteration the darkest
 _LETTER = 0.56  # mean width of one, of its size
 _LINE = 1.3  # height of one, of the size of its letters
-_MOST_NAMED = 12  # copies of a label that have their numbers beside their dots
+_MOST_NAMED = 12  # copies of a label that have their numbers next to their dots
 _MOST_OVERALL = 2  # names of what all copies have, above a panel
-_MOST_PARTS = 6, 2  # names above the dots, and below: in a panel of its own, and beside others
+_MOST_PARTS = 6, 2  # names above the dots, and below: in a panel of its own, and in one of several
 _STEPS = 24  # half lines that a name may lie away from what it names
 _MOST_COPY_TICKS = 32  # copies that each have their number on the axis
 
@@ -50,11 +50,6 @@ def picture_svg(picture: Picture) -> str:
     return sheet_svg(picture.title, figures, columns=sheet.columns, notes=[*_key(picture, sheet)])
 
 
-def shade_of(iterations: Sequence[int], iteration: int) -> int:
-    """Return which grey the dots of an iteration have: 0 the darkest, of the latest."""
-    return min(_SHADES - 1, len(iterations) - 1 - iterations.index(iteration))
-
-
 def _sheet(picture: Picture) -> _Sheet:
     panels, places = len(picture.panels), max(1, len(picture.names))
     if panels == 1:
@@ -67,9 +62,7 @@ def _sheet(picture: Picture) -> _Sheet:
 
 def _key(picture: Picture, sheet: _Sheet) -> Iterator[PlacedText]:
     """Write at the right of the title how iterations are told apart, each in its own grey."""
-    words = [
-        (str(it), f"dot{shade_of(picture.iterations, it)}") for it in reversed(picture.iterations)
-    ]
+    words = [(str(it), f"dot{picture.shade(it)}") for it in reversed(picture.iterations)]
     words = [*words, ("iteration", "faint")] if len(words) > 1 else []
     if picture.repeated:
         words.insert(0, ("dot: median run of a copy, line: all its runs   ", "faint"))
@@ -90,13 +83,10 @@ class _Drawing:
         self._boxes: list[_Box] = []
         self._places = max(1, len(picture.names))
         self._most = _MOST_PARTS[0 if len(picture.panels) == 1 else 1]
-        on_axis = (
-            (label, [dot for dot in dots if panel.low <= dot.value <= panel.high])
-            for label, dots in panel.parts()
-        )
+        on_axis = ((label, [*filter(panel.is_inside, dots)]) for label, dots in panel.parts())
         self._parts = [(label, dots) for label, dots in on_axis if dots]
         self._low, self._high = self._ends()
-        self._spots = [self._at(dot.place, dot.value) for dot in panel.inside()]
+        self._spots = [self._at(dot.place, dot.elapsed_s) for dot in panel.inside()]
 
     def figure(self, *, with_axis: bool) -> PlacedChart:
         """Return the panel; `with_axis`: with the numbers of the copies below."""
@@ -105,18 +95,11 @@ class _Drawing:
         self._write_names()
         if with_axis:
             self._write_copies()
-        median_s = panel.median_s or 1.0
-        scale = (self._high - self._low) / (panel.high - panel.low)
+        scale = (self._high - self._low) / (panel.high_s - panel.low_s)
         gap = 0.95 * self.line / sheet.height * scale
-        values = panel_values(
-            panel, dot_kinds(panel), repeated=self.picture.repeated, tick_apart=gap
-        )
-        iterations, dots = self.picture.iterations, values["dots"]
-        rows = [dict(zip(dots, row, strict=True)) for row in zip(*dots.values(), strict=True)]
-        groups = [
-            {"name": group.name, "first": group.first, "size": group.size, "place": place}
-            for place, group in enumerate(self.picture.groups)
-        ]
+        values = panel_values(panel, dot_kinds(panel), repeated=self.picture.repeated, tick_gap=gap)
+        dots = values["dots"]
+        shades = [self.picture.shade(iteration) for iteration in dots["it"]]
         return PlacedChart(
             "panel",
             {
@@ -124,20 +107,19 @@ class _Drawing:
                     "places": self._places,
                     "low": values["low"],
                     "high": values["high"],
-                    "bottom": self._low * median_s,
-                    "top": self._high * median_s,
+                    "bottom": self._low,
+                    "top": self._high,
                     "median": values["median"] if panel.dots else None,
                     "dot": sheet.dot**2,
                     "letters": sheet.letters,
                     "numbered": with_axis,
                 },
                 "data": {
-                    "groups": groups,
-                    "ticks": [
-                        dict(zip(("value", "seconds", "share"), tick, strict=True))
-                        for tick in values["ticks"]
-                    ],
-                    "rows": [row | {"shade": shade_of(iterations, row["it"])} for row in rows],
+                    "groups": group_rows(group_values(self.picture)),
+                    "ticks": objects("value seconds share", values["ticks"]),
+                    "rows": objects(
+                        " ".join((*dots, "shade")), zip(*dots.values(), shades, strict=True)
+                    ),
                     "failed": [{"place": place} for place, _ in panel.failed],
                 },
             },
@@ -157,17 +139,17 @@ class _Drawing:
         above = min(self._most, fast.count(False)) + bool(panel.outside(above=True))
         below = min(self._most, fast.count(True)) + bool(panel.outside(above=False))
         below += bool(panel.failed)
-        # Half a line more: names lie a little apart from the dots and from each other.
+        # Half a line more: between names and the dots, and between names.
         rooms = [
             min(0.4 * height, (lines + 0.5) * self.line) if lines else 0.0
             for lines in (below, above)
         ]
-        scale = (panel.high - panel.low) / (height - sum(rooms))
-        return panel.low - rooms[0] * scale, panel.high + rooms[1] * scale
+        scale = (panel.high_s - panel.low_s) / (height - sum(rooms))
+        return panel.low_s - rooms[0] * scale, panel.high_s + rooms[1] * scale
 
-    def _at(self, place: float, value: float) -> tuple[float, float]:
+    def _at(self, place: float, seconds: float) -> tuple[float, float]:
         x = (place + 0.5) / self._places * self.sheet.width
-        return x, (self._high - value) / (self._high - self._low) * self.sheet.height
+        return x, (self._high - seconds) / (self._high - self._low) * self.sheet.height
 
     # -- what is written -----------------------------------------------------------------
 
@@ -189,12 +171,12 @@ class _Drawing:
             self._text(self.sheet.width, -8 - i * self.line, text, colour, "right")
 
     def _write_names(self) -> None:
-        """Write the names of parts beside their dots, and how far away those beyond an end are."""
+        """Write the names of parts next to their dots, and how far away those beyond an end are."""
         panel = self.panel
         for above in (True, False):
             far = panel.outside(above=above)
             if far:
-                edge = panel.high if above else panel.low
+                edge = panel.high_s if above else panel.low_s
                 self._write(outside_text(far), far[0].place, edge, "slow-text", above=above)
         for fast in (False, True):
             parts = [part for part in self._parts if part[0].fast is fast]
@@ -205,21 +187,21 @@ class _Drawing:
                     text += f", and {more} more"
                 self._number(dots, _colour(label))
                 places = {dot.place for dot in dots}
-                edge = (min if fast else max)(dot.value for dot in dots)
+                edge = (min if fast else max)(dot.elapsed_s for dot in dots)
                 middle = sum(places) / len(places)
                 self._write(text, middle, edge, _colour(label), above=not fast)
 
     def _number(self, dots: Sequence[Dot], colour: str) -> None:
-        """Put the numbers of a few scattered copies beside their dots."""
+        """Put the numbers of a few scattered copies next to their dots."""
         places = {dot.place for dot in dots}
         together = max(places) - min(places) + 1 == len(places)
         if together or len(places) > _MOST_NAMED or len(self.picture.panels) > 4:
             return
         if self.panel.by_cpu:  # a copy is in another place each time
             return
-        last = {dot.copy: dot for dot in sorted(dots, key=lambda dot: dot.value)}
+        last = {dot.copy: dot for dot in sorted(dots, key=lambda dot: dot.elapsed_s)}
         for dot in last.values():
-            x, y = self._at(dot.place, dot.value)
+            x, y = self._at(dot.place, dot.elapsed_s)
             self.texts.append(
                 PlacedText(
                     x + self.sheet.dot * 0.5 + 2,
@@ -230,9 +212,9 @@ class _Drawing:
                 )
             )
 
-    def _write(self, text: str, place: float, value: float, colour: str, *, above: bool) -> None:
-        """Write beside a place, farther from the dots where something is written already."""
-        x, y = self._at(place, value)
+    def _write(self, text: str, place: float, seconds: float, colour: str, *, above: bool) -> None:
+        """Write next to a place, farther from the dots where something is written already."""
+        x, y = self._at(place, seconds)
         width = len(text) * self.sheet.letters * _LETTER
         left = min(max(0.0, x - width / 2), max(0.0, self.sheet.width - width))
         gap = self.sheet.dot

@@ -1,32 +1,32 @@
 """What a picture of the copies' times consists of, before it is drawn anywhere; pure.
 
 The picture is that of the SPECrate2006 paper's Figures 1-3: a copy is a place on the
-horizontal axis, lgroup beside lgroup, and its time a dot above it. `panels` draws it into
-a file, `terminal` with the signs of a terminal, and a page of `rater report` in a browser.
+horizontal axis, by lgroup, and its time a dot above it. `panels` draws it into a file,
+`terminal` with the signs of a terminal, and a page of `rater report` in a browser.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Any
 
 from rater.analysis.results.copies import Cell, CopyPoint
 from rater.analysis.results.copy_outcome import FailedCopy
+from rater.groups import grouped
 from rater.record.stored import RunHead
 from rater.show.console.format import plain
+from rater.text.to_json import Members, all_fields, objects, to_json
 from rater.text.words import copies_text
-
-if TYPE_CHECKING:
-    from rater.text.to_json import Json
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them
-_MOST_STARTS = 8  # of lgroups, beside whose first copies there is room for the last
+_MOST_STARTS = 8  # of lgroups; of more there is no room for the number of the last copy
 _PAD = 0.04  # of the span of the times, above and below
 _LEAST_SPAN = 0.02  # of the median: copies that differ by less look level, as they are
+_SHADES = 4  # of grey
 _WHOLE = 0.6  # a label that covers more of the copies is about all of them
 
 
@@ -59,26 +59,18 @@ class LgroupSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
-    """One copy in one iteration, times as shares of the panel's median."""
+class Dot(CopyPoint):
+    """One copy in one iteration."""
 
     place: int  # on the horizontal axis
-    copy: int
-    cpu: int | None
-    core: int | None
-    node: int | None
     iteration: int
-    value: float
-    fastest: float  # of several runs in steady mode; else the same
-    slowest: float
-    elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """One benchmark: its dots, and the part of the axis that tells their story.
 
-    Dots outside `low` to `high` are drawn at the edge, with their time beside them.
+    Dots outside `low_s` to `high_s` are drawn at the edge, with their time next to them.
     """
 
     benchmark: str
@@ -87,29 +79,35 @@ class Panel:
     median_s: float | None  # of the dots; None: no copy ran well
     dots: tuple[Dot, ...]
     failed: tuple[tuple[int, FailedCopy], ...]  # with their places; once in an iteration
-    low: float  # share of the median
-    high: float
+    low_s: float
+    high_s: float
     labels: tuple[Label, ...]
     by_cpu: bool = False  # the places are CPUs
 
+    def is_inside(self, dot: Dot) -> bool:
+        """Tell whether the axis reaches a dot."""
+        return self.low_s <= dot.elapsed_s <= self.high_s
+
     def inside(self) -> tuple[Dot, ...]:
         """Return the dots that the axis reaches."""
-        return tuple(dot for dot in self.dots if self.low <= dot.value <= self.high)
+        return tuple(filter(self.is_inside, self.dots))
 
-    def extent(self) -> tuple[float, float] | None:
-        """Return the least and the largest share that is drawn on the axis."""
+    def extent_s(self) -> tuple[float, float] | None:
+        """Return the least and the largest time that is drawn on the axis."""
         inside = self.inside()
         if not inside:
             return None
         return (
-            min(max(dot.fastest, self.low) for dot in inside),
-            max(min(dot.slowest, self.high) for dot in inside),
+            min(max(dot.fastest_s, self.low_s) for dot in inside),
+            max(min(dot.slowest_s, self.high_s) for dot in inside),
         )
 
     def outside(self, *, above: bool) -> tuple[Dot, ...]:
         """Return those beyond one of its ends: the farthest of each copy, the farthest first."""
-        beyond = [d for d in self.dots if (d.value > self.high if above else d.value < self.low)]
-        beyond.sort(key=lambda dot: (-dot.value if above else dot.value, dot.copy))
+        sign = 1 if above else -1
+        edge = sign * (self.high_s if above else self.low_s)
+        beyond = [dot for dot in self.dots if sign * dot.elapsed_s > edge]
+        beyond.sort(key=lambda dot: (-sign * dot.elapsed_s, dot.copy))
         return tuple({dot.copy: dot for dot in reversed(beyond)}.values())[::-1]
 
     def covered(self, label: Label) -> tuple[Dot, ...]:
@@ -162,6 +160,11 @@ class Picture:
         """Whether the places are in the order of their names."""
         return all(a < b for a, b in pairwise(self.names))
 
+    def shade(self, iteration: int) -> int:
+        """Return which grey the dots of an iteration have: 0 stands out most, the latest's."""
+        later = len(self.iterations) - 1 - self.iterations.index(iteration)
+        return min(_SHADES - 1, later)
+
     def marks(self) -> tuple[int, ...]:
         """Return the places whose names say enough: where lgroups begin, and the last one."""
         last = len(self.names) - 1
@@ -194,12 +197,9 @@ def picture_of(
         chosen = [cell for cell in chosen if cell.counted]
     axis, homes = _homes(head, cells)
     known = any(node is not None for node in homes.values())
-    names = sorted(homes, key=lambda name: (*_node_key(homes[name]), name))
+    names = sorted(homes, key=lambda name: (*unknown_last(homes[name]), name))
     places = {name: place for place, name in enumerate(names)}
     several = len({cell.tune for cell in chosen}) > 1
-    panels: dict[tuple[str, str | None], list[Cell]] = {}
-    for cell in chosen:
-        panels.setdefault(cell.key, []).append(cell)
     all_labels = tuple(labels)
     return Picture(
         title=plain(_title(head)),
@@ -212,54 +212,43 @@ def picture_of(
             _panel(
                 f"{name} {tune}" if several and tune else name, members, all_labels, axis, places
             )
-            for (name, tune), members in panels.items()
+            for (name, tune), members in grouped((cell.key, cell) for cell in chosen).items()
         ),
     )
 
 
-def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[str, Json]:
+def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[str, Any]:
     """Return the JSON document of `rater plot --json`; `file` is where it was drawn, if so."""
-    return {
+    document: dict[str, Any] = {
         "run": head.run,
         "file": file,
         "axis": picture.axis,
-        "places": list(picture.names),
-        "lgroups": [asdict(group) for group in picture.groups],
-        "benchmarks": [
-            {
-                "benchmark": panel.benchmark,
-                "tune": panel.tune,
-                "median_s": panel.median_s,
-                "axis_s": [panel.low * panel.median_s, panel.high * panel.median_s]
-                if panel.median_s
-                else None,
-                "dots": [
-                    {
-                        "copy": dot.copy,
-                        "cpu": dot.cpu,
-                        "iteration": dot.iteration,
-                        "elapsed_s": dot.elapsed_s,
-                        "fastest_s": dot.fastest * panel.median_s,
-                        "slowest_s": dot.slowest * panel.median_s,
-                    }
-                    for dot in panel.dots
-                    if panel.median_s
-                ],
-                "failed": [
-                    {"copy": one.copy, "iteration": one.iteration} for _, one in panel.failed
-                ],
-                "labels": [asdict(label) for label in panel.labels],
-            }
-            for panel in picture.panels
-        ],
+        "places": picture.names,
+        "lgroups": picture.groups,
+        "benchmarks": picture.panels,
     }
+    return {key: to_json(value, _TABLE) for key, value in document.items()}
+
+
+_TABLE = {
+    Panel: Members(
+        "benchmark tune median_s",
+        {"axis_s": lambda panel: (panel.low_s, panel.high_s) if panel.median_s else None},
+        "dots",
+        {
+            "failed": lambda panel: objects(
+                "copy iteration", ((one.copy, one.iteration) for _, one in panel.failed)
+            )
+        },
+        "labels",
+    ),
+    Dot: Members("copy cpu iteration elapsed_s fastest_s slowest_s"),
+}
 
 
 def _median_runs(cell: Cell) -> Cell:
-    points = (
-        replace(point, fastest_s=point.elapsed_s, slowest_s=point.elapsed_s)
-        for point in cell.points
-    )
+    of = cell.points
+    points = (replace(one, fastest_s=one.elapsed_s, slowest_s=one.elapsed_s) for one in of)
     return replace(cell, points=tuple(points))
 
 
@@ -279,23 +268,12 @@ def _panel(
         return None if number is None else places.get(number)
 
     dots = tuple(
-        Dot(
-            place=place(point) or 0,
-            copy=point.copy,
-            cpu=point.cpu,
-            core=point.core,
-            node=point.node,
-            iteration=cell.iteration,
-            value=point.elapsed_s / median_s,
-            fastest=point.fastest_s / median_s,
-            slowest=point.slowest_s / median_s,
-            elapsed_s=point.elapsed_s,
-        )
+        Dot(**all_fields(point), place=place(point) or 0, iteration=cell.iteration)
         for cell in cells
         for point in cell.points
         if median_s
     )
-    low, high = _limits(dots)
+    low_s, high_s = _limits(dots, median_s or 1.0)
     shown = {cell.iteration for cell in cells}
     failed: dict[tuple[int | None, int, int], FailedCopy] = {}
     for cell in cells:
@@ -308,8 +286,8 @@ def _panel(
         median_s=median_s,
         dots=dots,
         failed=tuple((at, one) for (at, _, _), one in failed.items() if at is not None),
-        low=low,
-        high=high,
+        low_s=low_s,
+        high_s=high_s,
         labels=tuple(
             label
             for label in labels
@@ -321,17 +299,18 @@ def _panel(
     )
 
 
-def _limits(dots: Sequence[Dot]) -> tuple[float, float]:
-    """Return the ends of the axis, which a few copies far away do not stretch."""
+def _limits(dots: Sequence[Dot], median_s: float) -> tuple[float, float]:
+    """Return the ends of the axis in seconds, which a few copies far away do not stretch."""
+    least_span = _LEAST_SPAN * median_s
     if not dots:
-        return 1 - _LEAST_SPAN / 2, 1 + _LEAST_SPAN / 2
-    near = [dot for dot in dots if 1 / _FAR <= dot.value <= _FAR]
+        return median_s - least_span / 2, median_s + least_span / 2
+    near = [dot for dot in dots if 1 / _FAR <= dot.elapsed_s / median_s <= _FAR]
     if len(dots) - len(near) > max(1, _FEW * len(dots)):
         near = list(dots)
     # The range of a copy's runs may go out of the picture, its median may not.
-    low = min(max(dot.fastest, dot.value / _FAR) for dot in near)
-    high = max(min(dot.slowest, dot.value * _FAR) for dot in near)
-    lacking = _LEAST_SPAN - (high - low)
+    low = min(max(dot.fastest_s, dot.elapsed_s / _FAR) for dot in near)
+    high = max(min(dot.slowest_s, dot.elapsed_s * _FAR) for dot in near)
+    lacking = least_span - (high - low)
     if lacking > 0:
         low, high = low - lacking / 2, high + lacking / 2
     pad = _PAD * (high - low)
@@ -367,17 +346,18 @@ def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | N
     return "CPU", cpus
 
 
-def _node_key(node: int | None) -> tuple[bool, int]:
-    return node is None, node or 0
+def unknown_last(number: int | None) -> tuple[bool, int]:
+    """Return by what numbers are sorted, those that are not known last."""
+    return number is None, number or 0
 
 
 def _groups(nodes: Sequence[int | None]) -> tuple[LgroupSpan, ...]:
     groups: list[LgroupSpan] = []
-    for place, node in enumerate(nodes):
-        if groups and groups[-1].node == node:
-            groups[-1] = LgroupSpan(node, groups[-1].first, groups[-1].size + 1)
-        else:
-            groups.append(LgroupSpan(node, place, 1))
+    first = 0
+    for node, members in groupby(nodes):
+        size = len(list(members))
+        groups.append(LgroupSpan(node, first, size))
+        first += size
     return tuple(groups)
 
 

@@ -184,7 +184,7 @@ def _chart(
             "dots": list(dots),
             "linear": [{"x": at(x), "y": at(y)} for x, y in linear],
             "knees": list(knees),
-            "names": _apart(
+            "names": _with_room(
                 [
                     {"y": at(value), "text": text, "more": more, "colour": shade}
                     for value, text, more, shade in reversed(names)
@@ -192,12 +192,12 @@ def _chart(
                 "y",
                 0.08 * (top - bottom),
             ),
-            "ends": _apart(
+            "ends": _with_room(
                 [{"y": at(value), "text": text} for value, text in reversed(ends)],
                 "y",
                 0.08 * (top - bottom),
             ),
-            "copies": _apart(
+            "copies": _with_room(
                 [{"x": at(many), "text": str(many)} for many in wanted if many in copies],
                 "x",
                 0.09 * (last - first),
@@ -207,7 +207,7 @@ def _chart(
     }
 
 
-def _apart(texts: Sequence[dict[str, Any]], axis: str, room: float) -> list[dict[str, Any]]:
+def _with_room(texts: Sequence[dict[str, Any]], axis: str, room: float) -> list[dict[str, Any]]:
     """Return the texts that have room for themselves; the first ones come first."""
     kept: list[dict[str, Any]] = []
     for one in texts:

@@ -1,7 +1,7 @@
 """The picture of the copies' times with the signs of a terminal.
 
-Braille signs hold 2 x 4 dots, ASCII ones two heights. lgroups are apart by dotted
-lines, and what a slow part is stands above it.
+Braille signs hold 2 x 4 dots, ASCII ones two heights. Dotted lines stand
+between lgroups, and what a slow part is above it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from rater.show.charts.labels import failed_text, label_text, outside_text, percent_text, time_text
-from rater.show.charts.picture import Dot, Panel, Picture
+from rater.show.charts.labels import failed_text, label_text, outside_text, ticks, time_text
+from rater.show.charts.picture import Dot, Label, Panel, Picture
 from rater.show.console.format import crop, plain
 from rater.show.console.printer import Printer
 
@@ -26,6 +26,7 @@ _WITH_PERCENT = 56  # lines as wide as this have per cent at the right
 _PERCENT = 9  # cells for it
 _WIDEST_DOT = 4  # columns; a single one of eight copies would be lost
 _LABEL_LINES = 3
+_TIE = 1e-6  # of a row: what lies between two is in the upper one
 _COPY_CELLS = 4  # for a copy's number
 _BRAILLE = 0x2800
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column, then row
@@ -34,8 +35,8 @@ _SLOW = Style(color="red", bold=True)
 _EXPLAINED = Style(color="blue", bold=True)
 _GRID = Style(dim=True)
 _TITLE = Style(bold=True)
-# Grey on grey, so that both dark and light grounds show them; the latest stands out most.
-_SHADES = ("grey42", "grey50", "grey58", "default")
+# Grey on grey, so that both dark and light grounds show them; that of the latest first.
+_SHADES = ("default", "grey58", "grey50", "grey42")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +121,23 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     """Print the panels one below the other, and the axis of copies at the end."""
     panels = _stacked(picture)
     width = max(_LEAST_WIDTH, printer.width)
-    ticks = [text for panel in panels for text, _ in _ticks(panel).values()]
-    left = max((cell_len(text) for text in ticks), default=0) + 1
+    seconds = [text for panel in panels for _, text, _ in ticks(panel)]
+    left = max(map(cell_len, ("lgroup", *seconds))) + 1
     right = _PERCENT if width >= _WITH_PERCENT else 0
-    left = max(left, 7)  # "lgroup" stands there
     room = _Room(left, width - left - right, right, len(picture.names), printer.ascii_only)
     least, most = _HEIGHTS
     alone = len(picture.panels) == 1
     height = max(least, min(most, _ALL_LINES // max(1, len(panels)))) if alone else least
 
-    def say(line: Text) -> None:
-        # Signs beyond ASCII are in names of benchmarks only, and those the printer cleans.
-        printer.console.print(line, soft_wrap=True, highlight=False)
-
     printer.prose(picture.title, "bold")
     if picture.repeated:
         printer.prose("copies ran several times: the median run of each")
-    for panel in panels:
-        printer.line()
-        for line in _panel_lines(panel, picture, room, height):
-            say(line)
-    for line in _axis_lines(picture, room):
-        say(line)
+    lines = (
+        line for panel in panels for line in (Text(), *_panel_lines(panel, picture, room, height))
+    )
+    for line in (*lines, *_axis_lines(picture, room)):
+        # Signs beyond ASCII are in names of benchmarks only, and those the printer cleans.
+        printer.console.print(line, soft_wrap=True, highlight=False)
 
 
 def _stacked(picture: Picture) -> tuple[Panel, ...]:
@@ -172,10 +168,12 @@ def _panel_lines(panel: Panel, picture: Picture, room: _Room, height: int) -> It
         return
     yield from _label_lines(panel, room)
     canvas = _Canvas(room, height)
-    named = {d: label.explained for label, dots in reversed(panel.parts()) for d in dots}
+    named = {dot: _style(label) for label, dots in reversed(panel.parts()) for dot in dots}
     for dot in sorted(panel.dots, key=lambda dot: dot.iteration):
         _draw(canvas, dot, panel, picture, named.get(dot))
-    rows = {_row(panel, value, height * room.fine[1]) // room.fine[1]: t for value, t in _at(panel)}
+    # Of two ticks in one row the one nearer the median stays.
+    by_distance = sorted(ticks(panel), key=lambda tick: -abs(tick[0] - (panel.median_s or 0)))
+    rows = {_row(panel, at, canvas) // room.fine[1]: texts for at, *texts in by_distance}
     boundaries = _boundaries(picture, room)
     for y in range(height):
         seconds, share = rows.get(y, ("", ""))
@@ -192,8 +190,7 @@ def _title_line(panel: Panel, room: _Room) -> Text:
     if panel.median_s is not None:
         line.append(f"  median {_plain(time_text(panel.median_s), room)}", Style(bold=False))
     for label in panel.overall():
-        style = _EXPLAINED if label.explained else _SLOW
-        line.append(f"  {_plain(label_text(label, panel), room)}", style)
+        line.append(f"  {_plain(label_text(label, panel), room)}", _style(label))
     failed = failed_text(panel)
     if failed:
         line.append(f"  {failed}", _SLOW)
@@ -206,8 +203,7 @@ def _label_lines(panel: Panel, room: _Room) -> list[Text]:
     wanted: list[tuple[int, str, Style]] = []
     for label, dots in panel.parts():
         cells = {room.cell(dot.place) for dot in dots}
-        style = _EXPLAINED if label.explained else _SLOW
-        wanted.append((sum(cells) // len(cells), label_text(label, panel), style))
+        wanted.append((sum(cells) // len(cells), label_text(label, panel), _style(label)))
     for above in (True, False):
         beyond = panel.outside(above=above)
         if beyond:
@@ -231,23 +227,21 @@ def _label_lines(panel: Panel, room: _Room) -> list[Text]:
     return [room.text("", line) for line in reversed(lines)]
 
 
-def _draw(
-    canvas: _Canvas, dot: Dot, panel: Panel, picture: Picture, explained: bool | None
-) -> None:
-    """Draw one dot; `explained`: of the label that names it, None where none does."""
+def _draw(canvas: _Canvas, dot: Dot, panel: Panel, picture: Picture, named: Style | None) -> None:
+    """Draw one dot; `named`: the style of the label that names it."""
     room = canvas.room
     rank = picture.iterations.index(dot.iteration)
-    style = Style(color=_shade(rank, len(picture.iterations)))
-    if explained is not None:
-        rank += (1 if explained else 2) * len(picture.iterations)
-        style = _EXPLAINED if explained else _SLOW
-    if not panel.low <= dot.value <= panel.high:
-        above = dot.value > panel.high
+    style = Style(color=_SHADES[picture.shade(dot.iteration)])
+    if named is not None:
+        rank += (1 if named is _EXPLAINED else 2) * len(picture.iterations)
+        style = named
+    if not panel.is_inside(dot):
+        above = dot.elapsed_s > panel.high_s
         signs = "^v" if room.ascii_only else "▲▼"
         y = 0 if above else canvas.height - 1
         canvas.sign(room.cell(dot.place), y, signs[0 if above else 1], 10**6, _SLOW)
         return
-    row = _row(panel, dot.value, canvas.height * room.fine[1])
+    row = _row(panel, dot.elapsed_s, canvas)
     columns = room.plot * room.fine[0]
     width = max(1, min(_WIDEST_DOT * room.fine[0] // 2, columns // max(1, room.places) - 1))
     begin = (
@@ -257,29 +251,15 @@ def _draw(
         canvas.dot(min(columns - 1, max(0, column)), row, rank, style)
 
 
-def _row(panel: Panel, value: float, rows: int) -> int:
-    """Return the row of dots of a value, from 0 at the top."""
-    share = (panel.high - value) / (panel.high - panel.low)
-    return min(rows - 1, max(0, int(share * rows)))
+def _row(panel: Panel, seconds: float, canvas: _Canvas) -> int:
+    """Return the row of dots of a time, from 0 at the top."""
+    share = (panel.high_s - seconds) / (panel.high_s - panel.low_s)
+    rows = canvas.height * canvas.room.fine[1]
+    return min(rows - 1, max(0, int(share * rows - _TIE)))
 
 
-def _ticks(panel: Panel) -> dict[float, tuple[str, str]]:
-    """Return seconds and per cent for the ends of the dots and the median, by value.
-
-    The axis begins and ends with what was measured; no round numbers that were not.
-    """
-    extent = panel.extent()
-    if panel.median_s is None or extent is None:
-        return {}
-    found = {1.0: (time_text(panel.median_s), "median")} if extent[0] <= 1 <= extent[1] else {}
-    for value in set(extent) - {1.0}:
-        found[value] = (time_text(value * panel.median_s), percent_text(value))
-    return found
-
-
-def _at(panel: Panel) -> Iterator[tuple[float, tuple[str, str]]]:
-    """Yield the ticks so that, where two fall into one row, the one nearer the median stays."""
-    yield from sorted(_ticks(panel).items(), key=lambda tick: -abs(tick[0] - 1))
+def _style(label: Label) -> Style:
+    return _EXPLAINED if label.explained else _SLOW
 
 
 def _axis_lines(picture: Picture, room: _Room) -> Iterator[Text]:
@@ -318,10 +298,6 @@ def _boundaries(picture: Picture, room: _Room) -> frozenset[int]:
     return frozenset(
         int(group.first * room.plot / room.places) for group in picture.groups[1:] if group.first
     )
-
-
-def _shade(rank: int, iterations: int) -> str:
-    return _SHADES[-1 - min(len(_SHADES) - 1, iterations - 1 - rank)]
 
 
 def _plain(text: str, room: _Room) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 from rater.analysis.results.copy_outcome import is_good, what_happened
 from rater.analysis.results.model import IterationScore, Summary
+from rater.groups import grouped
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from rater.show.charts.labels import time_text
-from rater.show.charts.panel import seconds
+from rater.show.charts.panel import PLACE, group_rows, seconds, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
 from rater.show.console.format import plain
 
@@ -28,88 +29,77 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
     Times count from the first start of the bracket. Where starts are not known the bars
     begin together. `kinds`: of copy runs that belong to a divot, which colour they have.
     """
-    phases: dict[int, list[StoredCopy]] = {}
-    for row in run.copies:
-        phases.setdefault(row.phase, []).append(row)
+    phases = grouped((row.phase, row) for row in run.copies)
     scores = {
         (it.benchmark, it.tune, it.iteration): it
         for benchmark in summary.benchmarks
         for it in benchmark.iterations
     }
     names = {name: place for place, name in enumerate(run.head.benchmarks)}
-    brackets: list[dict[str, Any]] = []
-    for bracket in run.brackets:
-        rows = phases.get(bracket.phase, [])
-        for row in rows:
-            names.setdefault(row.benchmark, len(names))
-        if not rows:
-            continue
-        starts = [row.start_ns for row in rows if row.start_ns is not None]
-        known = len(starts) == len(rows)
-        begin = min(starts) if known else 0
-        folded = len(rows) > _MOST_BARS
-        bars = _folded(rows, known=known) if folded else rows
-        score = (
-            scores.get((bracket.benchmark, bracket.tune, bracket.iteration or 0))
-            if bracket.benchmark
-            else None
-        )
-        brackets.append(
-            {
-                "benchmark": None if bracket.benchmark is None else plain(bracket.benchmark),
-                "tune": bracket.tune,
-                "iteration": bracket.iteration,
-                "counted": bracket.counted,
-                "known": known,
-                "folded": folded,
-                "window": [
-                    seconds((at - begin) / 1e9)
-                    for at in (bracket.window_start_ns, bracket.window_finish_ns)
-                    if at is not None
-                ],
-                "half": _half(bracket, rows, begin) if known and not folded else None,
-                **_bracket_score(score, bracket.bracket_s),
-                "bars": {
-                    "copy": [row.copy for row in bars],
-                    "cpu": [row.cpu for row in bars],
-                    "core": [row.core for row in bars],
-                    "node": [row.node for row in bars],
-                    "name": [names[row.benchmark] for row in bars],
-                    **_of_several(bracket, bars, folded=folded),
-                    "from": [
-                        seconds(((row.start_ns or 0) - begin) / 1e9) if known else 0.0
-                        for row in bars
-                    ],
-                    "s": [seconds(row.elapsed_s) for row in bars],
-                    "bad": [
-                        [place, what_happened(row)]
-                        for place, row in enumerate(bars)
-                        if not is_good(row)
-                    ],
-                    "kind": [
-                        [place, kind]
-                        for place, row in enumerate(bars)
-                        if not folded
-                        and (kind := kinds.get((row.benchmark, row.tune, row.iteration, row.copy)))
-                    ],
-                },
-            }
-        )
+    for row in run.copies:
+        names.setdefault(row.benchmark, len(names))
     return {
         "names": [plain(name) for name in names],
         "order": run.head.order,
-        "brackets": brackets,
+        "brackets": [
+            _bracket(
+                bracket,
+                phases[bracket.phase],
+                scores.get((bracket.benchmark or "", bracket.tune, bracket.iteration or 0)),
+                names,
+                kinds,
+            )
+            for bracket in run.brackets
+            if bracket.phase in phases
+        ],
     }
 
 
-def _bracket_score(score: IterationScore | None, measured_s: float | None) -> dict[str, Any]:
-    whole = score.bracket_s if score else measured_s
-    median = score.median_copy_s if score else None
+def _bracket(
+    bracket: StoredBracket,
+    rows: Sequence[StoredCopy],
+    score: IterationScore | None,
+    names: Mapping[str, int],
+    kinds: Mapping[RunKey, int],
+) -> dict[str, Any]:
+    starts = [row.start_ns for row in rows if row.start_ns is not None]
+    known = len(starts) == len(rows)
+    begin = min(starts) if known else 0
+    folded = len(rows) > _MOST_BARS
+    bars = _folded(rows, known=known) if folded else rows
+    of_bars = [
+        0 if folded else kinds.get((row.benchmark, row.tune, row.iteration, row.copy), 0)
+        for row in bars
+    ]
+    window = (bracket.window_start_ns, bracket.window_finish_ns)
     return {
-        "whole": None if whole is None else seconds(whole),
-        "median": None if median is None else seconds(median),
+        "benchmark": None if bracket.benchmark is None else plain(bracket.benchmark),
+        "tune": bracket.tune,
+        "iteration": bracket.iteration,
+        "counted": bracket.counted,
+        "known": known,
+        "folded": folded,
+        "window": [seconds((at - begin) / 1e9) for at in window if at is not None],
+        "half": _half(bracket, rows, begin) if known and not folded else None,
+        "whole": _seconds(score.bracket_s if score else bracket.bracket_s),
+        "median": _seconds(score.median_copy_s if score else None),
         "lost": score.score_lost if score else None,
+        "bars": {
+            **value_lists(bars, PLACE),
+            "name": [names[row.benchmark] for row in bars],
+            **_of_several(bracket, bars, folded=folded),
+            "from": [
+                seconds(((row.start_ns or 0) - begin) / 1e9) if known else 0.0 for row in bars
+            ],
+            "s": [seconds(row.elapsed_s) for row in bars],
+            "bad": [[at, what_happened(row)] for at, row in enumerate(bars) if not is_good(row)],
+            "kind": [[at, kind] for at, kind in enumerate(of_bars) if kind],
+        },
     }
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else seconds(value)
 
 
 def _half(bracket: StoredBracket, rows: Sequence[StoredCopy], begin: int) -> dict[str, Any] | None:
@@ -148,20 +138,13 @@ def _folded(rows: Sequence[StoredCopy], *, known: bool) -> list[StoredCopy]:
 
     Where starts are not `known`, as long as its runs together.
     """
-    first: dict[int, StoredCopy] = {}
-    ends_ns: dict[int, int] = {}
-    busy_ns: dict[int, int] = {}
-    for row in rows:
-        first.setdefault(row.copy, row)
-        ends_ns[row.copy] = (row.start_ns or 0) + row.elapsed_ns
-        busy_ns[row.copy] = busy_ns.get(row.copy, 0) + row.elapsed_ns
-    return [
-        replace(
-            row,
-            elapsed_ns=ends_ns[copy] - (row.start_ns or 0) if known else busy_ns[copy],
-        )
-        for copy, row in first.items()
-    ]
+    found = []
+    for of in grouped((row.copy, row) for row in rows).values():
+        busy_ns = sum(row.elapsed_ns for row in of)
+        end_ns = (of[-1].start_ns or 0) + of[-1].elapsed_ns
+        elapsed_ns = end_ns - (of[0].start_ns or 0) if known else busy_ns
+        found.append(replace(of[0], elapsed_ns=elapsed_ns))
+    return found
 
 
 def timeline_svg(run: Mapping[str, Any], at: int) -> str:
@@ -187,14 +170,10 @@ def timeline_svg(run: Mapping[str, Any], at: int) -> str:
     which = "" if bracket["iteration"] is None else f", iteration {bracket['iteration']}"
     thick = 4 if len(places) > 40 else 9 if len(places) > 8 else 14
     height = max(28, min(_MOST_HEIGHT, thick * len(places)))
-    groups = [
-        {"name": name, "first": first, "size": size, "place": place}
-        for place, (name, first, size) in enumerate(run["groups"])
-    ]
     chart = {
         "signals": {"places": max(1, len(places))},
         "data": {
-            "groups": groups,
+            "groups": group_rows(run["groups"]),
             "bars": rows,
             "marks": [bracket["half"]] if bracket["half"] else [],
             "edges": [{"at": at} for at in bracket["window"]],

@@ -1,7 +1,7 @@
 """Pictures as files: the specifications that a page draws, filled and drawn by vl-convert.
 
 A chart is values of a specification's signals and data sets (`html/assets`), by name; a page's
-script fills them in alike. No dates, no random ids: SVG and PNG are the same for the same run (in a
+script fills them in too. No dates, no random ids: SVG and PNG are the same for the same run (in a
 PDF the order of its objects is not).
 """
 
@@ -69,7 +69,7 @@ class PlacedText:
 
 @dataclass(frozen=True, slots=True)
 class PlacedChart:
-    """A chart with its size, and the words beside it; all in pixels."""
+    """A chart with its size, and the words around it; all in pixels."""
 
     kind: str  # of the specification
     chart: Chart

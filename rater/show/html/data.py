@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,10 @@ from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.results.copies import Cell
 from rater.analysis.results.copy_outcome import is_good
 from rater.analysis.results.model import Summary
+from rater.groups import grouped
 from rater.record.stored import StoredRun
 from rater.show.charts.machine import machine_rows, slowdowns
-from rater.show.charts.panel import dot_kinds, panel_values, seconds
+from rater.show.charts.panel import dot_kinds, group_values, panel_values, seconds
 from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.console.format import plain
@@ -30,7 +30,7 @@ class PageRun:
     picture: Picture
     divots: Analysis | None  # None: there was no search
     readings: RunCounters
-    beside: Summary | None = None  # what a steady run stands beside
+    barrier: Summary | None = None  # what a steady run is compared with
 
 
 def run_data(
@@ -61,7 +61,7 @@ def run_data(
         "run": run.head.run,
         "axis": picture.axis,
         "names": list(picture.names),
-        "groups": [[group.name, group.first, group.size] for group in picture.groups],
+        "groups": group_values(picture),
         "iterations": list(picture.iterations),
         "repeated": picture.repeated,
         "panels": panels,
@@ -77,20 +77,20 @@ def _run_key(benchmark: str, tune: str | None, dot: Dot) -> RunKey:
 
 def _starts(run: StoredRun) -> dict[RunKey, float]:
     """Return when each copy's first good run began, in seconds of the run."""
-    found: dict[RunKey, float] = {}
-    for row in run.copies:
-        if row.start_ns is not None and is_good(row):
-            key = (row.benchmark, row.tune, row.iteration, row.copy)
-            found.setdefault(key, seconds(row.start_ns / 1e9))
-    return found
+    return {
+        (row.benchmark, row.tune, row.iteration, row.copy): seconds(row.start_ns / 1e9)
+        for row in reversed(run.copies)
+        if row.start_ns is not None and is_good(row)
+    }
 
 
 def _local_shares(summary: Summary) -> dict[tuple[str, int, int], float]:
     """Return how local each copy's memory was, by benchmark, iteration and copy."""
-    shares: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
-    for proof in summary.proof.copies:
-        if proof.local_share is not None:
-            shares[proof.benchmark, proof.iteration, proof.copy].append(proof.local_share)
+    shares = grouped(
+        ((proof.benchmark, proof.iteration, proof.copy), proof.local_share)
+        for proof in summary.proof.copies
+        if proof.local_share is not None
+    )
     return {key: round(sum(of) / len(of), 4) for key, of in shares.items()}
 
 

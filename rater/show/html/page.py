@@ -192,8 +192,8 @@ def _results(page_run: PageRun) -> Iterator[Html]:
         print_verdicts(summary, printer)
     else:
         print_benchmarks(summary, printer)
-    if page_run.beside is not None and can_compare(summary.head, page_run.beside.head):
-        print_beside(compare_with_barrier(summary, page_run.beside), printer)
+    if page_run.barrier is not None and can_compare(summary.head, page_run.barrier.head):
+        print_beside(compare_with_barrier(summary, page_run.barrier), printer)
     if summary.metrics:
         print_metrics(summary.metrics, printer)
     print_failed(summary.failed, printer)

@@ -9,6 +9,7 @@ from rater.analysis.compare.model import Comparison
 from rater.analysis.divots.recurring import between_runs
 from rater.analysis.scaling.curve import Scaling
 from rater.analysis.scaling.pairs import orders, smt_yields
+from rater.groups import grouped
 from rater.show.charts.markup import Html, element
 from rater.show.compare.table import print_comparison
 from rater.show.html.data import PageRun
@@ -30,13 +31,13 @@ def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple
     """Return one axis in seconds for each benchmark of several runs, so that they compare."""
     if len(runs) < 2:
         return {}
-    found: dict[tuple[str, str | None], list[float]] = {}
-    for page_run in runs:
-        for panel in page_run.picture.panels:
-            extent = panel.extent()
-            if extent is not None and panel.median_s is not None:
-                ends = found.setdefault((panel.benchmark, panel.tune), [])
-                ends += [panel.low * panel.median_s, panel.high * panel.median_s]
+    found = grouped(
+        ((panel.benchmark, panel.tune), end)
+        for page_run in runs
+        for panel in page_run.picture.panels
+        if panel.dots
+        for end in (panel.low_s, panel.high_s)
+    )
     return {key: (min(ends), max(ends)) for key, ends in found.items()}
 
 
@@ -47,7 +48,11 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     """
     comparison = together.comparison
     printer = PagePrinter()
-    ran = [element("p", line) for line in (_alike(runs, words_of), _alike(runs, _where)) if line]
+    ran = [
+        element("p", line)
+        for line in (_shared_words(runs, words_of), _shared_words(runs, _where))
+        if line
+    ]
     printer.some(together.notes, "yellow")
     print_comparison(comparison, printer)
     yield element(
@@ -82,19 +87,19 @@ def _where(page_run: PageRun) -> list[str]:
     return [*([f"on {host}"] if host else []), *machine_words(page_run)]
 
 
-def _alike(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[str]]) -> str:
+def _shared_words(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[str]]) -> str:
     """Return the words that all runs share, then those of single runs behind their numbers."""
     words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
     first, *others = words.values()
     shared = [word for word in first if all(word in other for other in others)]
-    own: dict[str, list[int]] = {}
-    for run, of_run in words.items():
-        left = ", ".join(word for word in of_run if word not in shared)
-        if left:
-            own.setdefault(left, []).append(run)
+    own = grouped(
+        (", ".join(word for word in of_run if word not in shared), run)
+        for run, of_run in words.items()
+    )
     distinct = [
         f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
         for left, of in own.items()
+        if left
     ]
     return "; ".join(([", ".join(shared)] if shared else []) + distinct)
 

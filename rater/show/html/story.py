@@ -50,7 +50,7 @@ def story(page_run: PageRun, machine: Html, *, several: bool, first: bool = True
                 element("div", machine, class_="map", data_run=page_run.run.head.run),
                 class_="machine",
             ),
-            class_="beside",
+            class_="columns",
         ),
         class_="story",
         id=f"run-{page_run.run.head.run}",

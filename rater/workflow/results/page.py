@@ -18,7 +18,7 @@ def loaded(store: Store, run: StoredRun) -> PageRun:
     """Return a run with all that a page says of it."""
     divots = analysis_beside_results(store, run, however_it_ended=True)
     cells = cells_of(run)
-    beside = run_beside(store, run)
+    barrier = run_beside(store, run)
     return PageRun(
         run=run,
         summary=summarise(run),
@@ -26,5 +26,5 @@ def loaded(store: Store, run: StoredRun) -> PageRun:
         picture=picture_of(run.head, cells, labels_from(divots.findings if divots else ())),
         divots=divots,
         readings=run_counters(run),
-        beside=summarise(beside) if beside else None,
+        barrier=summarise(barrier) if barrier else None,
     )

@@ -80,43 +80,36 @@ def test_where_copies_move_the_places_are_cpus() -> None:
     assert (unbound.axis, unbound.groups) == ("copy", ())
 
 
-def test_the_axis_goes_from_the_fastest_to_the_slowest_copy() -> None:
-    (panel,) = picture(times(100.0, 100.0, 110.0, 125.0)).panels
-    assert panel.median_s == 105.0
-    assert panel.extent() == pytest.approx((100 / 105, 125 / 105))
-    assert panel.low < 100 / 105 < 125 / 105 < panel.high
+HUNDREDS = 16 * (100.0,)
 
 
-def test_copies_that_hardly_differ_look_level() -> None:
-    (panel,) = picture(times(100.0, 100.0, 100.0, 100.1)).panels
-    assert panel.high - panel.low > 0.02
-    (panel,) = picture(times(5.0, 5.0)).panels
-    assert panel.low < 1 < panel.high
+@pytest.mark.parametrize(
+    ("seconds", "extent", "above", "below"),
+    [
+        ((100.0, 100.0, 110.0, 125.0), (100.0, 125.0), "", ""),
+        ((*HUNDREDS, 101.0, 100_000.0), (100.0, 101.0), "copy 17: 100000 s", ""),
+        ((*HUNDREDS, 0.1), (100.0, 100.0), "", "copy 16: 100.0 ms"),
+        ((*[1.0] * 96, 10.0, 20.0, 30.0, 40.0), (1.0, 1.0), "4 copies: 10.00 s to 40.00 s", ""),
+        ((*[1.0] * 8, *[100.0] * 8), (1.0, 100.0), "", ""),  # half of them are no strays
+    ],
+)
+def test_a_few_copies_far_out_do_not_flatten_the_others(
+    seconds: Sequence[float], extent: tuple[float, float], above: str, below: str
+) -> None:
+    (panel,) = picture(times(*seconds)).panels
+    assert panel.extent_s() == extent
+    assert panel.low_s < extent[0]
+    assert extent[1] < panel.high_s < 1.1 * extent[1]
+    assert outside_text(panel.outside(above=True)) == above
+    assert outside_text(panel.outside(above=False)) == below
 
 
-def test_one_hung_copy_does_not_flatten_the_others() -> None:
-    (panel,) = picture(times(*[100.0] * 15, 101.0, 100_000.0)).panels
-    assert panel.high < 1.1
-    beyond = panel.outside(above=True)
-    assert [dot.copy for dot in beyond] == [16]
-    assert outside_text(beyond) == "copy 16: 100000 s"
-    assert panel.outside(above=False) == ()
-
-
-def test_one_copy_that_gave_up_at_once_does_not_either() -> None:
-    (panel,) = picture(times(*[100.0] * 16, 0.1)).panels
-    assert panel.low > 0.9
-    assert outside_text(panel.outside(above=False)) == "copy 16: 100.0 ms"
-
-
-def test_half_of_the_copies_far_out_are_no_strays() -> None:
-    (panel,) = picture(times(*[1.0] * 8, *[100.0] * 8)).panels
-    assert len(panel.inside()) == 16
-
-
-def test_many_far_out_are_told_together() -> None:
-    (panel,) = picture(times(*[1.0] * 96, 10.0, 20.0, 30.0, 40.0)).panels
-    assert outside_text(panel.outside(above=True)) == "4 copies: 10.00 s to 40.00 s"
+@pytest.mark.parametrize("slowest", [100.0, 100.1])
+def test_copies_that_hardly_differ_stand_level(slowest: float) -> None:
+    (panel,) = picture(times(100.0, 100.0, 100.0, slowest)).panels
+    assert panel.high_s - panel.low_s > 2.0
+    assert panel.low_s < 99.5
+    assert panel.high_s > 100.5
 
 
 def test_discarded_iterations_are_shown_only_when_asked_for() -> None:
@@ -150,9 +143,9 @@ def test_steady_copies_are_their_median_run_with_a_range_or_without() -> None:
     run = windowed([*in_turn(0, (2.0, 3.0, 4.0)), *in_turn(1, (3.0, 3.0, 3.0))], 0.0, 9.0)
     shown = picture_of(run.head, cells_of(run))
     assert shown.repeated
-    assert shown.panels[0].extent() == pytest.approx((2 / 3, 4 / 3))
+    assert shown.panels[0].extent_s() == (2.0, 4.0)
     (panel,) = picture_of(run.head, cells_of(run), ranges=False).panels
-    assert panel.extent() == (1.0, 1.0)
+    assert panel.extent_s() == (3.0, 3.0)
 
 
 def test_a_name_covers_its_copies_in_its_iterations() -> None:
@@ -174,18 +167,15 @@ def test_a_name_covers_its_copies_in_its_iterations() -> None:
 
 
 def test_findings_become_names_benchmark_by_benchmark() -> None:
-    first, second = labels_from([FINDING])
-    assert (first.benchmark, first.text, first.copies) == ("a", "lgroup 1: +12 %", (2, 3))
-    assert (second.benchmark, second.text) == ("b", "lgroup 1: +25 %")
-
-
-def test_what_the_layout_does_has_a_name_of_its_own_kind() -> None:
-    explained = replace(
+    layout = replace(
         FINDING, kind=Kind.LAYOUT, place="CPUs 0-6", benchmarks=(), cells=(), explained=True
     )
-    (label,) = labels_from([explained])
-    assert (label.text, label.explained, label.benchmark) == ("CPUs 0-6: by the layout", True, None)
-    assert labels_from([replace(explained, slowdown=1.001)]) == ()
+    unseen = replace(layout, slowdown=1.001)
+    assert labels_from([FINDING, layout, unseen]) == (
+        Label((2, 3), "lgroup 1: +12 %", benchmark="a", cpus=FINDING.cpus),
+        Label((2, 3), "lgroup 1: +25 %", benchmark="b", cpus=FINDING.cpus),
+        Label((2, 3), "CPUs 0-6: by the layout", cpus=FINDING.cpus, explained=True),
+    )
 
 
 def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
@@ -213,7 +203,7 @@ def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
         (0.0, "0.000 ns"),
     ],
 )
-def test_times_have_the_digits_that_tell_copies_apart(seconds: float, text: str) -> None:
+def test_times_have_the_digits_that_distinguish_copies(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
 
 

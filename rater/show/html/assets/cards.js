@@ -74,36 +74,36 @@ function chooser() {
   }
   const input = make('input', {id: 'choose', type: 'text', list: 'choices', autocomplete: 'off', placeholder: 'lgroup 1, CPU 5, copy 7', size: 20});
   const label = make('label', {text: 'highlight '}, input);
-  const said = make('output', {id: 'chosen', 'aria-live': 'polite'});
+  const output = make('output', {id: 'chosen', 'aria-live': 'polite'});
   const clear = make('button', {type: 'button', id: 'clear', text: 'clear', hidden: true});
   const order = make('select', {id: 'order'},
     make('option', {value: 'worst', text: 'worst first'}), make('option', {value: 'suite', text: 'order of the suite'}));
   input.addEventListener('change', () => {
     const found = understood(input.value);
     input.setAttribute('aria-invalid', String(found === undefined));
-    if (found === undefined) said.textContent = '\u201c' + input.value.trim().slice(0, 40) + '\u201d is not understood: write copy 7, CPU 5, core 2 or lgroup 1, or lists as in CPU 0-3,8';
+    if (found === undefined) output.textContent = '\u201c' + input.value.trim().slice(0, 40) + '\u201d is not understood: write copy 7, CPU 5, core 2 or lgroup 1, or lists as in CPU 0-3,8';
     else if (found && !samePick(found, chosen)) choose(found);
     else if (!found && chosen) choose(null);
-    else if (!found) said.textContent = '';
+    else if (!found) output.textContent = '';
   });
   clear.addEventListener('click', () => { choose(null); input.focus(); });
   document.addEventListener('keydown', (event) => { if (event.key === 'Escape') { hideCard(); if (chosen) choose(null); } });
   order.addEventListener('change', () => orderPanels(order.value));
-  document.getElementById('tools').append(label, options, clear, make('label', {text: 'panels '}, order), said);
+  document.getElementById('tools').append(label, options, clear, make('label', {text: 'panels '}, order), output);
   listeners.push(() => {
     clear.hidden = !chosen;
-    if (!chosen) { input.value = ''; said.textContent = ''; return; }
+    if (!chosen) { input.value = ''; output.textContent = ''; return; }
     input.value = /^divot/.test(chosen.text) ? '' : chosen.text;
     input.setAttribute('aria-invalid', 'false');
-    said.textContent = chosenText();
+    output.textContent = chosenText();
   });
-  // A link's place is scrolled to right after its click, before an observer would tell.
-  listeners.push(tellToolsHeight);
-  new ResizeObserver(tellToolsHeight).observe(document.getElementById('tools'));
+  // A link's place is scrolled to right after its click, before an observer would know.
+  listeners.push(setToolsHeight);
+  new ResizeObserver(setToolsHeight).observe(document.getElementById('tools'));
 }
 
 // What a link leads to stands below the tools, which stay at the top of the window.
-function tellToolsHeight() {
+function setToolsHeight() {
   document.documentElement.style.setProperty('--tools', document.getElementById('tools').getBoundingClientRect().height + 'px');
 }
 
@@ -124,7 +124,7 @@ function partText() {
 }
 
 function chosenText() {
-  const told = [];
+  const parts = [];
   for (const run of runs) {
     if (chosen.run !== undefined && chosen.run !== run.run) continue;
     const shares = [], copies = new Set(), names = new Set();
@@ -139,7 +139,7 @@ function chosenText() {
     }
     const of = runs.length > 1 ? 'run ' + run.run + ': ' : '';
     const many = copies.size === 1 ? '1 copy' : copies.size + ' copies';
-    told.push(of + (shares.length ? many + ', ' + percentText(median(shares)) + ' to the median copy over ' + (names.size === run.panels.length && names.size > 1 ? 'all benchmarks' : names.size > 3 ? names.size + ' benchmarks' : [...names].join(', ')) + partText() + ' (median)' : 'not in this run'));
+    parts.push(of + (shares.length ? many + ', ' + percentText(median(shares)) + ' to the median copy over ' + (names.size === run.panels.length && names.size > 1 ? 'all benchmarks' : names.size > 3 ? names.size + ' benchmarks' : [...names].join(', ')) + partText() + ' (median)' : 'not in this run'));
   }
-  return chosen.text + ': ' + told.join('; ');
+  return chosen.text + ': ' + parts.join('; ');
 }

@@ -4,11 +4,11 @@
 const charted = new WeakMap();
 
 function listenCards(view, room, label, spots) {
-  const tell = (event, item) => {
+  const show = (event, item) => {
     if (item && item.datum && item.datum.card) showCard(item.datum.card, {x: event.clientX, y: event.clientY}); else hideCard();
   };
-  view.addEventListener('pointermove', tell);
-  view.addEventListener('click', tell);
+  view.addEventListener('pointermove', show);
+  view.addEventListener('click', show);
   const known = charted.has(room);
   charted.set(room, {view, spots, at: -1});
   if (known) return;

@@ -40,11 +40,11 @@ function machineMap(room, run) {
     const far = (span * 100).toFixed(0) + ' %', by = panelOf() ? [make('b', {class: 'printed', text: panelOf().title})] : [];
     scale.replaceChildren(...by, make('span', {text: '\u2212' + far}), make('span', {class: 'ramp'}), make('span', {text: '+' + far + ' to the median copy' + (failed.size ? '; struck out: a copy failed there' : '')}));
   };
-  const pick = (chip) => { choose({field: 'cpu', values: [numberOf(chip)], text: 'CPU ' + numberOf(chip)}); tell(chip); };
-  const tell = (chip) => showCard(cpuLines(chip), chip.getBoundingClientRect());
+  const pick = (chip) => { choose({field: 'cpu', values: [numberOf(chip)], text: 'CPU ' + numberOf(chip)}); showChip(chip); };
+  const showChip = (chip) => showCard(cpuLines(chip), chip.getBoundingClientRect());
   for (const chip of order) {
-    chip.addEventListener('pointerenter', () => tell(chip));
-    chip.addEventListener('focus', () => tell(chip));
+    chip.addEventListener('pointerenter', () => showChip(chip));
+    chip.addEventListener('focus', () => showChip(chip));
     chip.addEventListener('pointerleave', hideCard);
     chip.addEventListener('blur', hideCard);
     chip.addEventListener('click', () => pick(chip));

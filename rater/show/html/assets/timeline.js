@@ -38,10 +38,10 @@ async function drawBrackets() {
     make('b', {class: 'pick', text: 'it is green, with an edge'}), '.',
     ...(brackets.some((b) => b.bars.bad.length) ? [' \u00d7: copies failed; without a valid result there is no score lost.'] : []));
   // Rows of many iterations grow: a bar that is less than two pixels high is no bar.
-  const deepest = Math.max(...sorted.map(([, of]) => of.length)), apart = 6;
+  const deepest = Math.max(...sorted.map(([, of]) => of.length)), gap = 6;
   const pitch = Math.max(2.4, Math.min(4, 900 / (sorted.length * deepest)));
-  const rowHeight = Math.max(13, Math.min(22, 7 * deepest), pitch * deepest + apart);
-  const barsShare = Math.max(0.72, 1 - apart / rowHeight);
+  const rowHeight = Math.max(13, Math.min(22, 7 * deepest), pitch * deepest + gap);
+  const barsShare = Math.max(0.72, 1 - gap / rowHeight);
   const thick = (of) => barsShare / of.length;
   const bars = sorted.flatMap(([, of], row) => of.map((b, i) => ({
     place: b.place, row, whole: b.whole, lost: Math.max(0, b.lost || 0), top: (1 - barsShare) / 2 + i * thick(of), thick: thick(of) * (of.length > 1 ? 0.85 : 1),
@@ -140,15 +140,15 @@ function barsOf(bracket) {
 // What is coloured above the bars: what is chosen, else the benchmark that the reader has named.
 function pickedBars() {
   const name = Number(document.getElementById('benchmark').value);
-  let isTold = (bar) => bar.name === name;
+  let isPicked = (bar) => bar.name === name;
   if (chosen && timelineRun.timeline.brackets[timelineAt].folded) { // a bar is all runs of its copy
     const copies = new Set(timelineRun.panels.flatMap((panel) => [...panel.rows, ...panel.bad].filter(isChosen).map((row) => row.copy)));
-    isTold = (bar) => copies.has(bar.copy);
+    isPicked = (bar) => copies.has(bar.copy);
   } else if (chosen) {
-    isTold = (bar) => isPart(timelineRun, bar.of, bar.tune, bar);
+    isPicked = (bar) => isPart(timelineRun, bar.of, bar.tune, bar);
   }
-  const told = timelineBars.filter(isTold);
-  return told.map(({place, from, to}) => ({place, from, to}));
+  const picked = timelineBars.filter(isPicked);
+  return picked.map(({place, from, to}) => ({place, from, to}));
 }
 
 async function showBracket(place) {
@@ -183,22 +183,22 @@ async function showBracket(place) {
     ...(timelineBars.some((bar) => bar.kind === 1) ? ['; ', make('b', {class: 'slow', text: 'orange: a divot'})] : []),
     ...(timelineBars.some((bar) => bar.kind === 2) ? ['; ', make('b', {class: 'explained', text: 'blue: slow, as the layout explains'})] : []),
     ...(timelineBars.some((bar) => bar.bad) ? ['; pink with an edge and a \u00d7: did not end well'] : []), '. Below: how many copies were running.');
-  tellGreen();
+  showGreen();
   timelineRoom(room);
 }
 
 // On paper there are no tools that say what is green.
-function tellGreen() {
-  const told = document.getElementById('timeline-green'), select = document.getElementById('benchmark');
-  if (!told) return;
+function showGreen() {
+  const note = document.getElementById('timeline-green'), select = document.getElementById('benchmark');
+  if (!note) return;
   const mixed = timelineRun.timeline.brackets[timelineAt].benchmark === null && select.value !== '-1';
-  told.textContent = chosen ? '; green: ' + chosen.text : mixed ? '; green: ' + select.selectedOptions[0].textContent : '';
+  note.textContent = chosen ? '; green: ' + chosen.text : mixed ? '; green: ' + select.selectedOptions[0].textContent : '';
 }
 
 function pickBars() {
   if (!timelineView) return;
   timelineView.data('picked', pickedBars()).run();
-  tellGreen();
+  showGreen();
 }
 
 function barAt(room, event) {
