@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,34 +25,46 @@ from rater.run.workplace.run_dirs import RunFolders
 
 @dataclass
 class Seen:
-    """What a run said."""
+    """What came of a run."""
 
     outcome: Outcome
     events: list[Event]
 
+    def of[Kind](self, kind: type[Kind]) -> list[Kind]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
     @property
     def started(self) -> list[CopyStarted]:
-        return [e for e in self.events if isinstance(e, CopyStarted)]
+        return self.of(CopyStarted)
 
     @property
     def ended(self) -> list[CopyEnded]:
-        return [e for e in self.events if isinstance(e, CopyEnded)]
+        return self.of(CopyEnded)
 
     @property
     def checked(self) -> list[OutputChecked]:
-        return [e for e in self.events if isinstance(e, OutputChecked)]
+        return self.of(OutputChecked)
 
     @property
     def brackets(self) -> list[PhaseEnded]:
-        return [e for e in self.events if isinstance(e, PhaseEnded)]
+        return self.of(PhaseEnded)
 
     @property
     def notes(self) -> str:
-        return "\n".join(e.text for e in self.events if isinstance(e, Noted))
+        return "\n".join(event.text for event in self.of(Noted))
 
     def by_copy(self, copy: int) -> CopyEnded:
         [one] = [e for e in self.ended if e.copy == copy]
         return one
+
+
+CPU = min(os.sched_getaffinity(0))
+
+
+def on_one_cpu(copies: int, policy: MemoryPolicy = MemoryPolicy.LOCAL) -> tuple[Placement, ...]:
+    """All copies bound to the first CPU."""
+    return tuple(Placement(copy, (CPU,), CPU, 0, 0, 0, 0, policy, ()) for copy in range(copies))
 
 
 @dataclass

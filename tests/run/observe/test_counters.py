@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Plan, Window, make_plan
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseEnded
 from rater.run.observe.counters import MachineReader, PhaseCounters
-from tests.support.rig import Rig, Seen
+from tests.support.rig import CPU, Rig, Seen, on_one_cpu
 
 MS = 1_000_000
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
-CPU = min(os.sched_getaffinity(0))
 
 # user nice system idle iowait irq softirq steal guest guest_nice; CPU 1 is offline.
 STAT = """cpu  999 0 0 0 0 0 0 0 0 0
@@ -196,8 +194,8 @@ def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
 # -- frequency -------------------------------------------------------------------------------------
 
 
-def watched(reader: MachineReader, for_s: float) -> PhaseCounters:
-    """Watch for so long, or until a frequency was read."""
+def mean_khz(reader: MachineReader, for_s: float = 10.0) -> list[int | None]:
+    """Watch for so long, or until a frequency was read; return the means."""
     readings = of(reader)
 
     async def run() -> None:
@@ -211,16 +209,18 @@ def watched(reader: MachineReader, for_s: float) -> PhaseCounters:
     readings.begin()
     readings.end()
     trio.run(run)
-    return readings
+    return [row.mean_khz for row in events_of(readings)[0].rows]
 
 
-def test_the_frequency_is_read_while_copies_run_the_averaged_one_first(machine: Machine) -> None:
+@pytest.mark.parametrize(("average", "shown"), [(3_100_000, 3_100_000), (0, None)])
+def test_the_frequency_is_read_while_copies_run_the_averaged_one_first(
+    machine: Machine, average: int, shown: int | None
+) -> None:
     machine.frequency(0, "scaling_cur_freq", 800_000)
-    machine.frequency(0, "cpuinfo_avg_freq", 3_100_000)
+    machine.frequency(0, "cpuinfo_avg_freq", average)
     machine.frequency(2, "scaling_cur_freq", 2_400_000)
     reader = machine.reader()
-    readings = watched(reader, 10.0)
-    assert [row.mean_khz for row in events_of(readings)[0].rows] == [3_100_000, 2_400_000]
+    assert mean_khz(reader) == [shown, 2_400_000]
     assert reader.spent_ns > 0
 
 
@@ -228,16 +228,8 @@ def test_frequencies_are_left_alone_when_they_have_cost_their_share(machine: Mac
     machine.frequency(0, "scaling_cur_freq", 800_000)
     reader = machine.reader()
     reader.spent_ns = 10**9
-    readings = watched(reader, 0.4)
-    assert [row.mean_khz for row in events_of(readings)[0].rows] == [None, None]
+    assert mean_khz(reader, 0.4) == [None, None]
     assert reader.spent_ns == 10**9
-
-
-def test_a_cpu_that_shows_no_frequency_has_none(machine: Machine) -> None:
-    machine.frequency(0, "cpuinfo_avg_freq", 0)
-    machine.frequency(2, "cpuinfo_avg_freq", 2_400_000)
-    readings = watched(machine.reader(), 10.0)
-    assert [row.mean_khz for row in events_of(readings)[0].rows] == [None, 2_400_000]
 
 
 def test_each_turn_has_cpus_of_all_of_a_large_machine(machine: Machine) -> None:
@@ -256,17 +248,6 @@ def test_each_turn_has_cpus_of_all_of_a_large_machine(machine: Machine) -> None:
 BURN = "i=0; while [ $i -lt {} ]; do i=$((i+1)); done"
 
 
-def on_one_cpu(copies: int) -> tuple[Placement, ...]:
-    return tuple(
-        Placement(n, (CPU,), CPU, None, None, None, None, MemoryPolicy.NONE, ())
-        for n in range(copies)
-    )
-
-
-def readings_of(seen: Seen) -> list[CpuReadings]:
-    return [event for event in seen.events if isinstance(event, CpuReadings)]
-
-
 def run(tmp_path: Path, script: str, plan: Plan, *, proof: Cadence | None) -> Seen:
     rig = Rig(tmp_path, proof=proof, placements=on_one_cpu(plan.copies))
     return rig.run({"burn": script}, plan.copies, plan)
@@ -281,7 +262,7 @@ def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path)
     kinds = [CpuReadings, MachineReadings, PhaseEnded]
     assert [type(event) for event in for_phases] == kinds * 2
     assert [event.phase for event in for_phases] == [0, 0, 0, 1, 1, 1]
-    for cpus, bracket in zip(readings_of(seen), seen.brackets, strict=True):
+    for cpus, bracket in zip(seen.of(CpuReadings), seen.brackets, strict=True):
         own_ns = sum(
             it.user_ns + it.system_ns - it.gate_cpu_ns
             for it in seen.ended
@@ -289,17 +270,13 @@ def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path)
         )
         [worked_ns] = [row.user_ns + row.system_ns for row in cpus.rows if row.cpu == CPU]
         assert worked_ns >= own_ns - 4 * TICK_NS
-        [machine] = [
-            dict(it.values)
-            for it in seen.events
-            if isinstance(it, MachineReadings) and it.phase == cpus.phase
-        ]
+        [machine] = [dict(it.values) for it in seen.of(MachineReadings) if it.phase == cpus.phase]
         assert machine["elapsed_ns"] >= bracket.finish_ns - bracket.start_ns
 
 
 def test_without_a_proof_the_machine_is_not_read(tmp_path: Path) -> None:
     seen = run(tmp_path, "exit 0", make_plan(["burn"], 1), proof=None)
-    assert readings_of(seen) == []
+    assert seen.of(CpuReadings) == []
 
 
 def test_runs_after_the_window_are_no_foreign_load(tmp_path: Path) -> None:
@@ -308,7 +285,7 @@ def test_runs_after_the_window_are_no_foreign_load(tmp_path: Path) -> None:
     window = Window(warmup_ns=50 * MS, length_ns=100 * MS)
     plan = make_plan(["burn"], 2, mode="steady", window=window)
     seen = run(tmp_path, script, plan, proof=Cadence())
-    [cpus] = readings_of(seen)
+    [cpus] = seen.of(CpuReadings)
     filler_ns = sum(row.filler_ns for row in cpus.rows)
     own_ns = sum(it.user_ns + it.system_ns for it in seen.ended)
     [worked_ns] = [row.user_ns + row.system_ns for row in cpus.rows if row.cpu == CPU]

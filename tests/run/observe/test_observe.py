@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from rater.errors import InputError
 from rater.plan.placement.gate_check import gate_mismatches
 from rater.plan.request.sampling import Cadence, parse_cadence
 from rater.record.events import GateFacts, Sampled
-from rater.run.copies import launch
 from rater.run.copies.gate import GATE_NAME
 from rater.run.host.proc_dir import PAGE_BYTES, gate_facts, open_process, read_file
 from rater.run.host.proc_text import (
+    Stat,
+    Status,
     is_gate,
     parse_last_cpu,
     parse_numa_maps,
@@ -77,24 +78,26 @@ def test_policies_keep_their_names_even_with_a_blank_in_them() -> None:
     assert parse_numa_maps(line).policy_bytes == {"weighted interleave:0-1": 2 * 65536}
 
 
-def test_pages_of_a_file_are_not_taken_for_anonymous_ones_beside_them() -> None:
-    both = b"7f00 default file=/lib/c.so anon=4 dirty=4 mapped=10 N0=9 N1=1 kernelpagesize_kB=4"
-    assert parse_numa_maps(both).node_bytes == {0: 3 * 4096, 1: 0}  # 6 of the 10 are the file's
-    one = b"7f00 default file=/lib/c.so anon=4 dirty=4 mapped=10 N3=10 kernelpagesize_kB=4"
-    assert parse_numa_maps(one).node_bytes == {3: 4 * 4096}
+@pytest.mark.parametrize(
+    ("text", "pages"),
+    [
+        # Pages of a file are not taken for anonymous ones: 6 of the 10 are the file's.
+        (b" default file=/c.so anon=4 dirty=4 mapped=10 N0=9 N1=1", {0: 3, 1: 0}),
+        (b" default file=/c.so anon=4 dirty=4 mapped=10 N3=10", {3: 4}),
+        # A file name can not pass for a field, and may be long.
+        (rb" default file=/tmp/a\040anon\0759\040N3\0759 mapped=2 N0=2", {}),
+        (b" default file=/" + b"d/" * 2000 + b"x anon=1 dirty=1 N1023=1", {1023: 1}),
+    ],
+)
+def test_only_anonymous_pages_of_a_file_s_mapping_count(text: bytes, pages: dict[int, int]) -> None:
+    maps = parse_numa_maps(b"7f00" + text + b" kernelpagesize_kB=4\n")
+    assert maps.node_bytes == {node: count * 4096 for node, count in pages.items()}
 
 
-def test_a_text_cut_short_or_a_very_long_line_is_no_error() -> None:
+def test_a_text_cut_short_is_no_error() -> None:
     cut = MANY_NODES[: MANY_NODES.index(b"N5=10")]
     assert parse_numa_maps(cut).node_bytes == {2: 3 * 4096}
-    long = b"7f00 default file=/" + b"d/" * 2000 + b"x anon=1 dirty=1 N1023=1 kernelpagesize_kB=4\n"
-    assert parse_numa_maps(long).node_bytes == {1023: 4096}
     assert parse_numa_maps(b"").resident_bytes == 0
-
-
-def test_a_file_name_can_not_pass_for_a_field() -> None:
-    name = rb"7f00 default file=/tmp/a\040anon\0759\040N3\0759 mapped=2 N0=2 kernelpagesize_kB=4"
-    assert parse_numa_maps(name).node_bytes == {}
 
 
 def test_a_rollup_gives_bytes() -> None:
@@ -110,14 +113,7 @@ def test_a_rollup_gives_bytes() -> None:
 def test_a_name_with_brackets_does_not_shift_the_fields_of_a_stat_line() -> None:
     after = b"R 17 18 18 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99 1000 250 " + b"0 " * 14 + b"41 0"
     stat = parse_stat(b"42 (a) R 1 (b)) " + after)
-    assert stat is not None
-    assert (stat.state, stat.parent, stat.threads, stat.rss_pages, stat.cpu) == (
-        "R",
-        17,
-        3,
-        250,
-        41,
-    )
+    assert stat == Stat("R", parent=17, group=18, threads=3, rss_pages=250, cpu=41)
     assert parse_stat(b"42 (a) R 1") is None
     assert parse_last_cpu(b"42 (a) R 1 (b)) " + after) == 41
     assert parse_last_cpu(b"42 (a) R 1") is None
@@ -128,9 +124,7 @@ def test_a_status_shows_the_masks_and_the_peak() -> None:
         b"Name:\tx\nVmHWM:\t    2048 kB\nVmSwap:\t       4 kB\n"
         b"Cpus_allowed:\tff,0000000f\nCpus_allowed_list:\t0-3,32\nMems_allowed_list:\t0,2\n"
     )
-    assert status.cpus == (0, 1, 2, 3, 32)
-    assert status.mems == (0, 2)
-    assert (status.peak_bytes, status.swap_bytes) == (2 * MB, 4096)
+    assert status == Status((0, 1, 2, 3, 32), (0, 2), peak_bytes=2 * MB, swap_bytes=4096)
     assert parse_status(b"Name:\tx\n").cpus is None
 
 
@@ -193,12 +187,24 @@ def watched(pid: int, copy: int = 0) -> RunningCopy:
     return RunningCopy(phase=0, copy=copy, step=0, pid=pid, start_ns=time.monotonic_ns())
 
 
-def sample_of(pid: int, probe: Probe | None = None) -> Sampled | NoSample:
+def probed(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled | NoSample:
     directory = open_process(pid)
     try:
-        return (probe or Probe(spread=True)).sample(watched(pid), directory, past_gate=False)
+        return (probe or Probe(spread=True)).sample(watched(pid), directory, False, orphans)
     finally:
         os.close(directory)
+
+
+def sample_of(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled:
+    sample = probed(pid, probe, *orphans)
+    assert isinstance(sample, Sampled)
+    return sample
+
+
+@contextmanager
+def idle_copies(number: int) -> Iterator[list[RunningCopy]]:
+    with ExitStack() as stack:
+        yield [watched(stack.enter_context(python("pass")).pid, copy) for copy in range(number)]
 
 
 needs_numa_maps = pytest.mark.skipif(
@@ -211,7 +217,6 @@ def test_a_copy_of_known_size_is_seen_with_its_node_and_page_size() -> None:
     cpu = min(os.sched_getaffinity(0))
     with python("held = b'x' * (80 << 20)", {cpu}) as process:
         sample = sample_of(process.pid)
-    assert isinstance(sample, Sampled)
     assert sample.cpus == sample.allowed == (cpu,)
     assert (sample.processes, sample.unread) == (1, 0)
     assert sample.node_bytes is not None and sample.page_bytes is not None
@@ -238,7 +243,7 @@ def test_transparent_huge_pages_are_known_from_small_ones() -> None:
     )
     with python(code) as process:
         sample = sample_of(process.pid)
-    assert isinstance(sample, Sampled) and sample.page_bytes is not None
+    assert sample.page_bytes is not None
     sizes = dict(sample.page_bytes)
     if huge not in sizes:
         pytest.skip("no transparent huge page was to be had")
@@ -257,7 +262,7 @@ def test_huge_pages_of_a_pool_count_with_their_size() -> None:
     )
     with python(code) as process:
         sample = sample_of(process.pid)
-    assert isinstance(sample, Sampled) and sample.page_bytes is not None
+    assert sample.page_bytes is not None
     assert dict(sample.page_bytes)[2 * MB] >= 8 * MB
     assert sample.rss_bytes is not None and sample.rss_bytes >= 8 * MB
 
@@ -272,7 +277,6 @@ def test_what_a_copy_starts_counts_with_it() -> None:
         sample = sample_of(process.pid)
         assert process.stdin is not None
         process.stdin.close()  # ends the child
-    assert isinstance(sample, Sampled)
     assert sample.processes == 2
     assert sample.private_bytes is not None and sample.private_bytes >= 40 * MB
     assert sample.peak_bytes is None
@@ -289,7 +293,6 @@ def test_every_thread_of_a_copy_is_sampled() -> None:
     )
     with python(code) as process:
         sample = sample_of(process.pid)
-    assert isinstance(sample, Sampled)
     assert sample.cpus == tuple(cpus)
 
 
@@ -309,21 +312,14 @@ ctypes.CDLL(None).syscall({exit_number}, 0)
 """
     with running(sys.executable, "-I", "-S", "-c", code) as process:
         sample = sample_of(process.pid)
-    assert isinstance(sample, Sampled)
     assert (sample.processes, sample.unread) == (1, 0)
     assert sample.rss_bytes is not None and sample.cpus
 
 
 def test_orphans_of_a_copy_count_with_it_as_long_as_they_are_our_children() -> None:
     with python("pass") as copy, python("x = bytearray(b'x') * 9_000_000") as orphan:
-        directory = open_process(copy.pid)
-        try:
-            probe = Probe(spread=True)
-            both = probe.sample(watched(copy.pid), directory, False, (orphan.pid,))
-            alone = probe.sample(watched(copy.pid), directory, False, (os.getppid(),))
-        finally:
-            os.close(directory)
-    assert isinstance(both, Sampled) and isinstance(alone, Sampled)
+        both = sample_of(copy.pid, None, orphan.pid)
+        alone = sample_of(copy.pid, None, os.getppid())
     assert (both.processes, alone.processes) == (2, 1)
     assert (both.rss_bytes or 0) > (alone.rss_bytes or 0)
 
@@ -345,19 +341,14 @@ def test_a_copy_still_in_its_gate_is_not_taken_for_the_benchmark() -> None:
     with running("/bin/sh", "-c", script, GATE_NAME.decode(), "more") as process:
         assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline() == b"ready\n"
-        assert sample_of(process.pid) is NoSample.AT_GATE
+        assert probed(process.pid) is NoSample.AT_GATE
         process.stdin.write(b"\n")
         process.stdin.flush()
-        while (sample := sample_of(process.pid)) is NoSample.AT_GATE:
+        while (sample := probed(process.pid)) is NoSample.AT_GATE:
             time.sleep(0.001)
     assert isinstance(sample, Sampled)
     assert is_gate(b"/bin/sh\0-c\0script\0rater-gate\0x\0", GATE_NAME)
     assert not is_gate(b"sleep\x0060\0", GATE_NAME)
-
-
-def test_the_gate_calls_itself_what_is_checked() -> None:
-    source = Path(launch.__file__).read_text()
-    assert GATE_NAME.decode() in source or "GATE_NAME" in source
 
 
 def test_what_may_not_be_read_is_not_known_and_noted_once(
@@ -373,7 +364,6 @@ def test_what_may_not_be_read_is_not_known_and_noted_once(
     with python("pass") as process:
         samples = [sample_of(process.pid, probe) for _ in range(2)]
     for sample in samples:
-        assert isinstance(sample, Sampled)
         assert sample.node_bytes is sample.page_bytes is None
         assert sample.cpus and sample.rss_bytes and sample.unread == 1
     assert list(probe.unknown) == [NOT_PERMITTED]
@@ -387,7 +377,6 @@ def test_a_kernel_without_numa_maps_still_shows_page_sizes(
     probe = Probe(spread=True)
     with python("held = b'x' * (20 << 20)") as process:
         sample = sample_of(process.pid, probe)
-    assert isinstance(sample, Sampled)
     assert sample.node_bytes is None
     assert sample.page_bytes is not None
     assert sum(size for _, size in sample.page_bytes) >= 20 * MB
@@ -432,8 +421,7 @@ def observe(
 
 
 def test_a_copy_is_sampled_soon_after_its_release_and_not_before() -> None:
-    with python("pass") as process:
-        mine = [watched(process.pid)]
+    with idle_copies(1) as mine:
         observer = Observer(Cadence())
         [sample] = observe(observer, mine, bool)
     assert sample.age_ns >= FIRST_S * 1e9
@@ -443,8 +431,7 @@ def test_a_copy_is_sampled_soon_after_its_release_and_not_before() -> None:
 
 
 def test_once_is_once_and_seconds_are_seconds() -> None:
-    with python("pass") as one, python("pass") as two:
-        mine = [watched(one.pid, 0), watched(two.pid, 1)]
+    with idle_copies(2) as mine:
         once = observe(Observer(Cadence(once=True)), mine, lambda _: False, 0.5)
         often = Observer(Cadence(every_s=0.05))
         many = observe(often, mine, lambda got: len(got) == 8)
@@ -455,9 +442,8 @@ def test_once_is_once_and_seconds_are_seconds() -> None:
 
 
 def test_the_next_run_of_a_copy_that_was_seen_is_one_more_sample_and_not_owed() -> None:
-    with python("pass") as process:
+    with idle_copies(1) as [first]:
         observer = Observer(Cadence(once=True))
-        first = watched(process.pid)
         [sample] = observe(observer, [first], bool)
         assert sample.step == 0
         assert observe(observer, [replace(first, step=1, repeats=True)], bool, seconds=1.0) == []
@@ -473,8 +459,7 @@ def test_costly_samples_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None
         return cheap(self, *arguments, **named)  # type: ignore[arg-type] # handed on as they came
 
     monkeypatch.setattr(Probe, "sample", costly)
-    with python("pass") as process:
-        mine = [watched(process.pid)]
+    with idle_copies(1) as mine:
         # 20 ms are 1 % of 2 s: the second sample has to wait for longer than this observes.
         samples = observe(Observer(Cadence()), mine, lambda _: False, 0.9)
     assert len(samples) == 1
@@ -484,8 +469,7 @@ def test_cheap_samples_are_made_again_as_soon_as_they_can_be_afforded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rater.run.observe.observer._LEAST_AUTO_S", 0.05)
-    with python("pass") as process:
-        mine = [watched(process.pid)]
+    with idle_copies(1) as mine:
         observer = Observer(Cadence())
         samples = observe(observer, mine, lambda got: len(got) == 3)
     assert len(samples) == 3
@@ -499,10 +483,9 @@ def test_a_sample_that_breaks_stops_the_observer_instead_of_hanging_it(
         raise ValueError("what is this file?")
 
     monkeypatch.setattr(Probe, "sample", broken)
-    with python("pass") as process:
-        mine = [watched(process.pid)]
-        with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="what is this file")):
-            observe(Observer(Cadence()), mine, bool)
+    broke = pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="what is this file"))
+    with idle_copies(1) as mine, broke:
+        observe(Observer(Cadence()), mine, bool)
 
 
 def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
@@ -526,15 +509,15 @@ def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
 
 
 def test_a_copy_that_was_reaped_is_sampled_no_more() -> None:
-    with python("pass") as one, python("pass") as other:
+    with idle_copies(2) as mine:
         observer = Observer(Cadence(every_s=0.05))
 
         def enough(got: list[Sampled]) -> bool:
             if len(got) == 2:
-                observer.ended(one.pid)
+                observer.ended(mine[0].pid)
             return len(got) == 5
 
-        got = observe(observer, [watched(one.pid, 0), watched(other.pid, 1)], enough)
+        got = observe(observer, mine, enough)
     assert sorted(sample.copy for sample in got[:2]) == [0, 1]
     assert [sample.copy for sample in got[2:]] == [1, 1, 1]
 
@@ -558,11 +541,8 @@ def test_the_proof_option_takes_words_and_seconds() -> None:
     assert parse_cadence("auto") == Cadence()
     assert parse_cadence("once") == Cadence(once=True)
     assert parse_cadence("2.5") == Cadence(every_s=2.5)
-    assert [str(parse_cadence(text)) for text in ("auto", "once", "2.50")] == [
-        "auto",
-        "once",
-        "2.5",
-    ]
+    shown = [str(parse_cadence(text)) for text in ("auto", "once", "2.50")]
+    assert shown == ["auto", "once", "2.5"]
     for bad in ("0", "-1", "nan", "inf", "often", ""):
         with pytest.raises(InputError, match="--proof"):
             parse_cadence(bad)
@@ -572,7 +552,6 @@ def test_where_copies_share_cpus_those_that_end_within_half_a_second_are_left_al
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    with python("pass") as one, python("pass") as two:
-        mine = [watched(one.pid, 0), watched(two.pid, 1)]
+    with idle_copies(2) as mine:
         got = observe(Observer(Cadence(once=True)), mine, lambda got: len(got) == 2)
     assert [sample.age_ns > 0.4e9 for sample in got] == [True, True]

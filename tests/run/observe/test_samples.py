@@ -31,21 +31,10 @@ from rater.run.observe.samples import MOST_SAMPLES, Samples, merged
 from rater.run.supervise import phase_record
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.placement_samples import sample
-from tests.support.rig import Rig, Seen
+from tests.support.rig import CPU, Rig, on_one_cpu
 
 MS = 1_000_000
-CPU = min(os.sched_getaffinity(0))
 AUTO = Cadence()
-
-
-def on_one_cpu(copies: int, cpu: int = CPU) -> tuple[Placement, ...]:
-    return tuple(
-        Placement(copy, (cpu,), cpu, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()) for copy in range(copies)
-    )
-
-
-def samples_of(seen: Seen) -> list[Sampled]:
-    return [event for event in seen.events if isinstance(event, Sampled)]
 
 
 class Opening(Samples):
@@ -69,7 +58,7 @@ def test_a_running_copy_is_sampled_and_its_gate_before(
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
     seen = rig.run({"big": f'exec "{sys.executable}" -S -c "{code}" "$RATER_COPY"'}, 2)
     assert seen.outcome.status is RunStatus.COMPLETE
-    one, two = sorted(samples_of(seen), key=lambda it: it.copy)
+    one, two = sorted(seen.of(Sampled), key=lambda it: it.copy)
     assert (one.copy, one.step, one.phase, one.looks) == (0, 0, 0, 1)
     for it in (one, two):
         assert it.age_ns >= 200 * MS
@@ -88,9 +77,9 @@ def test_a_running_copy_is_sampled_and_its_gate_before(
 
 def test_without_a_proof_nothing_is_sampled(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.25"}, 2)
-    assert samples_of(seen) == []
+    assert seen.of(Sampled) == []
     assert [end.gate for end in seen.ended] == [None, None]
-    assert not any(isinstance(event, Observed) for event in seen.events)
+    assert seen.of(Observed) == []
 
 
 def test_short_runs_through_a_window_have_gates_but_no_samples(tmp_path: Path) -> None:
@@ -99,7 +88,7 @@ def test_short_runs_through_a_window_have_gates_but_no_samples(tmp_path: Path) -
     rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
     seen = rig.run({"quick": "exit 0"}, 2, plan)
     assert len(seen.ended) > 4
-    assert samples_of(seen) == []
+    assert seen.of(Sampled) == []
     assert {end.gate and end.gate.cpus for end in seen.ended} == {(CPU,)}
     assert seen.notes == ""
 
@@ -108,7 +97,7 @@ def test_every_step_of_a_queue_is_sampled(tmp_path: Path) -> None:
     plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
     rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
     seen = rig.run(dict.fromkeys("ab", "sleep 0.3"), 2, plan)
-    sampled = {(it.copy, it.step) for it in samples_of(seen)}
+    sampled = {(it.copy, it.step) for it in seen.of(Sampled)}
     assert sampled == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
@@ -118,7 +107,7 @@ def test_a_mask_that_is_not_the_planned_one_is_reported_before_time_begins_and_o
     monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((7, 8), None))
     rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(5))
     seen = rig.run({"quick": "exit 0"}, 5, make_plan(["quick"], 5, iterations=2))
-    assert [event.text for event in seen.events if isinstance(event, Noted)] == [
+    assert [event.text for event in seen.of(Noted)] == [
         f"not placed as planned: copy 0 bound to CPUs 7-8, planned {CPU}; copy 1 bound to CPUs "
         f"7-8, planned {CPU}; copy 2 bound to CPUs 7-8, planned {CPU}; and 2 more"
     ]

@@ -137,7 +137,7 @@ def test_in_rotated_order_each_copy_goes_round_the_ring(tmp_path: Path) -> None:
 
 def test_the_head_of_a_phase_shows_its_window(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.05"}, 1, steady("nap", copies=1))
-    [head] = [event for event in seen.events if isinstance(event, PhaseStarted)]
+    [head] = seen.of(PhaseStarted)
     assert head.window_ns == (100 * MS, 400 * MS)
     assert head.expected_s == 0.4
 

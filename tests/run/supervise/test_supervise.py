@@ -7,16 +7,19 @@ import resource
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Order, make_plan
-from rater.record.events import Event, PhaseStarted, Resting
+from rater.record.events import CopyEnded, Event, PhaseStarted, Resting
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.run.copies import gate
+from rater.run.copies.guard import children
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
@@ -31,15 +34,30 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_copies_that_end_well_make_a_complete_run(tmp_path: Path) -> None:
-    seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=3)
-    assert seen.outcome.status is RunStatus.COMPLETE
-    assert [e.status for e in seen.ended] == [CopyStatus.OK] * 3
-    assert {e.copy for e in seen.ended} == {0, 1, 2}
+def output(folder: Path, script: str, copy: int = 0, **options: Any) -> str:
+    """What a copy of a script prints, of two."""
+    rig = Rig(folder, keep=True, **options)
+    rig.run({"say": script}, copies=2)
+    return (rig.work / f"say.i1.c{copy:04}" / "stdout").read_text()
 
 
-def test_all_copies_are_released_at_the_same_instant_which_is_the_origin(tmp_path: Path) -> None:
+def after_copy_0(*signals: int) -> Callable[[Event, Supervisor], None]:
+    """Send us signals when copy 0 has ended."""
+
+    def send(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyEnded) and event.copy == 0:
+            for number in signals:
+                os.kill(os.getpid(), number)
+
+    return send
+
+
+def test_copies_that_end_well_begin_at_one_instant_the_origin_and_make_a_complete_run(
+    tmp_path: Path,
+) -> None:
     seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=4)
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert sorted((e.copy, e.status) for e in seen.ended) == [(n, CopyStatus.OK) for n in range(4)]
     assert [e.start_ns for e in seen.started] == [0, 0, 0, 0]
     bracket = seen.brackets[0]
     assert bracket.start_ns == 0
@@ -52,29 +70,25 @@ def test_every_copy_exists_and_waits_before_time_starts(tmp_path: Path) -> None:
 
     def gather(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, PhaseStarted):
-            pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            tasks = Path("/proc/self/task").iterdir()
-            pids = [p for t in tasks for p in (t / "children").read_text().split()]
-            lines = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in pids]
+            lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children()]
             waiting.append([line for line in lines if "rater-gate" in line])
 
     Rig(tmp_path, on_event=gather).run({"quick": "exit 0"}, copies=5)
     assert len(waiting[0]) == 5
 
 
-def test_a_copy_that_fails_is_recorded_and_the_others_times_stand(tmp_path: Path) -> None:
-    seen = Rig(tmp_path).run({"mixed": 'test "$RATER_COPY" != 1 || exit 3'}, copies=3)
-    assert seen.outcome.status is RunStatus.FAILED
-    assert seen.outcome.reason == "1 copy failed"
-    assert (seen.by_copy(1).status, seen.by_copy(1).exit_code) == (CopyStatus.FAILED, 3)
+@pytest.mark.parametrize(
+    ("end", "code", "number"), [("exit 3", 3, None), ("kill -SEGV $$", None, signal.SIGSEGV)]
+)
+def test_a_copy_that_fails_is_recorded_and_the_others_times_stand(
+    tmp_path: Path, end: str, code: int | None, number: int | None
+) -> None:
+    seen = Rig(tmp_path).run({"mixed": f'test "$RATER_COPY" != 1 || {end}'}, copies=3)
+    assert (seen.outcome.status, seen.outcome.reason) == (RunStatus.FAILED, "1 copy failed")
+    one = seen.by_copy(1)
+    assert (one.status, one.exit_code, one.signal) == (CopyStatus.FAILED, code, number)
     assert seen.by_copy(0).status is seen.by_copy(2).status is CopyStatus.OK
     assert seen.brackets[0].complete
-
-
-def test_a_copy_that_crashes_is_recorded_with_its_signal(tmp_path: Path) -> None:
-    seen = Rig(tmp_path).run({"crash": "kill -SEGV $$"}, copies=1)
-    one = seen.by_copy(0)
-    assert (one.status, one.exit_code, one.signal) == (CopyStatus.FAILED, None, signal.SIGSEGV)
 
 
 def test_a_wrong_answer_is_a_failed_copy_and_its_files_are_kept(tmp_path: Path) -> None:
@@ -87,18 +101,15 @@ def test_a_wrong_answer_is_a_failed_copy_and_its_files_are_kept(tmp_path: Path) 
 
 
 def test_keep_keeps_the_run_directories_of_good_copies(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, keep=True)
-    rig.run({"say": "echo out; echo err >&2"}, copies=1)
-    run_dir = rig.work / "say.i1.c0000"
-    assert (run_dir / "stdout").read_text() == "out\n"
-    assert (run_dir / "stderr").read_text() == "err\n"
+    assert output(tmp_path, "echo out; echo err >&2") == "out\n"
+    assert (tmp_path / "work" / "say.i1.c0000" / "stderr").read_text() == "err\n"
 
 
 def test_each_copy_knows_who_and_where_it_is(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, keep=True, environment=[("EXTRA", "a b")])
-    rig.run({"who": 'echo "$RATER_COPY|$RATER_CPUS|$RATER_NODE|$RATER_RUN_DIR|$PWD|$EXTRA"'}, 2)
-    run_dir = rig.work / "who.i1.c0001"
-    assert (run_dir / "stdout").read_text() == f"1|||{run_dir}|{run_dir}|a b\n"
+    script = 'echo "$RATER_COPY|$RATER_CPUS|$RATER_NODE|$RATER_RUN_DIR|$PWD|$EXTRA"'
+    run_dir = tmp_path / "work" / "say.i1.c0001"
+    printed = output(tmp_path, script, 1, environment=[("EXTRA", "a b")])
+    assert printed == f"1|||{run_dir}|{run_dir}|a b\n"
 
 
 def test_standard_input_is_empty(tmp_path: Path) -> None:
@@ -107,9 +118,7 @@ def test_standard_input_is_empty(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_of_the_gate_is_left_open_in_a_copy(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, keep=True)
-    rig.run({"fds": "exec ls /proc/self/fd"}, copies=1)
-    listed = (rig.work / "fds.i1.c0000" / "stdout").read_text().split()
+    listed = output(tmp_path, "exec ls /proc/self/fd").split()
     # Whoever runs the tests may have left descriptors open for all programs alike.
     without = subprocess.run(
         ["ls", "/proc/self/fd"], close_fds=False, stdin=0, capture_output=True, check=True
@@ -118,16 +127,12 @@ def test_no_descriptor_of_the_gate_is_left_open_in_a_copy(tmp_path: Path) -> Non
 
 
 def test_sigpipe_is_not_ignored_in_a_copy(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, keep=True)
-    rig.run({"mask": "grep SigIgn /proc/self/status"}, copies=1)
-    ignored = int((rig.work / "mask.i1.c0000" / "stdout").read_text().split()[1], 16)
+    ignored = int(output(tmp_path, "grep SigIgn /proc/self/status").split()[1], 16)
     assert ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)) == 0
 
 
 def test_a_copy_has_ordinary_priority_though_the_supervisor_may_not(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, keep=True)
-    rig.run({"prio": "exec cat /proc/self/stat"}, copies=1)
-    fields = (rig.work / "prio.i1.c0000" / "stdout").read_text().rpartition(")")[2].split()
+    fields = output(tmp_path, "exec cat /proc/self/stat").rpartition(")")[2].split()
     # Fields 19, 40 and 41 of /proc/PID/stat: nice, real-time priority, policy.
     assert (fields[16], fields[37], fields[38]) == (str(os.nice(0)), "0", "0")
 
@@ -250,11 +255,7 @@ def test_a_prepare_command_that_fails_fails_the_run_before_the_phase(tmp_path: P
 
 
 def test_a_signal_stops_the_copies_and_keeps_what_finished(tmp_path: Path) -> None:
-    def interrupt(event: Event, supervisor: Supervisor) -> None:
-        if getattr(event, "copy", None) == 0 and hasattr(event, "exit_code"):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    rig = Rig(tmp_path, on_event=interrupt)
+    rig = Rig(tmp_path, on_event=after_copy_0(signal.SIGINT))
     seen = rig.run({"half": 'test "$RATER_COPY" = 0 || exec sleep 60', "never": "exit 0"}, copies=2)
     assert (seen.outcome.status, seen.outcome.signal) == (RunStatus.INTERRUPTED, signal.SIGINT)
     assert seen.by_copy(0).status is CopyStatus.OK
@@ -264,28 +265,20 @@ def test_a_signal_stops_the_copies_and_keeps_what_finished(tmp_path: Path) -> No
 
 
 def test_a_second_signal_kills_at_once(tmp_path: Path) -> None:
-    def interrupt(event: Event, supervisor: Supervisor) -> None:
-        if getattr(event, "copy", None) == 0 and hasattr(event, "exit_code"):
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGINT)
-
     begin = time.monotonic()
     script = (
         "case $RATER_COPY in 0) while [ ! -e ../deaf ]; do :; done;; "
         "*) trap '' TERM; touch ../deaf; sleep 60 & wait; sleep 60;; esac"
     )
-    seen = Rig(tmp_path, on_event=interrupt, grace_s=30).run({"stubborn": script}, copies=2)
+    rig = Rig(tmp_path, on_event=after_copy_0(signal.SIGTERM, signal.SIGINT), grace_s=30)
+    seen = rig.run({"stubborn": script}, copies=2)
     assert time.monotonic() - begin < 10
     assert seen.by_copy(1).signal == signal.SIGKILL
 
 
 def test_copies_still_at_the_gate_never_start_after_a_signal(tmp_path: Path) -> None:
-    def interrupt(event: Event, supervisor: Supervisor) -> None:
-        if getattr(event, "copy", None) == 0 and hasattr(event, "exit_code"):
-            os.kill(os.getpid(), signal.SIGHUP)
-
     plan = make_plan(["touch"], 3, mode="staggered", stagger_ms=60_000)
-    rig = Rig(tmp_path, on_event=interrupt)
+    rig = Rig(tmp_path, on_event=after_copy_0(signal.SIGHUP))
     seen = rig.run({"touch": f"touch {tmp_path}/ran.$RATER_COPY"}, copies=3, plan=plan)
     assert [path.name for path in tmp_path.glob("ran.*")] == ["ran.0"]
     assert [e.copy for e in seen.ended] == [0]
@@ -312,22 +305,9 @@ def test_an_open_file_limit_is_raised_for_rater_and_given_back_to_the_copies(
 def test_a_gate_whose_supervisor_died_does_not_start_the_program(
     tmp_path: Path, late: tuple[str, ...]
 ) -> None:
-    script = gate.gate_script(len(late))
-    done = subprocess.run(
-        [
-            "/bin/sh",
-            "-c",
-            f"exec 3</dev/null 4>/dev/null; {script}",
-            "gate",
-            "64",
-            str(tmp_path / "no-go-file"),
-            str(tmp_path),
-            *late,
-            "touch",
-            "started",
-        ],
-        check=False,
-    )
+    script = f"exec 3</dev/null 4>/dev/null; {gate.gate_script(len(late))}"
+    words: list[str | Path] = ["64", tmp_path / "no-go-file", tmp_path, *late, "touch", "started"]
+    done = subprocess.run(["/bin/sh", "-c", script, "gate", *words], check=False)
     assert done.returncode == gate.NOT_RELEASED
     assert not (tmp_path / "started").exists()
 
@@ -340,7 +320,7 @@ def test_a_cooldown_lies_between_phases_and_not_before_the_first(tmp_path: Path)
     first, second = seen.brackets
     assert first.start_ns == 0
     assert second.start_ns - first.finish_ns >= 200_000_000
-    assert [e.text for e in seen.events if isinstance(e, Resting)] == ["cooling down for 0.2 s"]
+    assert [e.text for e in seen.of(Resting)] == ["cooling down for 0.2 s"]
 
 
 def test_a_stop_ends_a_cooldown_at_once(tmp_path: Path) -> None:
