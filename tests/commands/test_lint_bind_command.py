@@ -140,7 +140,7 @@ def test_the_configuration_inside_a_raw_file_is_checked(rater: Rater) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "no such file: a.cfg"),
         (b"\x7fELF\0\0", "no text"),
@@ -148,12 +148,12 @@ def test_the_configuration_inside_a_raw_file_is_checked(rater: Rater) -> None:
         (b"spec.cpu2006.size: ref\n", "without a readable configuration"),
     ],
 )
-def test_what_cannot_be_read_is_status_2(rater: Rater, content: bytes | None, said: str) -> None:
+def test_what_cannot_be_read_is_status_2(rater: Rater, content: bytes | None, message: str) -> None:
     if content is not None:
         Path("a.cfg").write_bytes(content)
     status, out, err = rater("a.cfg")
     assert (status, out) == (2, "")
-    assert said in err
+    assert message in err
 
 
 def test_a_corrected_list_needs_a_machine(rater: Rater) -> None:

@@ -40,7 +40,7 @@ def run_dir(file: Path, copy: int) -> Path:
 
 
 def ran(*words: object) -> str:
-    """Run something that goes well; return what was said."""
+    """Run something that goes well; return what it printed."""
     done = rater("run", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
@@ -53,8 +53,8 @@ def test_64_staggered_copies_of_two_workloads_each_are_run_validated_and_timed(
     kit: StandInKit,
 ) -> None:
     count, words = kit.count(64), kit.words(64)
-    said = ran(f"spec:{kit.root}", "--stagger", "1", "--speccmds-out")
-    assert "placement as planned: 128 copy runs" in said
+    message = ran(f"spec:{kit.root}", "--stagger", "1", "--speccmds-out")
+    assert "placement as planned: 128 copy runs" in message
     assert rows("SELECT mode, copies, size, tune, stagger_ms FROM run") == [
         ("staggered", 64, "ref", "base", 1.0)
     ]
@@ -93,8 +93,8 @@ def test_64_rotated_copies_run_both_benchmarks_and_their_last_round_is_validated
 ) -> None:
     kit.count(64)
     kit.words(64)
-    said = ran(f"spec:{kit.root}", "--mode", "rotated", "--iterations", "2")
-    assert "validated for the last round only" in " ".join(said.split())
+    message = ran(f"spec:{kit.root}", "--mode", "rotated", "--iterations", "2")
+    assert "validated for the last round only" in " ".join(message.split())
     assert rows(
         "SELECT iteration, status, validity, count(*), count(DISTINCT copy) FROM copy "
         "GROUP BY 1, 2, 3"
@@ -110,9 +110,9 @@ def test_64_rotated_copies_run_both_benchmarks_and_their_last_round_is_validated
 
 def test_a_steady_run_repeats_and_says_that_it_validates_nothing(kit: StandInKit) -> None:
     kit.count(2)
-    said = ran(f"spec:{kit.root}", "--mode", "steady", "--window", "0.2")
+    message = ran(f"spec:{kit.root}", "--mode", "steady", "--window", "0.2")
     assert "not validated: a copy's next run writes into the same run directory" in " ".join(
-        said.split()
+        message.split()
     )
     ((runs, copies, kinds),) = rows(
         "SELECT count(*), count(DISTINCT copy), group_concat(DISTINCT status || validity) FROM copy"
@@ -232,8 +232,8 @@ def test_bind_values_that_are_cpus_place_copies_and_are_replaced(kit: StandInKit
         commands=["-o out -e err EXE; echo $BIND"],
         binds=[str(cpu), str(cpu)],
     )
-    said = ran(f"spec:{kit.root}", "--bind-from-file")
-    assert f"binds several copies to CPUs {cpu}" in said
+    message = ran(f"spec:{kit.root}", "--bind-from-file")
+    assert f"binds several copies to CPUs {cpu}" in message
     assert [(run_dir(file, n) / "out").read_text() for n in (0, 1)] == [f"{cpu}\n{cpu}\n"] * 2
     assert rows("SELECT layout FROM run") == [("-b of the command file",)]
     # Without the option rater places them, and tells the commands where.
@@ -252,14 +252,14 @@ def test_a_bind_value_that_is_a_command_binds_by_itself(kit: StandInKit) -> None
         commands=["-o out -e err $BIND EXE x"],
         binds=[f"'{binder}' -m 0 --physcpubind={cpu}"],
     )
-    said = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
-    assert "of the command file binds copies, not rater" in said
+    message = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
+    assert "of the command file binds copies, not rater" in message
     assert rows("SELECT cpus, cpu, memory_policy FROM placement") == [(None, cpu, "none")]
     assert (file.parent / "out").read_text() == "bound\nx\n"
     refused = rater("run", f"spec:{kit.root}", "--bind-from-file", "--mem", "bind")
     assert (refused.returncode, "--mem bind: the command that binds" in refused.stderr) == (2, True)
-    said = " ".join(ran(f"spec:{kit.root}").split())
-    assert "of the command file is left out: rater places copies itself" in said
+    message = " ".join(ran(f"spec:{kit.root}").split())
+    assert "of the command file is left out: rater places copies itself" in message
     assert rows("SELECT cpus FROM placement WHERE run_id = 2") != [(None,)]
     assert (file.parent / "out").read_text() == "x\n"
 
@@ -284,8 +284,8 @@ def test_commands_that_bind_themselves_are_bound_by_nobody_else(
     )
     # What the command finds before it binds: numactl takes no CPU that it was not given.
     file.write_text(file.read_text().replace("-e err ", f"-e err {BEFORE} "))
-    said = " ".join(ran(f"spec:{kit.root}", "--layout", f"list:{first}").split())
-    assert "taskset in the commands binds copies, not rater" in said
+    message = " ".join(ran(f"spec:{kit.root}", "--layout", f"list:{first}").split())
+    assert "taskset in the commands binds copies, not rater" in message
     assert rows("SELECT cpus, cpu FROM placement") == [(None, cpu)]
     assert (file.parent / "out").read_text() == f"{cpu}\n"
     every = (file.parent / "before").read_text().strip()
@@ -294,8 +294,8 @@ def test_commands_that_bind_themselves_are_bound_by_nobody_else(
 
 def test_a_bind_that_stands_nowhere_binds_nobody_and_it_is_said(kit: StandInKit) -> None:
     kit.count(1, binds=["numactl --physcpubind=0"])
-    said = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
-    assert "copies are not bound: the commands have no $BIND" in said
+    message = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
+    assert "copies are not bound: the commands have no $BIND" in message
     assert rows("SELECT cpus, cpu FROM placement") == [(None, None)]
 
 
@@ -317,11 +317,11 @@ def test_the_file_says_how_many_copies_there_are(
     kit.count(3)
     kit.words(3, directives=["-u 2"])
     assert main(["run", f"spec:{kit.root}", "--dry-run"]) == 2
-    said = capsys.readouterr().err
-    assert "different numbers of copies (901.count: 3, 902.words: 2)" in said
+    message = capsys.readouterr().err
+    assert "different numbers of copies (901.count: 3, 902.words: 2)" in message
     assert main(["run", f"spec:{kit.root}", "--copies", "4"]) == 2
-    said = capsys.readouterr().err
-    assert "has run directories for 3 copies of 901.count (its -C lines): use --copies 3" in said
+    message = capsys.readouterr().err
+    assert "has run directories for 3 copies of 901.count (its -C lines): use --copies 3" in message
     assert main(["plan", f"spec:{kit.root}", "--copies", "2", "--topology", "nodes=2x1"]) == 0
     assert "2 copies" in capsys.readouterr().out
 
@@ -444,16 +444,16 @@ def test_a_wrong_output_is_a_failed_copy_with_the_words_of_the_kits_tool(kit: St
 def test_without_specdiff_copies_are_not_validated_and_it_is_said(kit: StandInKit) -> None:
     kit.count(2)
     kit.specdiff.unlink()
-    said = " ".join(ran(f"spec:{kit.root}").split())
+    message = " ".join(ran(f"spec:{kit.root}").split())
     ((status, validity, detail),) = rows(
         "SELECT DISTINCT status, validity, validity_detail FROM copy"
     )
     assert (status, validity) == ("ok", "no-expectation")
     assert detail.startswith("not validated: the kit's specdiff: ")
-    assert "outputs of 901.count were not validated: the kit's specdiff: " in said
+    assert "outputs of 901.count were not validated: the kit's specdiff: " in message
     kit.words(1, expected={})
-    said = " ".join(ran(f"spec:{kit.root}/902.words").split())
-    assert "902.words: outputs are not validated: no compare.cmd in" in said
+    message = " ".join(ran(f"spec:{kit.root}/902.words").split())
+    assert "902.words: outputs are not validated: no compare.cmd in" in message
 
 
 @pytest.mark.parametrize(
@@ -481,26 +481,26 @@ def test_a_specdiff_that_breaks_has_found_nothing(
     text = compare.read_text().replace("-o one.out.cmp ", "-o one.out.cmp COPY=$SPECCOPYNUM ")
     compare.write_text("-E SPECENV set\n" + text.split("-o two.out")[0])
     rater("run", f"spec:{kit.root}", "--quiet")
-    ((found, said),) = rows("SELECT validity, validity_detail FROM copy")
-    assert (found, detail is None) == (validity, said is None)
-    assert detail is None or detail in said
+    ((found, message),) = rows("SELECT validity, validity_detail FROM copy")
+    assert (found, detail is None) == (validity, message is None)
+    assert detail is None or detail in message
 
 
 def test_a_speccmds_out_of_the_kits_own_is_kept(kit: StandInKit) -> None:
     file = kit.count(1)
     out = file.parent / "speccmds.out"
     out.write_text("specinvoke r4356\n")
-    said = ran(f"spec:{kit.root}", "--speccmds-out", "--iterations", "2")
-    assert "(the one that was there is speccmds.out.1)" in said
+    message = ran(f"spec:{kit.root}", "--speccmds-out", "--iterations", "2")
+    assert "(the one that was there is speccmds.out.1)" in message
     assert (file.parent / "speccmds.out.1").read_text() == "specinvoke r4356\n"
     assert "run 2 finished at:" in out.read_text()
-    said = ran(f"spec:{kit.root}", "--speccmds-out")
-    assert "the one that was there" not in said
+    message = ran(f"spec:{kit.root}", "--speccmds-out")
+    assert "the one that was there" not in message
     assert not (file.parent / "speccmds.out.2").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["spec:{0}", "mini"], "both spec:.* and mini"),
         (["--bind-from-file"], "--bind-from-file is for spec:DIR"),
@@ -514,13 +514,13 @@ def test_a_speccmds_out_of_the_kits_own_is_kept(kit: StandInKit) -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    kit: StandInKit, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    kit: StandInKit, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     file = kit.count(1)
     (kit.root / "one.cmd").write_text(file.read_text())
     assert main(["run", *(word.format(kit.root) for word in words)]) == 2
     err = capsys.readouterr().err
-    assert re.search(said, err), err
+    assert re.search(message, err), err
 
 
 def test_directories_that_are_gone_refuse_the_run_and_a_dry_run_says_so(

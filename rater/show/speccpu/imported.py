@@ -32,10 +32,10 @@ def print_import(
     printer.some([f"  note: {remark}" for remark in one.remarks], "yellow")
     recomputed = one.recomputed
     for tune, mean in recomputed.means:
-        said = file.means.get(tune)
+        in_file = file.means.get(tune)
         parts = [f"{tune} geometric mean worked out: {_mean(mean, tune, recomputed)}"]
-        if said is not None:
-            parts.append(f"the file: {said.value:.{min(said.places, 6)}f}")
+        if in_file is not None:
+            parts.append(f"the file: {in_file.value:.{min(in_file.places, 6)}f}")
         printer.prose(f"  {', '.join(parts)}")
     if recomputed.disagreements:
         printer.prose(

@@ -178,14 +178,14 @@ def _results(stored: StoredRun, scores: Scores) -> Iterator[_Result]:
             values["rate_start"] = f"{started_s + bracket.start_ns / 1e9:.6f}"
         for copy in copies:
             values[f"copytime{copy.copy:03}"] = f"{copy.elapsed_s:.9f}"
-        values |= _errors(_told(bracket, copies))
+        values |= _errors(_wrong_of(bracket, copies))
         yield bracket.benchmark, bracket.tune, number, values
 
 
-def _told(bracket: StoredBracket, copies: Sequence[StoredCopy]) -> Iterable[str]:
-    """Return what is wrong with a bracket, each once: of its copies, then as its file said."""
-    said = bracket.reported.errors if bracket.reported is not None else None
-    return dict.fromkeys([*_failures(copies), *(said or "").splitlines()])
+def _wrong_of(bracket: StoredBracket, copies: Sequence[StoredCopy]) -> Iterable[str]:
+    """Return what is wrong with a bracket, each once: of its copies, then of its file."""
+    errors = bracket.reported.errors if bracket.reported is not None else None
+    return dict.fromkeys([*_failures(copies), *(errors or "").splitlines()])
 
 
 def _rotated(stored: StoredRun) -> Iterator[_Result]:
@@ -250,24 +250,26 @@ def _validity(bracket: StoredBracket, copies: Sequence[StoredCopy], planned: int
 
 def _failures(copies: Sequence[StoredCopy]) -> list[str]:
     """Return the failures of copies, in the words that SPEC's tools have for them if any."""
-    told = []
+    texts = []
     for copy in copies:
         if copy.status is CopyStatus.OK:
             continue
         if copy.status is CopyStatus.WRONG_OUTPUT:
-            told.append(f"copy {copy.copy}: output miscompare: {_line(copy.validity_detail or '')}")
+            texts.append(
+                f"copy {copy.copy}: output miscompare: {_line(copy.validity_detail or '')}"
+            )
         elif copy.status is CopyStatus.FAILED and (copy.exit_code or copy.signal):
-            told.append(
+            texts.append(
                 f"copy {copy.copy} non-zero return code "
                 f"(exit code={copy.exit_code or 0}, signal={copy.signal or 0})"
             )
         else:
-            told.append(f"copy {copy.copy}: {copy.status.value}")
-    return told
+            texts.append(f"copy {copy.copy}: {copy.status.value}")
+    return texts
 
 
-def _errors(told: Iterable[str]) -> dict[str, str]:
-    return {f"errors{number:03}": text for number, text in enumerate(told)}
+def _errors(texts: Iterable[str]) -> dict[str, str]:
+    return {f"errors{number:03}": text for number, text in enumerate(texts)}
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Where the copies of a result file ran: its own submit lines, beside a described machine."""
+"""Where the copies of a result file ran: its own submit lines, on a described machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Places:
     _submits: dict[tuple[str, str, Variant], tuple[str, tuple[str, ...]]] = field(
         default_factory=dict
     )
-    # Copies that were bound to one CPU alone, by what their bracket was told: at the same time.
+    # Copies that were bound to one CPU alone, by the bind lines of their bracket: at the same time.
     _users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = field(default_factory=dict)
     _work: int = 0  # characters
     _no_submit: bool = False  # and the file says that there was one
@@ -72,7 +72,7 @@ class Places:
 
     def of(self, one: SpecIteration, copy: int) -> Place:
         """Return where a copy of an iteration was."""
-        submit, binds = self._told(one)
+        submit, binds = self._command_of(one)
         if not submit:
             return NOWHERE
         bind = binds[copy % len(binds)] if binds else None
@@ -128,8 +128,8 @@ class Places:
         if self._policies:
             where = f" on {_named('node', memory)}" if memory else ""
             parts.append(f"memory {', '.join(self._policies)}{where}")
-        told = f" (by {', '.join(self._by)})" if self._by else ""
-        return f"{copies_text(len(self._of_copy))} bound: {', '.join(parts)}{told}"
+        tools = f" (by {', '.join(self._by)})" if self._by else ""
+        return f"{copies_text(len(self._of_copy))} bound: {', '.join(parts)}{tools}"
 
     def notes(self) -> list[str]:
         """Return what a reader of the results must know about it, a sentence each."""
@@ -203,7 +203,7 @@ class Places:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _told(self, one: SpecIteration) -> tuple[str, tuple[str, ...]]:
+    def _command_of(self, one: SpecIteration) -> tuple[str, tuple[str, ...]]:
         """Return the submit command (or any command with `$BIND`) and the values of `$BIND`."""
         if self.file.format == "log":
             return one.command or "", one.binds
@@ -236,10 +236,10 @@ class Places:
         if self.topology is None:
             self._relative = self._relative or binding.relative
             node = binding.cpu_nodes[0] if len(binding.cpu_nodes) == 1 else None
-            told = {self.file.node_of.get(cpu) for cpu in cpus}
-            if cpus and None not in told:
+            nodes = {self.file.node_of.get(cpu) for cpu in cpus}
+            if cpus and None not in nodes:
                 self._by_file = True
-                node = told.pop() if len(told) == 1 else None
+                node = nodes.pop() if len(nodes) == 1 else None
             near = binding.policy in ("bind", "preferred") and len(binding.mem_nodes) == 1
             if near and cpus and not binding.cpu_nodes and not self.file.node_of:
                 node = binding.mem_nodes[0]

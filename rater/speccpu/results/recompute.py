@@ -84,12 +84,12 @@ def recompute(file: SpecFile) -> Recomputed:
         of_tune = [r for r in results if r.tune == tune and not _unscored(r.benchmark)]
         mean = _mean([result.ratio for result in of_tune])
         means.append((tune, mean))
-        said = file.means.get(tune)
+        written = file.means.get(tune)
         # Of a set that is not whole SPEC's tools write 0.
         short = mean is None or not keys.is_whole(result.benchmark for result in of_tune)
-        if said is not None and not (short and said.value == 0):
+        if written is not None and not (short and written.value == 0):
             over = f"{tune} over {len(of_tune)} benchmark{'' if len(of_tune) == 1 else 's'}"
-            checks.number(said, over, "geometric mean", mean, 1e-6 + _loose(file))
+            checks.number(written, over, "geometric mean", mean, 1e-6 + _loose(file))
     return Recomputed(tuple(results), tuple(means), checks.compared, tuple(checks.found))
 
 
@@ -99,18 +99,18 @@ class _Checks:
         self.found: list[Disagreement] = []
 
     def number(
-        self, said: Figure, where: str, what: str, own: float | None, relative: float
+        self, written: Figure, where: str, what: str, own: float | None, relative: float
     ) -> None:
         """Compare a number; `relative` is how exact our own is."""
         self.compared += 1
-        shown = f"{said.value:.{min(said.places, 12)}f}"
+        shown = f"{written.value:.{min(written.places, 12)}f}"
         if own is None:
-            self.found.append(Disagreement(said.line, where, what, shown, "none"))
+            self.found.append(Disagreement(written.line, where, what, shown, "none"))
         elif not math.isclose(
-            said.value, own, rel_tol=relative + 1e-9, abs_tol=1.02 * said.half_unit
+            written.value, own, rel_tol=relative + 1e-9, abs_tol=1.02 * written.half_unit
         ):
-            places = max(min(said.places, 12), 1)
-            self.found.append(Disagreement(said.line, where, what, shown, f"{own:.{places}f}"))
+            places = max(min(written.places, 12), 1)
+            self.found.append(Disagreement(written.line, where, what, shown, f"{own:.{places}f}"))
 
 
 def _benchmark(
@@ -138,8 +138,8 @@ def _benchmark(
         own = sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
         if any(one.selected for one in members):
             speeds: dict[int, float | None] = {number: speed for speed, number in timed}
-            told = None if own is None else (speeds[own] or 0.0, own)
-            _check_selected(members, told, speeds, checks)
+            expected = None if own is None else (speeds[own] or 0.0, own)
+            _check_selected(members, expected, speeds, checks)
         return BenchmarkResult(benchmark, tune, tuple(ratios), own, None)
     _check_selected(members, chosen, dict(ratios), checks)
     return BenchmarkResult(
@@ -179,17 +179,17 @@ def _check_iteration(
             )
         )
     complete = one.copies in (None, len(times))
-    for key, said in one.stats.items():
+    for key, written in one.stats.items():
         kind, _, name = key.partition("_")
         values = times
         if kind == "ratio":
             if not one.reference_s or min(times) <= 0:
                 continue
             values = [len(times) * one.reference_s / seconds for seconds in times]
-        own = _statistic(name, values, said)
+        own = _statistic(name, values, written)
         if complete:
             # Rounded times to six decimals; of short runs that is much.
-            checks.number(said, one.name, key, own, max(exact, 1e-6 / max(min(times), 1e-6)))
+            checks.number(written, one.name, key, own, max(exact, 1e-6 / max(min(times), 1e-6)))
 
 
 def _exactness(one: SpecIteration) -> float:
@@ -202,13 +202,13 @@ def _exactness(one: SpecIteration) -> float:
     return rounded * time_s / reference_s + of_time
 
 
-def _statistic(name: str, values: Sequence[float], said: Figure) -> float:
+def _statistic(name: str, values: Sequence[float], written: Figure) -> float:
     """Return what a key such as `time_avg` stands for; the spread divides by n, as CPU2026 does.
 
     Of quartiles there are several definitions: the one that comes closest to the file's.
     """
     if name in ("q1", "q3", "iqr"):
-        return min(_quartiles(name, values), key=lambda own: abs(own - said.value))
+        return min(_quartiles(name, values), key=lambda own: abs(own - written.value))
     return _STATISTICS[name](values)
 
 
@@ -249,9 +249,9 @@ def _check_selected(
     ratios: dict[int, float | None],
     checks: _Checks,
 ) -> None:
-    told = [one for one in members if one.selected is not None]
-    selected = [one for one in told if one.selected]
-    if not told:
+    marked = [one for one in members if one.selected is not None]
+    selected = [one for one in marked if one.selected]
+    if not marked:
         return
     checks.compared += 1
     names = ", ".join(str(one.iteration) for one in selected) or "none"
@@ -264,7 +264,7 @@ def _check_selected(
     if names != own:
         where = f"{members[0].benchmark} {members[0].tune}"
         checks.found.append(
-            Disagreement((selected or told)[0].line, where, "selected iteration", names, own)
+            Disagreement((selected or marked)[0].line, where, "selected iteration", names, own)
         )
 
 
@@ -304,17 +304,17 @@ def _check_spread(
     medians = [statistics.median(times) for times in by_copy.values()]
     if not medians or min(medians) <= 0:
         return
-    for (of_benchmark, of_tune, key), said in file.rollups.items():
+    for (of_benchmark, of_tune, key), written in file.rollups.items():
         kind, _, name = key.partition("_")
         if (of_benchmark, of_tune) != at or (kind == "ratio" and not reference_s):
             continue
         values = medians
         if kind == "ratio":
             values = [len(by_copy) * (reference_s or 0.0) / seconds for seconds in medians]
-        own = _statistic(name, values, said)
+        own = _statistic(name, values, written)
         # The times have six decimals; of a spread that is more than of a mean.
         loose = 1e-6 if name in ("avg", "mean") else 1e-4
-        checks.number(said, " ".join(at), key, own, loose)
+        checks.number(written, " ".join(at), key, own, loose)
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:

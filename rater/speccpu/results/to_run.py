@@ -42,7 +42,7 @@ class SpecImport:
     recomputed: Recomputed
     stored: StoredRun  # without its copies: `copies` makes them anew, one at a time
     places: Places
-    remarks: tuple[str, ...]  # what is to be known of it, problems and disagreements apart
+    remarks: tuple[str, ...]  # what is to be known of it, without problems and disagreements
     brackets: tuple[tuple[StoredBracket, tuple[SpecIteration, ...]], ...]
     copy_runs: int
 
@@ -197,11 +197,11 @@ def _how_it_ended(scored: Sequence[SpecIteration]) -> tuple[RunStatus, str | Non
 
 
 def _host(file: SpecFile) -> Host:
-    def told(*names: str) -> str | None:
+    def fact(*names: str) -> str | None:
         return next((file.facts[name] for name in names if file.facts.get(name)), None)
 
-    product = " ".join(filter(None, (told("hw_vendor"), told("hw_model")))) or None
-    model = told("hw_cpu_name", "hw_cpu")
+    product = " ".join(filter(None, (fact("hw_vendor"), fact("hw_model")))) or None
+    model = fact("hw_cpu_name", "hw_cpu")
     return Host(
         fingerprint=f"import:{file.hostname or product or ''}",
         hostname=file.hostname,

@@ -88,7 +88,7 @@ def test_conditions(condition: str, holds: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("%if %{a} =~ /x/\n%endif\n", "line 1: the condition %if %{a} =~ /x/ is not understood"),
         ("\n%if 1\n", "line 2: %if without %endif"),
@@ -97,8 +97,8 @@ def test_conditions(condition: str, holds: bool) -> None:
         ("submit <<EOT\nnumactl\n", "line 1: <<EOT has no end"),
     ],
 )
-def test_what_is_not_understood_is_named_by_its_line(text: str, said: str) -> None:
-    assert str(read_config(text).problems[0]).startswith(said)
+def test_what_is_not_understood_is_named_by_its_line(text: str, message: str) -> None:
+    assert str(read_config(text).problems[0]).startswith(message)
 
 
 def test_macros_that_double_themselves_come_to_an_end() -> None:

@@ -121,8 +121,8 @@ def test_a_condition_that_the_outside_decides_is_a_doubt_where_it_holds_binds() 
         "%if '%{mode}' eq 'a'\nsubmit = a\n%elif '%{mode}' =~ /b/\nsubmit = b\n"
         "%else\nsubmit = c\n%endif\n%ifdef %{other}\ncopies = 1\n%endif\n"
     )
-    (doubt,) = read_config(text).uncertain
-    assert str(doubt) == (
+    (problem,) = read_config(text).uncertain
+    assert str(problem) == (
         "line 1: the condition %if '%{mode}' eq 'a' asks for a macro that is not defined here: "
         "taken as if it does not hold"
     )

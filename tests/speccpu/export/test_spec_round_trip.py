@@ -37,10 +37,10 @@ def there_and_back(rater: Rater, tmp_path: Path, database: Path) -> Back:
             out = json.dumps(document)
         path.write_text(out, encoding="utf-8")
         words = ["import", path] if kind == "observations" else ["import", "spec", path, "--json"]
-        status, said, err = rater(*words)
+        status, message, err = rater(*words)
         assert (status, err) == (0, "")
         if kind == "rsf":
-            (run,) = json.loads(said)["runs"]
+            (run,) = json.loads(message)["runs"]
             assert (run["problem_count"], run["disagreements"]) == (0, [])
         with open_store(database) as store:
             return store.load(2)

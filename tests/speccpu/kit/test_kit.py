@@ -51,14 +51,14 @@ def test_a_directory_tells_tune_size_label_and_number(kit: StandInKit) -> None:
 def test_what_is_not_there_is_told_with_the_way_out(kit: StandInKit, tmp_path: Path) -> None:
     file = kit.count(1)
     (tmp_path / "empty").mkdir()
-    for folder, said in (
+    for folder, message in (
         (tmp_path / "no", "no such folder"),
         (tmp_path / "no" / "way", "no such folder"),
         (tmp_path / "empty", "no speccmds.cmd in it or below; make run directories first"),
         (file, "a file; expected a kit"),
         (kit.root / "901.cuont", "no run directory of 901.cuont .* did you mean 901.count"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             find_runs(str(folder))
     with pytest.raises(InputError, match="no such file"):
         run_of(tmp_path / "x.cmd")
@@ -144,8 +144,8 @@ def test_directories_that_are_not_there_are_named(kit: StandInKit) -> None:
     gone.rmdir()
     found = read_benchmark(run_of(file))
     assert problems_of(found, 2) == ()
-    (said,) = problems_of(found, 3)
-    assert said.startswith(f"copy 2 of 901.count: no run directory {gone}; make run directories")
+    (message,) = problems_of(found, 3)
+    assert message.startswith(f"copy 2 of 901.count: no run directory {gone}; make run directories")
 
 
 def test_two_copies_in_one_directory_are_refused(kit: StandInKit) -> None:
@@ -204,19 +204,19 @@ def test_a_folder_that_may_not_be_looked_into_is_named(
         find_runs(str(closed))
 
 
-@pytest.mark.parametrize(("text", "said"), [("\n", "is empty"), ("-C /a\n", "no command in it")])
+@pytest.mark.parametrize(("text", "message"), [("\n", "is empty"), ("-C /a\n", "no command in it")])
 def test_a_comparison_that_says_nothing_keeps_nobody_from_running(
-    kit: StandInKit, text: str, said: str
+    kit: StandInKit, text: str, message: str
 ) -> None:
     file = kit.count(1)
     (file.parent / "compare.cmd").write_text(text)
     found = read_benchmark(run_of(file))
     assert found.comparison == ()
-    assert re.match(f"901.count: outputs are not validated: .*{said}", found.remarks[0])
+    assert re.match(f"901.count: outputs are not validated: .*{message}", found.remarks[0])
 
 
 def test_without_a_comparison_it_is_said_that_nothing_is_validated(kit: StandInKit) -> None:
     found = read_benchmark(run_of(kit.count(1, expected={})))
     assert found.comparison == ()
-    (said,) = found.remarks
-    assert said.startswith("901.count: outputs are not validated: no compare.cmd in ")
+    (message,) = found.remarks
+    assert message.startswith("901.count: outputs are not validated: no compare.cmd in ")

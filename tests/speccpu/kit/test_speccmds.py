@@ -91,7 +91,7 @@ def test_fewer_bind_values_than_copies_are_used_in_a_circle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "f: no command in it"),
         ("-C /a\n", "f: no command in it"),
@@ -112,8 +112,8 @@ def test_fewer_bind_values_than_copies_are_used_in_a_circle() -> None:
         ("-", "f:1: -: expected one of"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=re.escape(said)):
+def test_what_is_wrong_is_told_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
         parse_speccmds(text, "f")
 
 

@@ -91,9 +91,9 @@ def test_the_same_name_in_another_section_is_no_repetition() -> None:
 def test_what_the_machine_lacks() -> None:
     text = NUMACTL + listed([*GOOD[:6], (8, 1), (7, 2)])
     assert found(text, SMALL) == [(8, "cpu-missing"), (9, "node-missing"), (9, "idle")]
-    said = {one.kind: one.text for one in lint(source(text), SMALL).findings}
-    assert said["cpu-missing"] == "bind6 binds CPU 8, which is not there: made has CPUs 0-7"
-    assert said["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
+    message = {one.kind: one.text for one in lint(source(text), SMALL).findings}
+    assert message["cpu-missing"] == "bind6 binds CPU 8, which is not there: made has CPUs 0-7"
+    assert message["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
 
 
 def test_a_cpu_that_may_not_be_used_is_as_good_as_absent() -> None:

@@ -41,9 +41,9 @@ def test_one_file_is_one_run_with_base_and_peak(
     ]
     found = ask(
         database,
-        "SELECT own.tune, own.ratio, told.ratio, told.reported_s, told.reference_s, "
-        "told.selected, told.valid "
-        "FROM bracket_result AS own JOIN spec_result AS told USING (run_id, phase)",
+        "SELECT own.tune, own.ratio, file.ratio, file.reported_s, file.reference_s, "
+        "file.selected, file.valid "
+        "FROM bracket_result AS own JOIN spec_result AS file USING (run_id, phase)",
     )
     assert found == [
         ("base", 20.0, 20.0, 500.0, 5000.0, 1, "S"),
@@ -100,7 +100,7 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
 
 
 @pytest.mark.parametrize(
-    ("config", "machine", "said"),
+    ("config", "machine", "message"),
     [
         (
             "bind = 1, 9\nsubmit = taskset -c $BIND $command\n",
@@ -135,13 +135,13 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
     ],
 )
 def test_what_is_odd_about_the_placement_is_said(
-    rater: Rater, tmp_path: Path, config: str, machine: str | None, said: str
+    rater: Rater, tmp_path: Path, config: str, machine: str | None, message: str
 ) -> None:
     more = ["--topology", machine] if machine else []
     _, out, _ = rater("import", "spec", write(tmp_path, configured(config)), *more)
-    assert said in flat(out)
+    assert message in flat(out)
     _, shown, _ = rater("show", 1)
-    assert said in flat(shown)
+    assert message in flat(shown)
 
 
 def test_peak_may_be_bound_otherwise_than_base(
@@ -259,18 +259,18 @@ def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database:
     status, out, err = rater("import", "spec", bad, tmp_path / "none.rsf", good, tmp_path)
     assert status == 2
     assert "run 1: result.rsf" in out
-    said = err.splitlines()
-    assert said[0].endswith(
+    message = err.splitlines()
+    assert message[0].endswith(
         "hello.txt: no results of SPEC CPU in it; expected a raw file (.rsf) "
         "or a log of runspec or runcpu"
     )
-    assert "no such file" in said[1] and "is a directory" in said[2]
+    assert "no such file" in message[1] and "is a directory" in message[2]
     document = json.loads(rater("--json", "import", "spec", bad, good)[1])
     assert len(document["errors"]) == 1 and document["runs"][0]["added"] is False
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"\x1f\x8b\x08rest", "cannot be read further (gzip)"),
         (b"(\xb5/\xfdrest", "packed with zstd; unpack it first"),
@@ -281,13 +281,13 @@ def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database:
     ],
 )
 def test_a_file_with_nothing_in_it_is_refused(
-    rater: Rater, tmp_path: Path, database: Path, data: bytes, said: str
+    rater: Rater, tmp_path: Path, database: Path, data: bytes, message: str
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     status, _, err = rater("import", "spec", path)
     assert status == 2
-    assert said in err
+    assert message in err
     assert not database.exists()  # nothing to store makes no database
 
 
@@ -341,10 +341,10 @@ def test_what_is_exported_can_be_imported(rater: Rater, tmp_path: Path, database
     rater("import", "spec", write(tmp_path, OLD, "cpu.log"), "--topology", "nodes=2x8")
     _, out, _ = rater("export", 1, "--format", "rsf")
     back = write(tmp_path, out, "back.rsf")
-    status, said, _ = rater("import", "spec", back, "--topology", "nodes=2x8")
+    status, message, _ = rater("import", "spec", back, "--topology", "nodes=2x8")
     assert status == 0
-    assert "the file is an estimate that rater exported" in flat(said)
-    assert "all agree" in said
+    assert "the file is an estimate that rater exported" in flat(message)
+    assert "all agree" in message
     query = "SELECT copy, cpu, node, elapsed_ns, status FROM copy WHERE run_id = {}"
     assert ask(database, query.format(1)) == ask(database, query.format(2))
     ratio = "SELECT ratio FROM bracket_result WHERE run_id = {}"

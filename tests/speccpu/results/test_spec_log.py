@@ -25,7 +25,7 @@ def wrapped(text: str, width: int) -> str:
     )
 
 
-def told(file: SpecFile) -> list[tuple[object, ...]]:
+def read_from(file: SpecFile) -> list[tuple[object, ...]]:
     return [
         (one.name, one.size, one.copies, one.times_s, one.valid, one.reported_s, one.reference_s)
         + (one.failures, one.binds, one.start_s, one.errors, one.folders, one.workloads_s)
@@ -65,7 +65,7 @@ def test_a_log_of_cpu2017_has_iterations_failures_and_error_codes() -> None:
 @pytest.mark.parametrize("width", [40, 57, 61, 79, 80, 100, 132])
 @pytest.mark.parametrize("text", [OLD, NEW], ids=["2006", "2017"])
 def test_wrapped_lines_are_joined_wherever_they_were_cut(text: str, width: int) -> None:
-    assert told(read(wrapped(text, width))) == told(read(text))
+    assert read_from(read(wrapped(text, width))) == read_from(read(text))
 
 
 def test_reference_times_are_worked_out_from_the_ratios() -> None:
@@ -122,7 +122,7 @@ def test_a_log_that_ends_early_has_what_came_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("time (0:1) = 500.25", "time (0:1) = soon", "line 11: not understood: 'Workload elapsed"),
         ("time: 999.375", "time: 998.375", "line 14: copy 0 of 400.perlbench base, iteration 1: "),
@@ -131,16 +131,16 @@ def test_a_log_that_ends_early_has_what_came_before() -> None:
         ("1000 125000000 1000.125", "1000 125000000 1001", "line 21: reported 1001 s, but 1000 s"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_its_line(before: str, after: str, said: str) -> None:
+def test_what_cannot_be_read_is_named_by_its_line(before: str, after: str, message: str) -> None:
     file = read(OLD.replace(before, after))
-    assert any(problem.startswith(said) for problem in problems(file)), problems(file)
+    assert any(problem.startswith(message) for problem in problems(file)), problems(file)
     assert len(file.iterations) == 1
 
 
 def test_lines_of_other_programs_are_passed_over() -> None:
     noise = "Copy constructor called\ncopying\nRunning late\n Error in line 3\n  Start: x\n" * 3
     file = read(noise + OLD + noise)
-    assert told(file) == told(read(OLD))
+    assert read_from(file) == read_from(read(OLD))
     assert problems(file) == []
 
 

@@ -60,7 +60,7 @@ def test_of_two_iterations_the_slower_stands_for_the_benchmark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             HEAD + bracket(ratio=21),
@@ -78,9 +78,9 @@ def test_of_two_iterations_the_slower_stands_for_the_benchmark() -> None:
         ),
     ],
 )
-def test_where_the_file_disagrees_with_its_own_numbers_is_said(text: str, said: str) -> None:
+def test_where_the_file_disagrees_with_its_own_numbers_is_said(text: str, message: str) -> None:
     found = [str(one) for one in recompute(read(text)).disagreements]
-    assert said.split(": ", 1)[1] in [one.split(": ", 1)[1] for one in found]
+    assert message.split(": ", 1)[1] in [one.split(": ", 1)[1] for one in found]
 
 
 def test_a_speed_run_has_no_copies_in_its_ratio() -> None:
@@ -125,7 +125,7 @@ def test_seconds_and_nanoseconds_stand_for_a_time_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nonsense\n" + bracket(), "line 1: no `key: value` line: 'nonsense'"),
         (bracket(more="copytime002: soon"), "line 10: copytime002: no number: 'soon'"),
@@ -148,9 +148,9 @@ def test_seconds_and_nanoseconds_stand_for_a_time_that_is_missing() -> None:
         (bracket() + "spec.cpu2017.size: ref\n", "line 10: keys of another suite (cpu2017)"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_its_line(text: str, said: str) -> None:
+def test_what_cannot_be_read_is_named_by_its_line(text: str, message: str) -> None:
     file = read(text)
-    assert any(problem.startswith(said) for problem in problems(file)), problems(file)
+    assert any(problem.startswith(message) for problem in problems(file)), problems(file)
     assert file.iterations[0].times_s[0] == 400.0
 
 
@@ -194,7 +194,7 @@ def test_a_packed_text_is_unpacked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "said"),
+    ("pieces", "message"),
     [
         ({0: "@eN", 2: "x"}, "piece 001 of 3 is missing"),
         ({0: "!abc"}, "packed in a way that is not known"),
@@ -203,8 +203,8 @@ def test_a_packed_text_is_unpacked() -> None:
         ({0: "&8AAAAA"}, "no base64|cannot be unpacked|shorter"),
     ],
 )
-def test_what_is_wrong_with_a_packed_text_is_said(pieces: dict[int, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_is_wrong_with_a_packed_text_is_said(pieces: dict[int, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         unpack(pieces)
 
 
@@ -253,7 +253,7 @@ def test_a_name_that_the_file_ends_in_is_not_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("benchmark: 429.mcf", "a second benchmark of 400.perlbench base, iteration 0; the first"),
         ("ratio: 99", "line 10: a second ratio of 400.perlbench base, iteration 0; the first is"),
@@ -261,9 +261,9 @@ def test_a_name_that_the_file_ends_in_is_not_used() -> None:
         ("reported_sec: 5\nreported_nsec: 0", "reported_time 500.000000, but reported_sec and"),
     ],
 )
-def test_what_contradicts_itself_is_named(more: str, said: str) -> None:
+def test_what_contradicts_itself_is_named(more: str, message: str) -> None:
     file = read(bracket(more=more))
-    assert any(said in problem for problem in problems(file)), problems(file)
+    assert any(message in problem for problem in problems(file)), problems(file)
     (one,) = file.iterations
     assert (one.benchmark, one.iteration, one.reported_s) == ("400.perlbench", 0, 500)
     assert one.ratio is not None and one.ratio.value == 20
