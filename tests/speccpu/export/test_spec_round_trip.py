@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from rater.record.stored import StoredCopy, StoredRun
+from rater.speccpu.export.rsf_bind import configuration
+from rater.speccpu.export.rsf_write import rsf_lines
 from rater.speccpu.results.packed import unpack
 from rater.store.store import open_store
 from tests.support.calls import Rater
@@ -244,3 +246,12 @@ def test_keys_of_an_older_export_are_passed_over(rater: Rater, tmp_path: Path) -
     status, out, _ = rater("import", "spec", path, "--json")
     assert status == 0
     assert json.loads(out)["runs"][0]["problem_count"] == 0
+
+
+def test_a_copy_of_several_threads_is_not_narrowed_to_one_cpu() -> None:
+    run = observed([{"copy": 0, "cpu": 0, "node": 1}])
+    run = replace(run, benchmarks=tuple(replace(it, threads=4) for it in run.benchmarks))
+    assert (configuration(run, {None: "base"}, "estimate") or "").splitlines()[2:] == [
+        "bind0 = numactl --cpunodebind=1"
+    ]
+    assert "spec.cpu2017.results.a.base.000.threads: 4" in rsf_lines(run, {}, {})

@@ -17,7 +17,7 @@ from rater.speccpu.lint.fix import Corrected, corrected
 from rater.speccpu.lint.pattern import misplaced
 from rater.speccpu.lint.scope import MOST_SEATS
 from rater.speccpu.lint.source import ResultOf, Source, read_source
-from tests.support.machines import generated, made, real, real_machines
+from tests.support.machines import generated, made, real_machines
 from tests.support.spec_fuzz import CONFIG, broken
 
 # Two lgroups of two cores of two threads; second threads come last, as on x86.
@@ -49,9 +49,68 @@ def text_of(text: str, topology: Topology | None = None) -> str:
     return one.text
 
 
-def test_a_right_list_has_no_finding() -> None:
-    assert found(NUMACTL + listed(GOOD)) == []
-    assert found(NUMACTL + listed(GOOD), SMALL) == []
+EIGHT = NUMACTL + listed(GOOD)
+BY_COPY = "submit = numactl --localalloc --physcpubind=$SPECCOPYNUM $command\n"
+RELATIVE = BY_COPY.replace("=$", "=+$")
+TWO_MASKS = NUMACTL + "bind0 = taskset -c 0-1\nbind1 = taskset -c {}\n"
+OF_NODE = NUMACTL + "".join(f"bind{copy} = numactl -N 0 -m 0\n" for copy in range(5))
+MCDRAM = NUMACTL + "bind0 = numactl -m {} -C 0\nbind1 = numactl -l -C 1\n"
+ONE_NODE, POWER, AWAY = made([[[0], [1]]]), made([[[0, 1], [2, 3]]]), made([[[2], [5]]])
+HALF_SHUT = made([[[0], [1]], [[2], [3]]], usable={0, 1, 2})
+FOUR = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
+CASES: dict[str, tuple[str, Topology | None, int | None, list[tuple[int, str]]]] = {
+    "a right list": (EIGHT, None, None, []),
+    "a right list on its machine": (EIGHT, SMALL, None, []),
+    "a third copy": (
+        "submit = taskset -c $BIND $command\nbind = 3, 3, 3\n",
+        None,
+        None,
+        [(2, "cpu-twice"), (2, "cpu-twice")],
+    ),
+    "as many copies as CPUs share them": (TWO_MASKS.format("0-1"), None, None, []),
+    "masks that overlap": (TWO_MASKS.format("1-2"), None, None, [(3, "cpu-twice")]),
+    "more copies than a node has CPUs": (OF_NODE, SMALL, 5, [(6, "cpu-twice")]),
+    "copies of a node nobody knows": (OF_NODE, None, None, []),
+    "the same names in another section": (
+        f"{EIGHT}429.mcf=peak:\n{listed(GOOD)}",
+        None,
+        None,
+        [],
+    ),
+    "a CPU that may not be used": (FOUR, HALF_SHUT, None, [(5, "cpu-missing"), (5, "many-copies")]),
+    "a node without memory": (MCDRAM.format("0,1"), ONE_NODE, None, [(2, "node-missing")]),
+    "memory of the same place": (MCDRAM.format("0"), ONE_NODE, None, []),
+    "fewer copies of one benchmark's peak": (
+        f"copies = 8\n{EIGHT}429.mcf=peak:\ncopies = 2\n",
+        None,
+        None,
+        [],
+    ),
+    "binds without a submit": (listed(GOOD), None, None, [(1, "not-used")]),
+    "binds that submit does not use": (BY_COPY + listed(GOOD), None, None, [(2, "not-used")]),
+    "a submit without binds": (NUMACTL, None, None, [(1, "no-binds")]),
+    "a bind that is wrong in itself": (
+        NUMACTL + "bind0 = numactl --physcpubind=5-3\n",
+        None,
+        None,
+        [(2, "unclear")],
+    ),
+    "+N counts inside the CPUs of the machine": (RELATIVE, AWAY, 2, []),
+    "+N beyond them": (RELATIVE, AWAY, 3, [(1, "cpu-missing"), (1, "many-copies")]),
+    "a section that gives some binds keeps the others": (
+        f"{EIGHT}429.mcf=peak:\nbind0 = numactl -m 0 -C 7\n",
+        None,
+        None,
+        [(9, "cpu-twice")],
+    ),
+    "threads side by side": (BY_COPY, POWER, 2, [(1, "siblings")]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistakes_have_their_lines_and_kinds(name: str) -> None:
+    text, machine, copies, expected = CASES[name]
+    assert found(text, machine, copies=copies) == expected
 
 
 def test_the_same_cpu_twice_is_told_with_both_lines_and_the_free_cpu() -> None:
@@ -60,32 +119,11 @@ def test_the_same_cpu_twice_is_told_with_both_lines_and_the_free_cpu() -> None:
     assert found(text, SMALL) == [(5, "cpu-twice"), (9, "idle")]
 
 
-def test_a_third_copy_on_a_cpu_is_one_more_finding() -> None:
-    assert found("submit = taskset -c $BIND $command\nbind = 3, 3, 3\n") == [
-        (2, "cpu-twice"),
-        (2, "cpu-twice"),
-    ]
-
-
-def test_copies_may_share_as_many_cpus_as_they_are() -> None:
-    assert found(NUMACTL + "bind0 = taskset -c 0-1 \nbind1 = taskset -c 0-1\n") == []
-    assert found(NUMACTL + "bind0 = taskset -c 0-1\n" * 1 + "bind1 = taskset -c 1-2\n") == [
-        (3, "cpu-twice")
-    ]
-    nodes = NUMACTL + "".join(f"bind{i} = numactl -N 0 -m 0\n" for i in range(5))
-    assert found(nodes, SMALL, copies=5) == [(6, "cpu-twice")]  # the node has 4 CPUs
-    assert found(nodes) == []
-
-
 def test_a_name_given_twice_is_told_where_it_is_given_again() -> None:
-    text = NUMACTL + listed(GOOD).replace("bind3 =", "bind2 =")
+    text = EIGHT.replace("bind3 =", "bind2 =")
     kinds = found(text)
     assert kinds == [(5, "repeated"), (6, "gap")]
     assert "8 bindN lines are 7 binds" in lint(source(text)).findings[0].text
-
-
-def test_the_same_name_in_another_section_is_no_repetition() -> None:
-    assert found(f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\n{listed(GOOD)}") == []
 
 
 def test_what_the_machine_lacks() -> None:
@@ -96,26 +134,12 @@ def test_what_the_machine_lacks() -> None:
     assert message["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
 
 
-def test_a_cpu_that_may_not_be_used_is_as_good_as_absent() -> None:
-    machine = made([[[0], [1]], [[2], [3]]], usable={0, 1, 2})
-    text = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
-    assert (5, "cpu-missing") in found(text, machine)
-
-
 def test_memory_of_another_node_is_told_with_the_right_one() -> None:
     text = NUMACTL + listed([*GOOD[:7], (7, 0)])
     assert found(text, SMALL) == [(9, "far-memory")]
     assert text_of(text, SMALL) == (
         "bind7 binds memory to node 0, but CPU 7 is of node 1; use -m 1"
     )
-
-
-def test_memory_beside_the_cpus_is_not_far() -> None:
-    """MCDRAM of the same quarter: another node number, the same place."""
-    machine = made([[[0], [1]]])
-    both = "bind0 = numactl -m 0,1 -C 0\nbind1 = numactl -l -C 1\n"
-    assert found(NUMACTL + both, machine) == [(2, "node-missing")]
-    assert found(NUMACTL + both.replace("0,1", "0"), machine) == []
 
 
 def test_siblings_before_free_cores() -> None:
@@ -127,18 +151,17 @@ def test_siblings_before_free_cores() -> None:
         "CPUs 2-3 first"
     )
     # With all CPUs in use no core is free; only fewer copies would meet in one.
-    whole = lint(source(NUMACTL + listed(GOOD)), SMALL)
+    whole = lint(source(EIGHT), SMALL)
     assert whole.findings == ()
     assert whole.notes == (
         "with 3 to 5 copies of this list some share a core while other cores have none "
         "(--fix --copies N prints a list for N)",
     )
-    assert found(NUMACTL + listed(GOOD), SMALL, copies=4) == [(4, "siblings"), (9, "many-binds")]
+    assert found(EIGHT, SMALL, copies=4) == [(4, "siblings"), (9, "many-binds")]
 
 
 def test_idle_cpus_are_those_of_as_many_threads_as_the_copies_need() -> None:
-    cores = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
-    assert found(cores, SMALL) == []  # one thread a core is a choice
+    assert found(FOUR, SMALL) == []  # one thread a core is a choice
     three = NUMACTL + listed([(0, 0), (1, 0), (2, 1)])
     assert found(three, SMALL) == [(4, "idle")]
     assert "CPU 3 has no copy (1 on node 1); a list for all has 4 copies" in text_of(three, SMALL)
@@ -146,24 +169,13 @@ def test_idle_cpus_are_those_of_as_many_threads_as_the_copies_need() -> None:
 
 
 def test_copies_against_binds() -> None:
-    more = f"copies = 10\n{NUMACTL}{listed(GOOD)}"
+    more = f"copies = 10\n{EIGHT}"
     assert found(more) == [(1, "few-binds")]
     assert "copies 8-9 share CPUs with copies 0-1; add bind8 to bind9 or run 8" in text_of(more)
     assert found(more, SMALL) == [(1, "few-binds"), (1, "many-copies")]
-    fewer = f"copies = 6\n{NUMACTL}{listed(GOOD)}"
+    fewer = f"copies = 6\n{EIGHT}"
     assert found(fewer) == [(1, "many-binds")]
     assert "bind6 (line 9) to bind7 are not used, CPUs 6-7 stay idle" in text_of(fewer)
-
-
-def test_peak_may_have_fewer_copies_of_a_benchmark_by_its_own_section() -> None:
-    text = f"copies = 8\n{NUMACTL}{listed(GOOD)}429.mcf=peak:\ncopies = 2\n"
-    assert found(text) == []
-
-
-def test_binds_that_nothing_uses_and_a_submit_without_binds() -> None:
-    assert found(listed(GOOD)) == [(1, "not-used")]
-    assert found("submit = taskset -c $SPECCOPYNUM $command\n" + listed(GOOD)) == [(2, "not-used")]
-    assert found(NUMACTL) == [(1, "no-binds")]
 
 
 def test_cpus_worked_out_from_the_copy_need_its_number() -> None:
@@ -182,17 +194,6 @@ def test_shell_that_is_not_followed_is_no_mistake_and_is_told() -> None:
     assert any("no CPU that rater can read" in one for one in result.unchecked)
 
 
-def test_a_bind_that_is_wrong_in_itself() -> None:
-    assert found(NUMACTL + "bind0 = numactl --physcpubind=5-3\n") == [(2, "unclear")]
-
-
-def test_relative_numbers_count_inside_the_cpus_that_may_be_used() -> None:
-    machine = made([[[2], [5]]])
-    text = "submit = numactl --localalloc --physcpubind=+$SPECCOPYNUM $command\n"
-    assert found(text, machine, copies=2) == []
-    assert found(text, machine, copies=3) == [(1, "cpu-missing"), (1, "many-copies")]
-
-
 def test_sections_are_checked_each_by_its_own_lines() -> None:
     text = (
         "submit = taskset -c $BIND $command\nbind = 0, 1\nintrate=base:\ncopies = 3\n"
@@ -208,19 +209,14 @@ def test_sections_are_checked_each_by_its_own_lines() -> None:
 
 
 def test_a_list_beside_numbered_lines_is_told() -> None:
-    text = f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\nbind = 0, 1\n"
+    text = f"{EIGHT}429.mcf=peak:\nbind = 0, 1\n"
     assert found(text) == [(11, "repeated")]
     assert "bindN lines (from line 2 on) hold as well" in text_of(text)
 
 
-def test_a_section_that_gives_some_binds_keeps_the_others() -> None:
-    text = f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\nbind0 = numactl -m 0 -C 7\n"
-    assert found(text) == [(9, "cpu-twice")]
-
-
 def test_a_raw_file_tells_copies_and_benchmarks() -> None:
     ran = (("429.mcf", "base", 9), ("400.perlbench", "base", 8))
-    result = lint(source(NUMACTL + listed(GOOD), *ran))
+    result = lint(source(EIGHT, *ran))
     assert [(one.kind, one.scopes) for one in result.findings] == [("few-binds", ("429.mcf base",))]
 
 
@@ -344,15 +340,15 @@ def test_each_way_of_binding_has_its_corrected_lines(text: str, lines: list[str]
 
 
 def test_as_many_copies_as_were_asked_for() -> None:
-    [one] = fixed(NUMACTL + listed(GOOD), SMALL, copies=3)
+    [one] = fixed(EIGHT, SMALL, copies=3)
     assert one.copies == 3
     assert [line.split("=")[-1] for line in one.lines] == ["0", "2", "1"]
 
 
 def test_only_what_is_wrong_is_corrected() -> None:
-    text = f"{NUMACTL}{listed(GOOD)}429.mcf=peak:\ntaskset\nbind0 = numactl -m 1 -C 0\n"
+    text = f"{EIGHT}429.mcf=peak:\ntaskset\nbind0 = numactl -m 1 -C 0\n"
     assert [one.section for one in fixed(text, SMALL)] == ["429.mcf=peak"]
-    assert fixed(NUMACTL + listed(GOOD), SMALL) == []
+    assert fixed(EIGHT, SMALL) == []
 
 
 STYLES = {
@@ -467,13 +463,3 @@ def test_broken_configurations_are_checked_without_a_crash(tmp_path: Path) -> No
             assert {one.kind for one in result.findings} <= set(KINDS)
             if machine is not None:
                 corrected(result, machine, own)
-
-
-def test_siblings_side_by_side_are_known_on_power() -> None:
-    if not real_machines():
-        pytest.skip("the 18 machines are not here: set RATER_TEST_DATA")
-    machine = real("power8")
-    text = "submit = numactl --localalloc --physcpubind=$SPECCOPYNUM $command\n"
-    [one] = lint(source(text), machine, copies=20).findings
-    assert one.kind == "siblings"
-    assert "17 cores have no copy" in one.text

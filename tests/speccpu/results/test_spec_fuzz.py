@@ -37,6 +37,7 @@ def test_the_whole_files_that_are_broken_are_good_ones(tmp_path: Path) -> None:
             read(data, store)
     file = read_rsf(io.BytesIO(originals()[0]), "whole")
     assert file.config is not None and len(file.iterations) == 2
+    assert len(read_log(io.BytesIO(originals()[1]), "whole").iterations) == 2
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from rater.speccpu.results.log import read_log
 from rater.speccpu.results.recompute import recompute
 from rater.speccpu.results.result import Failure, SpecFile
 from tests.support.raw_files import NEW, OLD
-from tests.support.spec_fuzz import LOG
 
 
 def read(text: str) -> SpecFile:
@@ -142,11 +141,6 @@ def test_lines_of_other_programs_are_passed_over() -> None:
     file = read(noise + OLD + noise)
     assert read_from(file) == read_from(read(OLD))
     assert problems(file) == []
-
-
-def test_the_fuzz_starts_from_a_log_that_can_be_read() -> None:
-    file = read(LOG)
-    assert [one.benchmark for one in file.iterations] == ["400.perlbench", "500.perlbench_r"]
 
 
 def test_what_a_bracket_was_told_is_kept_where_its_end_is_missing() -> None:
