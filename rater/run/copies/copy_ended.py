@@ -10,6 +10,11 @@ from rater.record.status import CopyStatus, Validity
 from rater.run.copies.launch import Child, Reaped
 from rater.run.programs.script import failed_command
 
+_STOPPED = {  # by why rater ended a copy
+    "timeout": CopyStatus.TIMEOUT,
+    "stop": CopyStatus.INTERRUPTED,
+    "output": CopyStatus.FAILED,
+}
 _SHELL_CODES = {
     126: "exit code 126: it could not be executed, or says so itself; see its stderr",
     127: "exit code 127: a program was not found; see its stderr",
@@ -78,23 +83,16 @@ def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
     notes = list(child.notes)
     if reaped.left_group:
         notes.append("left processes behind in its process group; they were killed")
-    if child.stopped_for == "timeout":
-        status = CopyStatus.TIMEOUT
-    elif child.stopped_for == "stop":
-        status = CopyStatus.INTERRUPTED
-    elif child.stopped_for is not None or reaped.exit_code != 0:
-        status = CopyStatus.FAILED
-        if child.stopped_for is None:
-            ended_by = failed_command(
-                child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal
-            )
-            if ended_by and child.spec.workloads and not child.spec.output.endswith("/"):
-                ended_by += f", in {storable(child.spec.directory)}"
-            notes += [ended_by] if ended_by else []
-        if reaped.signal == signal.SIGKILL and child.stopped_for is None:
-            notes.append("killed from outside (out of memory? see `dmesg`)")
-        elif reaped.exit_code in _SHELL_CODES and child.stopped_for is None:
-            notes.append(_SHELL_CODES[reaped.exit_code])
-    else:
-        status = CopyStatus.OK
-    return status, "; ".join(notes) or None
+    if child.stopped_for is not None:
+        return _STOPPED[child.stopped_for], "; ".join(notes) or None
+    if reaped.exit_code == 0:
+        return CopyStatus.OK, "; ".join(notes) or None
+    ended_by = failed_command(child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal)
+    if ended_by:
+        in_shared = child.spec.workloads and not child.spec.output.endswith("/")
+        notes.append(ended_by + (f", in {storable(child.spec.directory)}" if in_shared else ""))
+    if reaped.signal == signal.SIGKILL:
+        notes.append("killed from outside (out of memory? see `dmesg`)")
+    elif reaped.exit_code in _SHELL_CODES:
+        notes.append(_SHELL_CODES[reaped.exit_code])
+    return CopyStatus.FAILED, "; ".join(notes) or None

@@ -16,8 +16,11 @@ from rater.run.copies.launch import Child, CopySpec
 STEP = make_plan(["a"], 1).phases[0].queues[0].steps[0]
 
 
+type Copies = list[tuple[subprocess.Popen[bytes], Child]]
+
+
 @pytest.fixture
-def copies() -> Iterator[list[tuple[subprocess.Popen[bytes], Child]]]:
+def copies() -> Iterator[Copies]:
     """Three processes that wait for the end of their input."""
     made = []
     for copy in range(3):
@@ -41,7 +44,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
-    copies: list[tuple[subprocess.Popen[bytes], Child]], at_once: bool
+    copies: Copies, at_once: bool
 ) -> None:
     ends = Ends(commands=False, at_once=at_once)
     for _, child in copies:
@@ -59,9 +62,7 @@ def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
     ends.close()
 
 
-def test_what_ends_while_another_is_handled_is_stamped_next(
-    copies: list[tuple[subprocess.Popen[bytes], Child]],
-) -> None:
+def test_what_ends_while_another_is_handled_is_stamped_next(copies: Copies) -> None:
     ends = Ends(commands=False, at_once=True)
     for _, child in copies:
         ends.expect(child)

@@ -94,6 +94,10 @@ def of(reader: MachineReader, phase: int = 4) -> PhaseCounters:
     return PhaseCounters(reader, phase, lambda copy: None if copy == 9 else copy)
 
 
+def filler_ns(readings: PhaseCounters) -> list[int]:
+    return [row.filler_ns for row in events_of(readings)[0].rows]
+
+
 def events_of(readings: PhaseCounters) -> tuple[CpuReadings, MachineReadings]:
     events = readings.events()
     assert events
@@ -166,7 +170,7 @@ def test_cpu_time_of_fillers_goes_with_the_cpu_of_their_copy(machine: Machine) -
     readings.filler_ended(9, 5)  # not bound: with the first CPU
     readings.end()
     readings.filler_ended(2, 1000)
-    assert [row.filler_ns for row in events_of(readings)[0].rows] == [5, 42]
+    assert filler_ns(readings) == [5, 42]
 
 
 def test_fillers_that_still_run_count_with_all_processes_below_them(machine: Machine) -> None:
@@ -179,7 +183,7 @@ def test_fillers_that_still_run_count_with_all_processes_below_them(machine: Mac
     readings.begin()
     readings.end_with_fillers({50: 2, 60: 0})
     readings.end()
-    assert [row.filler_ns for row in events_of(readings)[0].rows] == [7 * TICK_NS, 115 * TICK_NS]
+    assert filler_ns(readings) == [7 * TICK_NS, 115 * TICK_NS]
 
 
 def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
@@ -188,7 +192,7 @@ def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
     readings = of(machine.reader())
     readings.begin()
     readings.end_with_fillers({60: 0})
-    assert [row.filler_ns for row in events_of(readings)[0].rows] == [0, 0]
+    assert filler_ns(readings) == [0, 0]
 
 
 # -- frequency -------------------------------------------------------------------------------------

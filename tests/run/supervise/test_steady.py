@@ -159,16 +159,11 @@ def test_steady_mode_is_homogeneous_unless_an_order_says_else() -> None:
     assert resolve_mode("rotated", None, "rotated") == ("rotated", Order.ROTATED, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("mode", "order", "message"),
-    [
-        ("homogeneous", "rotated", "--order rotated goes with --mode steady"),
-        ("steady", "sideways", "expected homogeneous or rotated"),
-    ],
-)
-def test_an_order_that_contradicts_is_an_error(mode: str, order: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        resolve_mode(mode, None, order)
+def test_an_order_that_contradicts_is_an_error() -> None:
+    with pytest.raises(InputError, match="--order rotated goes with --mode steady"):
+        resolve_mode("homogeneous", None, "rotated")
+    with pytest.raises(InputError, match="expected homogeneous or rotated"):
+        resolve_mode("steady", None, "sideways")
 
 
 def test_without_a_warm_up_a_tenth_of_the_window_is_one() -> None:
