@@ -28,8 +28,10 @@ def found(*points: Point) -> dict[str, PointDifference]:
     return {one.what: one for one in point_differences(points)}
 
 
-def test_nothing_differs_between_equal_runs() -> None:
+def test_nothing_differs_between_equal_runs_and_readings_are_not_told() -> None:
     assert found(point("x", run(1)), point("y", run(2))) == {}
+    first, second = {"load.1min": "0.1", "memory.free": "1"}, {"load.1min": "2", "memory.free": "2"}
+    assert found(point("x", run(1, first)), point("y", run(2, second))) == {}
 
 
 def test_a_setting_that_is_no_axis_is_told_with_the_runs_that_have_each_value() -> None:
@@ -100,20 +102,10 @@ def test_an_axis_whose_setting_was_not_what_it_says_is_told() -> None:
 
 
 def test_an_environment_variable_as_an_axis_is_not_told_and_an_unset_one_neither() -> None:
-    first = replace(run(1), environment=(("OMP_NUM_THREADS", "2"),))
-    second = run(2)
-    values = ({"env:OMP_NUM_THREADS": "2"}, {"env:OMP_NUM_THREADS": ""})
-    points = [
-        point("a", first, **values[0]),
-        point("b", second, **values[1]),
-    ]
-    assert found(*points) == {}
+    first, second = replace(run(1), environment=(("OMP_NUM_THREADS", "2"),)), run(2)
+    axis = "env:OMP_NUM_THREADS"
+    assert found(point("a", first, **{axis: "2"}), point("b", second, **{axis: ""})) == {}
     assert list(found(point("a", first), point("b", second))) == ["--env OMP_NUM_THREADS"]
-
-
-def test_readings_are_not_told() -> None:
-    first, second = {"load.1min": "0.1", "memory.free": "1"}, {"load.1min": "2", "memory.free": "2"}
-    assert found(point("x", run(1, first)), point("y", run(2, second))) == {}
 
 
 def test_another_machine_stands_first() -> None:
@@ -138,11 +130,10 @@ def test_other_programs_and_compilers_are_told() -> None:
 def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
     def placed(number: int, cpus: tuple[int, int], **head: Any) -> StoredRun:
         it = run(number, **head)
-        places = tuple(
-            PlacedCopy(copy, (cpu,), cpu, cpu, 0, 0, 0, "local", ())
-            for copy, cpu in enumerate(cpus)
+        places = (
+            PlacedCopy(n, (cpu,), cpu, cpu, 0, 0, 0, "local", ()) for n, cpu in enumerate(cpus)
         )
-        return replace(it, placements=places)
+        return replace(it, placements=tuple(places))
 
     moved = found(point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3))))
     assert list(moved) == ["places of the copies"]
@@ -207,13 +198,9 @@ def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs
     assert moved.values[1] == ("2 copies elsewhere, copy 1 on CPUs 8, not CPUs 1", (2,))
     core = found(imported(1, (0, 1), core=3), imported(2, (0, 1), core=4))["places of the copies"]
     assert core.values[1] == ("2 copies elsewhere, copy 0 on core 4, not core 3", (2,))
-
-
-def test_a_copy_that_is_not_bound_is_said_so() -> None:
-    bound = PlacedCopy(0, (0,), 0, 0, 0, 0, 0, "local", ())
-    first = replace(run(1), placements=(bound,))
-    second = replace(run(2), placements=(PlacedCopy(0, None, *(None,) * 5, "local", ()),))
-    moved = found(point("x", first), point("y", second))["places of the copies"]
+    bound = replace(run(1), placements=(PlacedCopy(0, (0,), 0, 0, 0, 0, 0, "local", ()),))
+    free = replace(run(2), placements=(PlacedCopy(0, None, *(None,) * 5, "local", ()),))
+    moved = found(point("x", bound), point("y", free))["places of the copies"]
     assert moved.values[1] == ("copy 0 on any CPU (not bound), not CPUs 0", (2,))
 
 

@@ -44,41 +44,36 @@ def iterations_of(*values: Sequence[float], discard: int = 0) -> StoredRun:
     return stored(rows, iterations=len(values), discard=discard, copies=len(values[0]))
 
 
-def test_over_copies_a_metric_is_the_sum_or_the_mean_as_the_suite_says() -> None:
+def test_over_copies_and_lgroups_a_metric_is_the_sum_or_the_mean_as_the_suite_says() -> None:
     run = iterations_of([1.0, 2.0, 4.0, 5.0])
-    assert only(run).value == 12.0
     assert only(run, replace(BANDWIDTH, combine="mean")).value == 3.0
-
-
-def test_the_extreme_copies_have_their_places_and_the_worst_is_by_direction() -> None:
-    found = only(iterations_of([1.0, 2.0, 4.0, 5.0]))
-    assert found.minimum is not None and found.maximum is not None
-    assert (found.minimum.copy, found.minimum.cpu, found.minimum.node) == (0, 0, 0)
-    assert (found.maximum.copy, found.maximum.value, found.median) == (3, 5.0, 3.0)
-    assert found.worst is found.minimum
-    run = iterations_of([1.0, 2.0, 4.0, 5.0])
-    lower = only(run, replace(BANDWIDTH, better="lower"))
-    assert lower.worst is lower.maximum
-    assert only(run, replace(BANDWIDTH, better=None)).worst is None
-
-
-def test_lgroups_have_their_own_sums() -> None:
-    found = only(iterations_of([1.0, 2.0, 4.0, 5.0]))
+    found = only(run)
+    assert found.value == 12.0
     assert [(g.node, g.copies, g.value, g.minimum, g.maximum) for g in found.lgroups] == [
         (0, 2, 3.0, 1.0, 2.0),
         (1, 2, 9.0, 4.0, 5.0),
     ]
 
 
-def test_the_median_counted_iteration_stands_for_all() -> None:
-    found = only(iterations_of([99.0], [3.0], [1.0], [2.0], discard=1))
-    assert (found.value, found.iteration, found.iterations) == (2.0, 4, 3)
+def test_the_extreme_copies_have_their_places_and_the_worst_is_by_direction() -> None:
+    run = iterations_of([1.0, 2.0, 4.0, 5.0])
+    found = only(run)
+    assert found.minimum is not None and found.maximum is not None
+    assert (found.minimum.copy, found.minimum.cpu, found.minimum.node) == (0, 0, 0)
+    assert (found.maximum.copy, found.maximum.value, found.median) == (3, 5.0, 3.0)
+    assert found.worst is found.minimum
+    lower = only(run, replace(BANDWIDTH, better="lower"))
+    assert lower.worst is lower.maximum
+    assert only(run, replace(BANDWIDTH, better=None)).worst is None
 
 
 @pytest.mark.parametrize(("better", "value"), [("higher", 2.0), ("lower", 3.0), (None, 2.0)])
-def test_of_two_iterations_the_worse_one_counts(better: str | None, value: float) -> None:
-    found = only(iterations_of([2.0], [3.0]), replace(BANDWIDTH, better=better))
-    assert found.value == value
+def test_the_median_counted_iteration_stands_for_all_and_of_two_the_worse(
+    better: str | None, value: float
+) -> None:
+    assert only(iterations_of([2.0], [3.0]), replace(BANDWIDTH, better=better)).value == value
+    found = only(iterations_of([99.0], [3.0], [1.0], [2.0], discard=1))
+    assert (found.value, found.iteration, found.iterations) == (2.0, 4, 3)
 
 
 def test_a_copy_that_reported_nothing_or_failed_leaves_no_value_but_the_others_stand() -> None:
@@ -89,12 +84,9 @@ def test_a_copy_that_reported_nothing_or_failed_leaves_no_value_but_the_others_s
     rows[1] = replace(rows[1], status=CopyStatus.FAILED, exit_code=3)
     assert only(stored(rows)).reason == "copy 1: exit status 3"
     assert only(stored(rows[:1])).reason == "1 of 2 copies have none"
-
-
-def test_one_iteration_that_went_wrong_takes_the_value() -> None:
-    run = iterations_of([2.0], [3.0])
-    rows = (run.copies[0], replace(run.copies[1], status=CopyStatus.TIMEOUT))
-    found = only(replace(run, copies=rows))
+    run = iterations_of([2.0], [3.0])  # of which one goes wrong
+    copies = (run.copies[0], replace(run.copies[1], status=CopyStatus.TIMEOUT))
+    found = only(replace(run, copies=copies))
     assert (found.value, found.reason) == (None, "copy 0: stopped at its time limit")
 
 
@@ -113,6 +105,9 @@ def test_in_rotated_order_a_copy_stands_for_its_mean_over_the_counted_rounds() -
     run = stored(rows, mode="rotated", order="rotated", iterations=3, discard=1)
     found = only(run)
     assert (found.value, found.iteration) == (2.5 + 12.5, None)
+    largest = 1.7976931348623157e308  # whose mean is a value
+    rows = [reporting(copy_row(0, 1.0, iteration=i, step=i - 1), largest) for i in (1, 2, 3)]
+    assert only(stored(rows, mode="rotated", order="rotated", iterations=3)).value == largest
 
 
 def test_in_steady_mode_runs_count_by_their_share_in_the_window() -> None:
@@ -142,9 +137,8 @@ def test_metrics_are_in_the_suites_order_and_in_the_document() -> None:
     summary = summarise(declared(stored(rows), BANDWIDTH, LATENCY))
     document: Any = json.loads(json.dumps(summary_document(summary), allow_nan=False))
     first, second = document["metrics"]
-    assert (first["name"], first["unit"], first["better"], first["combine"]) == (
-        "bandwidth", "GB/s", "higher", "sum"
-    )  # fmt: skip
+    told = [first[key] for key in ("name", "unit", "better", "combine")]
+    assert told == ["bandwidth", "GB/s", "higher", "sum"]
     assert (first["value"], second["name"], second["value"]) == (6.0, "latency", 90.0)
     assert first["lgroups"][1]["node"] == 1
     assert second["worst"]["copy"] == 0
@@ -160,10 +154,3 @@ def test_values_too_large_to_add_up_leave_no_value_but_their_mean_and_median_sta
     assert mean.value == pytest.approx(1.3e308)
     assert only(iterations_of([-1.7e308, -1.7e308])).reason == "too large to add up"
     json.dumps(summary_document(summarise(declared(run, BANDWIDTH))), allow_nan=False)
-
-
-def test_the_mean_of_a_copys_large_values_is_a_value() -> None:
-    largest = 1.7976931348623157e308
-    rows = [reporting(copy_row(0, 1.0, iteration=i, step=i - 1), largest) for i in (1, 2, 3)]
-    found = only(stored(rows, mode="rotated", order="rotated", iterations=3))
-    assert found.value == largest

@@ -44,12 +44,8 @@ def curve(*runs: StoredRun) -> Curve:
 
 def test_where_copies_were_placed() -> None:
     alone = cpus_used(run(1, [0, 2], {"a": 1.0}))
-    assert (alone.share, alone.per_core, alone.lgroups, alone.threads) == (
-        Share.CORES,
-        (1, 1),
-        (1, 1),
-        2,
-    )
+    assert (alone.share, alone.per_core) == (Share.CORES, (1, 1))
+    assert (alone.lgroups, alone.threads) == ((1, 1), 2)
     threads = cpus_used(run(1, [0, 4, 1], {"a": 1.0}))
     assert (threads.share, threads.cores, threads.per_core) == (Share.THREADS, (0, 1), (1, 2))
     assert (threads.even, threads.lgroups) == (None, (3,))
@@ -84,24 +80,15 @@ def test_speedup_efficiency_and_gain() -> None:
     assert [one.gain for one in series.points] == [None, pytest.approx(0.6), pytest.approx(0.2)]
     assert found.copies == (1, 2, 4)
     assert isinstance(series.law, Refused)
-
-
-def test_without_one_copy_the_smallest_number_stands_for_it() -> None:
+    # Without one copy the smallest number stands for it.
     found = curve(run(1, [0, 1], {"a": 10.0}), run(2, [0, 1, 2, 3], {"a": 12.5}))
     first, last = found.series[0].points
     assert first.efficiency == 1.0
     assert (last.speedup, last.efficiency) == pytest.approx((1.6, 0.8))
-
-
-def test_several_runs_of_one_number_are_one_point_with_a_median() -> None:
-    found = curve(
-        run(1, [0], {"a": 10.0}),
-        *(run(2 + i, [0, 1], {"a": s}) for i, s in enumerate((20.0, 10.0, 12.5))),
-    )
-    point = found.series[0].points[1]
-    assert point.rates == (1.0, 2.0, 1.6)
-    assert point.rate == 1.6
-    assert point.runs == (2, 3, 4)
+    # Several runs of one number are one point, with a median.
+    several = (run(2 + i, [0, 1], {"a": s}) for i, s in enumerate((20.0, 10.0, 12.5)))
+    point = curve(run(1, [0], {"a": 10.0}), *several).series[0].points[1]
+    assert (point.rates, point.rate, point.runs) == ((1.0, 2.0, 1.6), 1.6, (2, 3, 4))
 
 
 def test_linear_per_lgroup_is_what_the_lgroups_do_alone() -> None:
@@ -146,8 +133,10 @@ def test_suites_are_geometric_means_over_what_has_a_result_everywhere() -> None:
 
 
 def test_without_references_rates_are_copies_per_hour() -> None:
-    runs = [replace(one, benchmarks=(replace(one.benchmarks[0], reference_s=None),)) for one in (
-        run(1, [0], {"a": 10.0}), run(2, [0, 1], {"a": 12.0}))]  # fmt: skip
+    runs = [
+        run(1, [0], {"a": 10.0}, reference_s=None),
+        run(2, [0, 1], {"a": 12.0}, reference_s=None),
+    ]
     series = curve(*runs).series[0]
     assert series.unit == "copies/hour"
     assert [one.rate for one in series.points] == pytest.approx([360.0, 600.0])
@@ -190,12 +179,10 @@ def test_other_axes_of_a_sweep_are_curves_of_their_own() -> None:
 
 
 def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
-    second = replace(run(2, [0, 1], {"a": 10.0}), settings=(("thp.enabled", "always"),))
-    third = replace(run(3, [0, 1], {"a": 10.0}), settings=(("thp.enabled", "always"),))
-    found = curve(run(1, [0], {"a": 10.0}), second, third)
-    assert [(one.what, runs) for one, runs in found.differences] == [
-        ("setting thp.enabled", (2, 3))
-    ]
+    always = (("thp.enabled", "always"),)
+    others = [replace(run(n, [0, 1], {"a": 10.0}), settings=always) for n in (2, 3)]
+    ((one, runs),) = curve(run(1, [0], {"a": 10.0}), *others).differences
+    assert (one.what, runs) == ("setting thp.enabled", (2, 3))
 
 
 def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
@@ -338,18 +325,14 @@ def test_an_imported_result_with_two_tunes_is_two_curves() -> None:
     assert found.curves[1].series[0].points[1].rate == pytest.approx(2.5)
 
 
-def test_runs_without_a_benchmark_in_common_are_no_curve() -> None:
+def test_runs_in_which_all_failed_or_without_a_benchmark_in_common_are_no_curve() -> None:
     found = scaled(run(1, [0], {"a": 10.0}), run(2, [0, 1], {"b": 10.0}))
     assert found.curves == ()
     assert str(found.alone[0]) == ("runs 1-2: no benchmark has results with two numbers of copies")
-
-
-def test_runs_in_which_all_failed_are_no_curve() -> None:
     failed = run(2, [0, 1], {"a": 10.0})
     rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in failed.copies]
-    found = scaled(replace(failed, copies=tuple(rows)))
-    assert str(found.alone[0]) == "run 2: no benchmark has a result"
     whole = replace(failed, copies=tuple(rows))
+    assert str(scaled(whole).alone[0]) == "run 2: no benchmark has a result"
     beside = scaled(run(1, [0], {"a": 10.0}), whole)
     assert "no benchmark has results with two" in str(beside.alone[0])
     (drawn,) = scaled(run(1, [0], {"a": 10.0}), whole, run(3, [0, 1, 2], {"a": 10.0})).curves
