@@ -130,9 +130,7 @@ def test_other_programs_and_compilers_are_told() -> None:
 def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
     def placed(number: int, cpus: tuple[int, int], **head: Any) -> StoredRun:
         it = run(number, **head)
-        places = (
-            PlacedCopy(n, (cpu,), cpu, cpu, 0, 0, 0, "local", ()) for n, cpu in enumerate(cpus)
-        )
+        places = [PlacedCopy(c, (n,), n, n, 0, 0, 0, "local", ()) for c, n in enumerate(cpus)]
         return replace(it, placements=tuple(places))
 
     moved = found(point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3))))

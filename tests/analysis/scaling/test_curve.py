@@ -133,11 +133,8 @@ def test_suites_are_geometric_means_over_what_has_a_result_everywhere() -> None:
 
 
 def test_without_references_rates_are_copies_per_hour() -> None:
-    runs = [
-        run(1, [0], {"a": 10.0}, reference_s=None),
-        run(2, [0, 1], {"a": 12.0}, reference_s=None),
-    ]
-    series = curve(*runs).series[0]
+    one = run(1, [0], {"a": 10.0}, reference_s=None)
+    series = curve(one, run(2, [0, 1], {"a": 12.0}, reference_s=None)).series[0]
     assert series.unit == "copies/hour"
     assert [one.rate for one in series.points] == pytest.approx([360.0, 600.0])
 

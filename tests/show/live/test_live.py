@@ -21,15 +21,30 @@ from rater.show.live.forecast import PhaseAhead
 from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import LineView, title
 from rater.show.live.live import LiveView, View, make_view
-from rater.show.live.progress import DONE, FAILED, RUNNING, Progress
+from rater.show.live.progress import DONE, FAILED, RUNNING, PhaseResult, Progress
+from rater.show.live.window import WindowState
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
 T0 = 1_000 * S  # of the test's clock when the view is made and the first copy is released
+WINDOW = (10.0, 70.0)  # seconds after a phase's first release
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
 def progress_of(copies: int = 4, **options: Any) -> Progress:
     return Progress(run_of(copies, **options), (), clock=lambda: T0)
+
+
+def window_state(progress: Progress, seconds: float) -> WindowState:
+    state = progress.window_state(T0 + round(seconds * S))
+    assert state is not None
+    return state
+
+
+def finished(progress: Progress, finish_s: float) -> PhaseResult:
+    """What is known of the phase after its window."""
+    progress.event(over(0.0, finish_s, window_s=WINDOW))
+    assert progress.last_phase is not None
+    return progress.last_phase
 
 
 def view_on(
@@ -122,6 +137,11 @@ def terminal() -> Iterator[Terminal]:
 # -- what the events say ----------------------------------------------------------------------
 
 
+def test_a_title_counts_the_benchmarks_of_a_suite() -> None:
+    suite = run_of(2, names=("gups", "lu"))
+    assert title(suite, False) == "mini (test, base), 2 benchmarks   homogeneous, 2 copies"
+
+
 def test_copies_are_counted_by_what_they_do() -> None:
     progress = progress_of()
     progress.event(phase())
@@ -160,19 +180,14 @@ def test_a_rotated_copy_is_done_after_its_last_step() -> None:
 def test_the_copy_that_runs_on_stands_out_with_its_distance_from_the_median() -> None:
     progress = progress_of()
     begin(progress, 4)
-    for copy in range(3):
+    progress.event(ended(0, 10.0))
+    assert progress.standouts(T0 + 100 * S) == []  # before half of the copies have finished
+    for copy in (1, 2):
         progress.event(ended(copy, 10.0))
     assert progress.standouts(T0 + 11 * S) == []
     (one,) = progress.standouts(T0 + 15 * S)
     assert (one.copy, one.running, one.elapsed_s) == (3, True, 15.0)
     assert one.over == pytest.approx(0.5)
-
-
-def test_nothing_stands_out_before_half_of_the_copies_have_finished() -> None:
-    progress = progress_of()
-    begin(progress, 4)
-    progress.event(ended(0, 1.0))
-    assert progress.standouts(T0 + 100 * S) == []
 
 
 def test_the_slowest_finished_copy_stands_out_against_its_own_benchmark() -> None:
@@ -186,13 +201,6 @@ def test_the_slowest_finished_copy_stands_out_against_its_own_benchmark() -> Non
     assert one.over == pytest.approx(1.3 / 1.15 - 1)
 
 
-def test_no_time_left_is_shown_when_nothing_is_known() -> None:
-    progress = progress_of(names=("gups", "lu"))
-    assert progress.time_left_s(T0) is None
-    begin(progress, 1, total=2)
-    assert progress.time_left_s(T0 + 5 * S) is None
-
-
 def test_the_time_left_is_the_plans_and_then_what_was_measured() -> None:
     ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0), PhaseAhead("gups", 10.0)]
     progress = Progress(run_of(1, names=("gups", "lu"), iterations=2), ahead, clock=lambda: T0)
@@ -202,25 +210,20 @@ def test_the_time_left_is_the_plans_and_then_what_was_measured() -> None:
     progress.event(over(0.0, 5.0))
     # gups took half of what was expected: so will lu; gups itself takes what it took.
     assert progress.time_left_s(T0 + 5 * S) == (15.0, False)
-
-
-def test_a_phase_that_is_late_gives_a_lower_bound() -> None:
-    ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0)]
-    progress = Progress(run_of(1, names=("gups", "lu")), ahead, clock=lambda: T0)
-    begin(progress, 1, total=2, expected_s=10.0)
-    assert progress.time_left_s(T0 + 30 * S) == (20.0, True)
+    # A phase that is late gives a lower bound.
+    late = Progress(run_of(1, names=("gups", "lu")), ahead[:2], clock=lambda: T0)
+    begin(late, 1, total=2, expected_s=10.0)
+    assert late.time_left_s(T0 + 30 * S) == (20.0, True)
 
 
 def test_a_second_iteration_of_a_plain_command_is_expected_to_take_what_the_first_took() -> None:
     progress = progress_of(copies=1, iterations=2)
+    assert progress.time_left_s(T0) is None
     begin(progress, 1, total=2)
     assert progress.time_left_s(T0 + S) is None
     progress.event(ended(0, 5.0))
     progress.event(over(0.0, 5.0))
     assert progress.time_left_s(T0 + 5 * S) == (5.0, False)
-
-
-WINDOW = (10.0, 70.0)  # seconds after a phase's first release
 
 
 def in_window(copies: int = 2, total: int = 2) -> Progress:
@@ -232,19 +235,16 @@ def in_window(copies: int = 2, total: int = 2) -> Progress:
 
 def test_a_phase_of_steady_mode_is_in_its_warm_up_its_window_or_closing() -> None:
     progress = in_window()
-    state = progress.window_state(T0 + 3 * S)
-    assert state is not None
+    state = window_state(progress, 3)
     assert (state.stage, state.elapsed_s, state.length_s) == ("warm-up", 3.0, 10.0)
     assert state.per_s is None
     for step in range(4):  # copy 0 ends at 20, 40, 60, 80
         progress.event(ended(0, 20.0 * step + 20, start_s=20.0 * step, step=step))
         progress.event(started(0, 20.0 * step + 20, step=step + 1))
-    state = progress.window_state(T0 + 40 * S)
-    assert state is not None
+    state = window_state(progress, 40)
     assert (state.stage, state.elapsed_s, state.length_s) == ("window", 30.0, 60.0)
     assert (state.runs, state.per_s) == (3, 0.1)
-    state = progress.window_state(T0 + 85 * S)
-    assert state is not None
+    state = window_state(progress, 85)
     # Copy 1 runs since before the window closed; what copy 0 began after it only keeps up the load.
     assert (state.stage, state.waiting) == ("closing", 1)
 
@@ -264,10 +264,8 @@ def test_completions_count_runs_across_an_edge_by_their_share_inside() -> None:
     for step, (start_s, finish_s) in enumerate([(0.0, 20.0), (20.0, 60.0), (60.0, 100.0)]):
         progress.event(started(0, start_s, step=step))
         progress.event(ended(0, finish_s, start_s=start_s, step=step))
-    progress.event(over(0.0, 100.0, window_s=WINDOW))
-    assert progress.last_phase is not None
-    assert progress.last_phase.window_s == 60.0
-    assert progress.last_phase.completions == 0.5 + 1 + 0.25
+    done = finished(progress, 100.0)
+    assert (done.window_s, done.completions) == (60.0, 0.5 + 1 + 0.25)
 
 
 def test_the_time_left_of_steady_mode_is_that_of_its_windows_and_a_run() -> None:
@@ -282,17 +280,14 @@ def test_the_median_of_endless_runs_is_that_of_the_latest() -> None:
     for step in range(9000):
         seconds = 0.002 if step < 4000 else 0.001
         progress.event(ended(0, 12.0 + seconds, start_s=12.0, step=step))
-    progress.event(over(0.0, 70.0, window_s=WINDOW))
-    assert progress.last_phase is not None
-    assert progress.last_phase.median_s == pytest.approx(0.001)
+    assert finished(progress, 70.0).median_s == pytest.approx(0.001)
 
 
 def test_the_median_of_a_window_is_not_that_of_its_warm_up() -> None:
     progress = in_window(copies=1)
     for step, (start_s, finish_s) in enumerate([(0.0, 4.0), (4.0, 8.0), (8.0, 11.0), (11.0, 13.0)]):
         progress.event(ended(0, finish_s, start_s=start_s, step=step))
-    progress.event(over(0.0, 70.0, window_s=WINDOW))
-    assert progress.last_phase is not None and progress.last_phase.median_s == 2.5
+    assert finished(progress, 70.0).median_s == 2.5
 
 
 def test_phases_count_as_they_come_whatever_their_numbers() -> None:
@@ -314,6 +309,8 @@ def test_phases_count_as_they_come_whatever_their_numbers() -> None:
 def test_every_copy_has_a_sign_where_there_is_room() -> None:
     groups = groups_of(128, run_of(128, 4).placements)
     assert [group.label for group in groups] == ["lgroup 0", "lgroup 1", "lgroup 2", "lgroup 3"]
+    (group,) = groups_of(3, run_of(3, bound=False).placements)
+    assert (group.label, group.copies) == ("not bound", (0, 1, 2))
     layout = fit(groups, 79, 16)
     assert (layout.kind, layout.columns, layout.shown) == ("signs", 1, 4)
 
@@ -356,11 +353,6 @@ def test_only_the_groups_of_touched_copies_are_made_again() -> None:
     after = grid.lines(states, set(), {3}, 79, 10)
     assert after[0][0] is before[0][0]
     assert "".join(part.text for part in after[1]) == "lgroup 1 .>"
-
-
-def test_copies_that_are_not_bound_are_one_group() -> None:
-    (group,) = groups_of(3, run_of(3, bound=False).placements)
-    assert (group.label, group.copies) == ("not bound", (0, 1, 2))
 
 
 # -- the view ---------------------------------------------------------------------------------
@@ -445,25 +437,18 @@ def test_it_draws_four_times_a_second_when_something_changed_and_else_once() -> 
     view.event(phase())
     assert view.tick(T0) == 1.0
     assert view.tick(T0 + S // 2) == 0.5
-    written(stream)
+    height = len(seen(written(stream)))
     view.event(started(0))
     assert view.tick(T0 + S // 10) == pytest.approx(0.15)
     assert written(stream) == ""
     assert view.tick(T0 + S // 4) == 1.0
-    assert "► 1 running" in written(stream)
+    frame = written(stream)
+    assert "► 1 running" in frame
+    assert frame.count("\x1b[1A") == height - 1  # exactly the frame before is erased
     view.tick(T0 + S)
     assert written(stream) == ""
     view.tick(T0 + 2 * S)
     assert "elapsed 0:02" in written(stream)
-
-
-def test_a_redraw_erases_exactly_the_frame_before() -> None:
-    view, stream = view_on()
-    view.event(phase())
-    view.tick(T0)
-    height = len(seen(written(stream)))
-    view.tick(T0 + 2 * S)
-    assert written(stream).count("\x1b[1A") == height - 1
 
 
 def test_a_narrower_terminal_has_the_wrapped_rows_erased_too(terminal: Terminal) -> None:
@@ -658,12 +643,6 @@ def test_failures_of_an_earlier_phase_are_not_told_again() -> None:
         *(phase(1, total=2), *lasting(1.0, 0), over(0.0, 1.0, number=1)),
     )
     assert "; 1 copy failed" in first and "failed" not in second
-
-
-def test_a_title_counts_the_benchmarks_of_a_suite() -> None:
-    assert title(run_of(2, names=("gups", "lu")), False) == (
-        "mini (test, base), 2 benchmarks   homogeneous, 2 copies"
-    )
 
 
 def test_lines_that_nobody_reads_do_not_end_the_run() -> None:
