@@ -1,3 +1,5 @@
+import functools
+
 import pytest
 
 from rater.errors import InputError
@@ -20,8 +22,20 @@ UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
 LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
 
 
-def cpus(topology: Topology, copies: int, layout: Layout = BALANCED) -> list[int | None]:
-    return [p.cpu for p in place(topology, layout, copies, LOCAL).placements]
+def warnings(topology: Topology, copies: int, threads: int = 1) -> tuple[str, ...]:
+    return place(topology, BALANCED, copies, LOCAL, threads).warnings
+
+
+def flat(kinds: list[RawKind], cpus: int) -> Topology:
+    """One lgroup of so many cores of these kinds."""
+    return build(
+        [RawPU(os, os, 0, None, None) for os in range(cpus)],
+        [RawNode(0, (1 << cpus) - 1, 0, None)],
+        usable=(1 << cpus) - 1,
+        allowed_nodes=1,
+        source="made",
+        kinds=kinds,
+    )
 
 
 def test_more_copies_than_pus_go_round() -> None:
@@ -31,9 +45,7 @@ def test_more_copies_than_pus_go_round() -> None:
         "18 copies share 8 usable PUs: 3 on 2 PUs, 2 on 6 PUs",
         "lgroups run unequal numbers of copies: 10 on lgroup 0, 8 on lgroup 1",
     )
-    assert place(SMT, BALANCED, 16, LOCAL).warnings == (
-        "16 copies share 8 usable PUs: 2 copies on each",
-    )
+    assert warnings(SMT, 16) == ("16 copies share 8 usable PUs: 2 copies on each",)
     assert place(SMT, UNBOUND, 9, LOCAL).warnings == (
         "9 copies share 8 usable PUs: 2 on 1 PU, 1 on 7 PUs",
     )
@@ -78,83 +90,62 @@ def test_a_mask_is_as_wide_as_the_layout_says(
     assert [p.cpus for p in place(SMT, layout, 8, LOCAL).placements][:3] == masks
 
 
-def test_a_mask_never_holds_cpus_that_may_not_be_used() -> None:
+def test_a_mask_holds_what_may_be_used_and_an_object_that_the_machine_lacks_is_an_error() -> None:
     topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
     layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.NODE)
     assert {p.cpus for p in place(topology, layout, 5, LOCAL).placements} == {(0, 1, 5), (2, 3)}
-
-
-def test_a_mask_of_an_object_that_the_machine_lacks_is_an_error() -> None:
     layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.LLC)
     with pytest.raises(InputError, match="made names no llc for CPUs 0-7"):
         place(SMT, layout, 2, LOCAL)
 
 
-def test_memory_is_bound_to_the_home_node() -> None:
-    placed = place(SMT, BALANCED, 4, BIND)
-    assert [(p.cpu, p.memory_nodes) for p in placed.placements] == [
-        (0, (0,)),
-        (1, (0,)),
-        (2, (1,)),
-        (3, (1,)),
-    ]
-
-
-def test_memory_of_cpus_without_a_node_is_bound_to_the_nearest_or_refused() -> None:
+def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> None:
+    placed = [(p.cpu, p.memory_nodes) for p in place(SMT, BALANCED, 4, BIND).placements]
+    assert placed == [(0, (0,)), (1, (0,)), (2, (1,)), (3, (1,))]
     # Node 0 is forbidden, and node 2 is nearer to it than node 1.
     values = ((10.0, 30.0, 20.0), (30.0, 10.0, 30.0), (20.0, 30.0, 10.0))
     parts = [RawPU(os, os, 0, None, None) for os in range(3)]
     nodes = [RawNode(os, 1 << os, 0, None) for os in range(3)]
-    for distances, node in ((RawDistances((0, 1, 2), values), 2), (None, None)):
-        topology = build(
-            parts, nodes, usable=0b111, allowed_nodes=0b110, source="made", distances=distances
-        )
-        if node is None:
-            with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
-                place(topology, BALANCED, 3, BIND)
-            assert place(topology, BALANCED, 3, LOCAL).warnings == (
-                "1 CPU without memory of an own NUMA node (0): all memory of the copies there "
-                "is remote",
-            )
-        else:
-            found = [p.memory_nodes for p in place(topology, BALANCED, 3, BIND).placements]
-            assert found == [(2,), (1,), (2,)]
-            assert place(topology, BALANCED, 3, BIND).warnings[-1] == (
-                "1 CPU without memory of an own NUMA node (0): all memory of the copies there "
-                "is remote, from lgroup 2"
-            )
+    made = functools.partial(build, parts, nodes, usable=0b111, allowed_nodes=0b110, source="made")
+    remote = (
+        "1 CPU without memory of an own NUMA node (0): all memory of the copies there is remote"
+    )
+    topology = made(distances=RawDistances((0, 1, 2), values))
+    found = place(topology, BALANCED, 3, BIND)
+    assert [p.memory_nodes for p in found.placements] == [(2,), (1,), (2,)]
+    assert found.warnings[-1] == f"{remote}, from lgroup 2"
+    with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
+        place(made(), BALANCED, 3, BIND)
+    assert warnings(made(), 3) == (remote,)
 
 
 def test_copies_that_share_a_core_beside_others_that_do_not_get_a_warning() -> None:
-    assert place(SMT, BALANCED, 4, LOCAL).warnings == ()
-    assert place(SMT, BALANCED, 8, LOCAL).warnings == ()
-    assert place(SMT, BALANCED, 6, LOCAL).warnings == (
+    assert warnings(SMT, 4) == ()
+    assert warnings(SMT, 8) == ()
+    assert warnings(SMT, 6) == (
         "4 copies share 2 cores while 2 run on cores of their own: they will not take equally long",
     )
 
 
 def test_unequal_lgroups_get_a_warning_with_their_numbers() -> None:
     uneven = made([[[0], [1], [2]], [[3]], [[4]]])
-    assert place(uneven, BALANCED, 3, LOCAL).warnings == ()
-    assert place(uneven, BALANCED, 5, LOCAL).warnings == (
+    assert warnings(uneven, 3) == ()
+    assert warnings(uneven, 5) == (
         "lgroups run unequal numbers of copies: 3 on lgroup 0, 1 on lgroups 1-2 each",
     )
-    assert cpus(uneven, 4) == [0, 1, 3, 4]
+    assert [p.cpu for p in place(uneven, BALANCED, 4, LOCAL).placements] == [0, 1, 3, 4]
 
 
-def test_cpus_of_different_speeds_get_a_warning() -> None:
-    topology = build(
-        [RawPU(os, os, 0, None, None) for os in range(3)],
-        [RawNode(0, 0b111, 0, None)],
-        usable=0b111,
-        allowed_nodes=1,
-        source="made",
-        kinds=[RawKind(0b001, 1), RawKind(0b110, 2)],
-    )
-    assert cpus(topology, 2) == [1, 2]
-    assert place(topology, BALANCED, 3, LOCAL).warnings == (
+def test_cpus_of_different_speeds_get_a_warning_and_are_not_mixed_without_need() -> None:
+    topology = flat([RawKind(0b001, 1), RawKind(0b110, 2)], 3)
+    assert slots(topology, 2, 1) == [(1,), (2,)]
+    assert warnings(topology, 3) == (
         "copies run on CPUs of 2 speeds, from the fastest kind to the slowest: 2, 1 copies",
     )
+    # They are not mixed in one copy without need.
+    topology = flat([RawKind(0b0000111, 2), RawKind(0b1111000, 1)], 7)
+    assert slots(topology, 1, 2) == [(0, 1)]
+    assert slots(topology, 3, 2) == [(0, 1), (3, 4), (5, 6)]
 
 
 def test_a_node_over_several_packages_has_its_turn_before_them() -> None:
@@ -189,26 +180,13 @@ def test_a_copy_of_several_threads_lies_in_one_cache_if_it_fits() -> None:
     topology = build(pus, nodes, usable=0b111111, allowed_nodes=1, source="made")
     assert slots(topology, 2, 2) == [(0, 1), (3, 4)]
     assert slots(topology, 3, 2) == [(0, 1), (2, 5), (3, 4)]
-    assert place(topology, BALANCED, 3, LOCAL, 2).warnings == ()
-
-
-def test_fast_cpus_and_slow_ones_are_not_mixed_without_need() -> None:
-    topology = build(
-        [RawPU(os, os, 0, None, None) for os in range(7)],
-        [RawNode(0, 0b1111111, 0, None)],
-        usable=0b1111111,
-        allowed_nodes=1,
-        source="made",
-        kinds=[RawKind(0b0000111, 2), RawKind(0b1111000, 1)],
-    )
-    assert slots(topology, 1, 2) == [(0, 1)]
-    assert slots(topology, 3, 2) == [(0, 1), (3, 4), (5, 6)]
+    assert warnings(topology, 3, 2) == ()
 
 
 def test_more_threads_than_pus_share_them_with_a_warning() -> None:
     assert slots(SMT, 2, 9) == [tuple(range(8))] * 2
     assert slots(SMT, 5, 2)[4] == (0, 4)
-    assert place(SMT, BALANCED, 5, LOCAL, 2).warnings[0] == (
+    assert warnings(SMT, 5, 2)[0] == (
         "5 copies of 2 threads on 8 usable PUs: there are PUs with more than one thread to run"
     )
     assert place(SMT, UNBOUND, 4, LOCAL, 2).warnings == ()
@@ -233,8 +211,8 @@ def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
 def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> None:
     topology = made([[[0, 6], [1, 7], [2, 8]], [[3, 9], [4, 10], [5, 11]]])
     assert slots(topology, 4, 3) == [(0, 1, 6), (2, 7, 8), (3, 4, 9), (5, 10, 11)]
-    assert place(topology, BALANCED, 4, LOCAL, 3).warnings == ()
-    assert place(topology, BALANCED, 3, LOCAL, 3).warnings[0] == (
+    assert warnings(topology, 4, 3) == ()
+    assert warnings(topology, 3, 3)[0] == (
         "2 copies share a core with another one while 1 does not: they will not take equally long"
     )
 
@@ -246,10 +224,10 @@ def test_only_copies_that_would_stray_are_crowded_into_fewer_cores() -> None:
     )
     assert resolve_copies("cores", two, 3) == 2
     assert slots(two, 2, 3) == [(0, 4, 8), (20, 24, 28)]
-    assert place(two, BALANCED, 2, LOCAL, 3).warnings == ()
+    assert warnings(two, 2, 3) == ()
     # The third has what is left of its node: two cores, and no more of each than it must.
     assert slots(two, 3, 3) == [(0, 4, 8), (12, 13, 16), (20, 24, 28)]
-    assert place(two, BALANCED, 3, LOCAL, 3).warnings[:2] == (
+    assert warnings(two, 3, 3)[:2] == (
         "1 copy has fewer cores for the threads than 2 with 3 cores each: "
         "they will not take equally long",
         "copies use 8 of 10 cores: threads share cores while others idle",
@@ -280,10 +258,6 @@ def test_one_copy_more_than_fits_on_whole_cores_leaves_no_others_idle(
         assert len({topology.by_cpu[cpu].core for cpu in given}) == used
 
 
-def test_where_no_lgroup_has_cores_enough_for_a_copy_all_cores_count() -> None:
-    assert resolve_copies("cores", made([[[0]], [[1]], [[2]], [[3]]]), 2) == 2
-
-
 @pytest.mark.parametrize(
     ("text", "threads", "copies"),
     [("pus", 2, 4), ("pus", 3, 2), ("cores", 3, 1), ("cores", 9, 1), ("pus", 9, 1), ("nodes", 2, 2),
@@ -303,6 +277,8 @@ def test_copies_are_a_number_or_counted(text: str, copies: int) -> None:
 def test_counted_copies_count_what_may_be_used() -> None:
     part = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 5})
     assert [resolve_copies(text, part) for text in ("pus", "cores", "nodes")] == [3, 2, 1]
+    # Where no lgroup has cores enough for a copy, all cores count.
+    assert resolve_copies("cores", made([[[0]], [[1]], [[2]], [[3]]]), 2) == 2
     homeless = made([[[0]], [[1]]], allowed_nodes=0)
     with pytest.raises(InputError, match="no NUMA node of made has usable CPUs"):
         resolve_copies("nodes", homeless)

@@ -88,14 +88,7 @@ def test_a_small_machine_is_read_whole() -> None:
         (3, 5, 3, 0, 7, 1),
     ]
     assert [p.kind for p in topology.pus] == [1, 1, 1, 1, 0, 0]
-    assert [p.llc for p in topology.pus] == [
-        0,
-        0,
-        0,
-        0,
-        1,
-        1,
-    ]  # the L2 does not pass for L3 number 0
+    assert [p.llc for p in topology.pus] == [0, 0, 0, 0, 1, 1]  # the L2 is not L3 number 0
     assert [(n.os, n.logical, n.cpus, n.memory_bytes) for n in topology.nodes] == [
         (1, 0, (0, 1, 4, 5), 1 << 30),
         (7, 1, (2, 3), 0),
@@ -106,6 +99,7 @@ def test_a_small_machine_is_read_whole() -> None:
     assert topology.distance(7, 3) is None
     assert not topology.is_this_system
     assert topology.source == "small.xml"
+    assert parse_xml(SMALL.encode(), "small.xml") == topology
 
 
 def test_details_are_what_people_ask_for() -> None:
@@ -160,10 +154,6 @@ def test_names_and_subtypes_that_fill_pages_are_cut() -> None:
     assert details.cpu_models == ("m" * 61 + "...",)
     assert details.architecture == "a" * 61 + "..."
     assert topology.nodes[0].subtype == "s" * 21 + "..."
-
-
-def test_bytes_and_text_read_the_same() -> None:
-    assert parse_xml(SMALL.encode(), "x") == parse_xml(SMALL, "x")
 
 
 def test_lookups_group_pus_by_core_and_lgroup() -> None:
@@ -297,12 +287,9 @@ def test_the_unnamed_latencies_of_converted_files_are_read() -> None:
 
 def test_distances_may_name_nodes_by_gp_index() -> None:
     text = SMALL.replace('indexing="os"', 'indexing="gp"').replace(">1 7 <", ">31 37 <")
-    text = text.replace(
-        'type="NUMANode" os_index="1"', 'type="NUMANode" gp_index="31" os_index="1"'
-    )
-    text = text.replace(
-        'type="NUMANode" os_index="7"', 'type="NUMANode" gp_index="37" os_index="7"'
-    )
+    for number in (1, 7):
+        node = f'os_index="{number}"'
+        text = text.replace(f'"NUMANode" {node}', f'"NUMANode" gp_index="3{number}" {node}')
     assert parse_xml(text, "x").distance(1, 7) == 21.0
 
 
@@ -385,14 +372,10 @@ def test_an_explosion_of_entities_is_refused_before_it_begins() -> None:
         parse_xml(text, "f")
 
 
-def test_endless_nesting_is_refused() -> None:
-    with pytest.raises(InputError, match="lies more than 200 deep"):
-        parse_xml(machine('<object type="Group">' * 100_000), "f")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (machine('<object type="Group">' * 100_000), "lies more than 200 deep"),
         (machine("<a/>" * 500_000), "f:2: more than 400000 elements"),
         (machine('<object type="X"/>' * 130_000), "f:2: more than 120000 objects"),
         (f"<topology {'a="" ' * 1_000_001}/>", "f:1: more than 1000000 attributes"),
