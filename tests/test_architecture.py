@@ -83,9 +83,7 @@ LARGER = {  # path: why it is larger
     "analysis/divots/evidence.py": "to be made smaller",
 }
 # Names that still stand for several things: this set only shrinks.
-TWINS = {
-    "Spread",
-}
+TWINS: set[str] = set()
 
 FORBIDDEN = {
     "plan": {"trio", "psutil", "pyhwloc", "rich", "sqlite3", "numpy"},

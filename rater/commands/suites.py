@@ -97,7 +97,7 @@ def _build(args: argparse.Namespace) -> int:
     for benchmark in suite.benchmarks:
         trials.append(try_build(benchmark, args.tune, cache))
         if not args.json:  # each when it is over: a whole suite takes minutes
-            suite_check.tell(suite, trials[-1])
+            suite_check.report_trial(suite, trials[-1])
     if args.json:
         facts = [asdict(trial) for trial in trials]
         print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})

@@ -18,7 +18,7 @@ _FEW_CPUS = 3  # fewer CPUs than this need several copies each
 _SEVERAL = 8  # copies there
 
 
-class Planting(StrEnum):
+class Fault(StrEnum):
     """Kinds of what is planted; where a divot has such a kind, by the same word."""
 
     NOTHING = "nothing"
@@ -41,10 +41,10 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True)
-class Plant:
+class Injection:
     """One thing planted: what there is to find, and what is done for it."""
 
-    kind: Planting
+    kind: Fault
     place: str  # in the user's words
     how: str
     copies: tuple[int, ...] = ()  # those that are slowed; empty: all
@@ -59,14 +59,14 @@ class Plant:
 
 
 @dataclass(frozen=True, slots=True)
-class NotPlanted:
+class NotInjected:
     """What can not be planted here, and why."""
 
-    kind: Planting
+    kind: Fault
     why: str
 
 
-CLEAN = Plant(Planting.NOTHING, "nothing", "nothing is disturbed")
+CLEAN = Injection(Fault.NOTHING, "nothing", "nothing is disturbed")
 
 
 def usual_copies(pus: int, lgroups: int) -> int:
@@ -84,7 +84,7 @@ def choose(
     benchmarks: Sequence[str],
     iterations: int,
     choice: random.Random,
-) -> tuple[tuple[Plant, ...], tuple[NotPlanted, ...]]:
+) -> tuple[tuple[Injection, ...], tuple[NotInjected, ...]]:
     """Return what is planted, one run each, and what can not be.
 
     `placements` are those of bound copies; `choice` decides which copy, CPU, lgroup,
@@ -92,16 +92,16 @@ def choose(
     """
     cells = [(name, k) for name in benchmarks for k in range(1, iterations + 1)]
     on_cpu, on_node = _copies_by_cpu(placements), _copies_by_node(placements)
-    plants: list[Plant] = []
-    missing: list[NotPlanted] = []
+    plants: list[Injection] = []
+    missing: list[NotInjected] = []
     nodes = sorted(node for node, copies in on_node.items() if len(copies) >= _LEAST_MEMBERS)
     share = _share(SLOW)
     if len(nodes) >= 2:
         node = choice.choice(nodes)
         cpus = _cpus_of(on_node[node], on_cpu)
         plants.append(
-            Plant(
-                Planting.SLOW_LGROUP,
+            Injection(
+                Fault.SLOW_LGROUP,
                 f"lgroup {node}",
                 f"competing processes take {share:.0%} of its CPUs",
                 copies=tuple(on_node[node]),
@@ -114,8 +114,8 @@ def choose(
         home = choice.choice([it for it in nodes if it != node])
         away = choice.choice([it for it in nodes if it != home])
         plants.append(
-            Plant(
-                Planting.REMOTE_MEMORY,
+            Injection(
+                Fault.REMOTE_MEMORY,
                 f"lgroup {home}",
                 f"its copies get the memory of lgroup {away}",
                 copies=tuple(on_node[home]),
@@ -131,18 +131,18 @@ def choose(
             if lgroups < 2
             else f"it takes two lgroups with {_LEAST_MEMBERS} copies or more: use more --copies"
         )
-        missing.append(NotPlanted(Planting.SLOW_LGROUP, why))
+        missing.append(NotInjected(Fault.SLOW_LGROUP, why))
         missing.append(
-            NotPlanted(
-                Planting.REMOTE_MEMORY,
+            NotInjected(
+                Fault.REMOTE_MEMORY,
                 "all memory of this machine is equally near" if lgroups < 2 else why,
             )
         )
     if len(on_cpu) >= _FEW_CPUS or (len(on_cpu) == 2 and len(placements) >= _SEVERAL):
         cpu = choice.choice(sorted(on_cpu))
         plants.append(
-            Plant(
-                Planting.SLOW_CPU,
+            Injection(
+                Fault.SLOW_CPU,
                 f"CPU {cpu}",
                 f"competing processes take {share:.0%} of it",
                 copies=tuple(on_cpu[cpu]),
@@ -157,16 +157,16 @@ def choose(
             if len(on_cpu) == 1
             else f"two CPUs need {_SEVERAL} copies"
         )
-        missing.append(NotPlanted(Planting.SLOW_CPU, why))
+        missing.append(NotInjected(Fault.SLOW_CPU, why))
     if len(placements) >= _LEAST_COPIES:
         plants.append(_outlier(placements, on_cpu, cells, choice))
     else:
         why = f"of {len(placements)} copies either may be the odd one: it takes {_LEAST_COPIES}"
-        missing.append(NotPlanted(Planting.OUTLIER_COPY, why))
+        missing.append(NotInjected(Fault.OUTLIER_COPY, why))
     odd = choice.randint(1, iterations)
     plants.append(
-        Plant(
-            Planting.SLOW_ITERATION,
+        Injection(
+            Fault.SLOW_ITERATION,
             f"iteration {odd}",
             f"competing processes take {share:.0%} of all CPUs",
             iteration=odd,
@@ -175,8 +175,8 @@ def choose(
         )
     )
     plants.append(
-        Plant(
-            Planting.DRIFT,
+        Injection(
+            Fault.DRIFT,
             f"iterations 1 to {iterations}",
             f"competing processes take more each time, {share:.0%} of all CPUs at last",
             aimed=SLOW,
@@ -196,7 +196,7 @@ def _outlier(
     on_cpu: Mapping[int, Sequence[int]],
     cells: Sequence[tuple[str, int]],
     choice: random.Random,
-) -> Plant:
+) -> Injection:
     placement = choice.choice(placements)
     cell = choice.choice(cells)
     assert placement.cpu is not None
@@ -204,8 +204,8 @@ def _outlier(
     part = stopped_share(SLOW_COPY, neighbours)
     # Else the copies that it shares its CPU with would gain what it loses.
     instead = ((placement.cpu, part / neighbours),) if neighbours > 1 else ()
-    return Plant(
-        Planting.OUTLIER_COPY,
+    return Injection(
+        Fault.OUTLIER_COPY,
         f"copy {placement.copy} (CPU {placement.cpu}) in {cell[0]}, iteration {cell[1]}",
         f"it is stopped for {part:.0%} of the time",
         copies=(placement.copy,),

@@ -15,13 +15,14 @@ from statistics import median
 
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.selftest.cpu_speed import STEADY, Costs, speeds_of
-from rater.plan.selftest import Plant, Planting
+from rater.plan.selftest import Fault, Injection
 
 # A clean run whose copies differ by more can not tell what is planted from chance.
 NOISIEST = 0.06
 # So much of an undisturbed run must have run at a steady speed to say how noisy it is.
 _LEAST_STEADY = 2 / 3
-# What is judged: a machine does twice in an hour what it just did once. At most half of a plant.
+# What is judged: a machine does twice in an hour what it just did once. At most half of what is
+# injected.
 _LEAST_FLOOR = 0.05
 _FLOOR_TIMES = 2.0
 _CAME_TO = 0.5  # of what was aimed at: less and there is nothing to be found
@@ -33,7 +34,7 @@ type Times = Mapping[tuple[str, int, int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Deviation:
     """By how much the copies of a run differ most from the median of their benchmark."""
 
     size: float  # as a share
@@ -43,7 +44,7 @@ class Spread:
 
 
 class Verdict(StrEnum):
-    """What became of a plant."""
+    """What became of an injection."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -55,7 +56,7 @@ class Verdict(StrEnum):
 class Judgement:
     """One planted divot and what was found in its run."""
 
-    plant: Plant
+    injection: Injection
     made: float | None  # time over undisturbed time, by a plain comparison with the clean run
     named: tuple[Finding, ...]
     secondary: tuple[Finding, ...]  # true as well, in other words
@@ -69,7 +70,7 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """Return what became of it. Named and nothing else is right, whatever others did."""
-        named = self.plant.kind is Planting.NOTHING or bool(self.named)
+        named = self.injection.kind is Fault.NOTHING or bool(self.named)
         if named and not self.false and not self.failed:
             return Verdict.RIGHT
         if self.others is not None or self.unsteady is not None:
@@ -79,7 +80,7 @@ class Judgement:
 
 def spread_of(
     times: Times, costs: Costs | None = None, cpu_of: Mapping[int, int] | None = None
-) -> Spread | None:
+) -> Deviation | None:
     """Return by how much copies differ with nothing planted; None where no copy ended well.
 
     Copies whose CPU did not run at its usual speed are left out, unless there are too many
@@ -87,7 +88,7 @@ def spread_of(
     """
     usual = {name: median(values) for name, values in _by_benchmark(times).items()}
     found = [
-        Spread(abs(seconds / usual[name] - 1), name, iteration, copy)
+        Deviation(abs(seconds / usual[name] - 1), name, iteration, copy)
         for (name, iteration, copy), seconds in times.items()
     ]
     if costs and cpu_of:
@@ -107,7 +108,7 @@ def floor_of(spread: float) -> float:
     return max(_LEAST_FLOOR, _FLOOR_TIMES * spread)
 
 
-def made(plant: Plant, times: Times, clean: Times, iterations: int) -> float | None:
+def made(injection: Injection, times: Times, clean: Times, iterations: int) -> float | None:
     """Return how much slower the planted copies ran than in the clean run, as a ratio.
 
     Over what the undisturbed ones of the same run did; None where there are none to
@@ -119,12 +120,12 @@ def made(plant: Plant, times: Times, clean: Times, iterations: int) -> float | N
     inside, outside = [], []
     for (name, iteration, copy), seconds in times.items():
         ratio = seconds / usual.get((name, copy), own[name])
-        if plant.kind is Planting.DRIFT:
+        if injection.kind is Fault.DRIFT:
             if iteration == iterations:
                 inside.append(ratio)
             elif iteration == 1:
                 outside.append(ratio)
-        elif _concerns(plant, name, iteration, copy):
+        elif _concerns(injection, name, iteration, copy):
             inside.append(ratio)
         else:
             outside.append(ratio)
@@ -132,7 +133,7 @@ def made(plant: Plant, times: Times, clean: Times, iterations: int) -> float | N
 
 
 def judge(
-    plant: Plant,
+    injection: Injection,
     effect: float | None,
     findings: Iterable[Finding],
     floor: float,
@@ -142,7 +143,7 @@ def judge(
     unsteady: float | None = None,
     is_own: Callable[[Finding], bool] = lambda _: False,
 ) -> Judgement:
-    """Sort what was found in the run of a plant; `effect` is what `made` says of it.
+    """Sort what was found in the run of an injection; `effect` is what `made` says of it.
 
     `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
     CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
@@ -152,9 +153,9 @@ def judge(
     for one in findings:
         if one.explained:
             continue
-        if _names(one, plant, iterations) and _fits(one.slowdown, effect):
+        if _names(one, injection, iterations) and _fits(one.slowdown, effect):
             named.append(one)
-        elif _alias(one, plant, iterations):
+        elif _alias(one, injection, iterations):
             secondary.append(one)
         elif abs(one.slowdown - 1) < floor:
             small.append(one)
@@ -162,25 +163,33 @@ def judge(
             own.append(one)
         else:
             false.append(one)
-    failed = effect is not None and not _came(plant, effect, floor)
+    failed = effect is not None and not _came(injection, effect, floor)
     return Judgement(
-        *(plant, effect, tuple(named), tuple(secondary), tuple(false), tuple(small), tuple(own)),
+        *(
+            injection,
+            effect,
+            tuple(named),
+            tuple(secondary),
+            tuple(false),
+            tuple(small),
+            tuple(own),
+        ),
         *(failed, others, unsteady),
     )
 
 
-def _came(plant: Plant, effect: float, floor: float) -> bool:
-    if plant.kind is Planting.NOTHING:
+def _came(injection: Injection, effect: float, floor: float) -> bool:
+    if injection.kind is Fault.NOTHING:
         return True
-    least = floor if plant.aimed is None else _CAME_TO * (plant.aimed - 1)
+    least = floor if injection.aimed is None else _CAME_TO * (injection.aimed - 1)
     return effect - 1 >= least
 
 
-def _concerns(plant: Plant, benchmark: str, iteration: int, copy: int) -> bool:
+def _concerns(injection: Injection, benchmark: str, iteration: int, copy: int) -> bool:
     return (
-        plant.benchmark in (None, benchmark)
-        and plant.iteration in (None, iteration)
-        and (not plant.copies or copy in plant.copies)
+        injection.benchmark in (None, benchmark)
+        and injection.iteration in (None, iteration)
+        and (not injection.copies or copy in injection.copies)
     )
 
 
@@ -194,29 +203,33 @@ def _fits(slowdown: float, effect: float | None) -> bool:
     return low <= math.log(slowdown) / math.log(effect) <= high
 
 
-def _names(one: Finding, plant: Plant, iterations: int) -> bool:
+def _names(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is the planted divot, at its place."""
-    over_time = plant.iteration is not None or plant.kind is Planting.DRIFT
+    over_time = injection.iteration is not None or injection.kind is Fault.DRIFT
     always = not one.iterations or len(one.iterations) == iterations
-    return plant.kind in _NAMED and (always or over_time) and _NAMED[plant.kind](one, plant)
+    return (
+        injection.kind in _NAMED
+        and (always or over_time)
+        and _NAMED[injection.kind](one, injection)
+    )
 
 
-def _is_lgroup(one: Finding, plant: Plant) -> bool:
-    named = one.kind is Kind.SLOW_LGROUP and one.nodes == (plant.node,)
-    return named or _is_group(one, plant)
+def _is_lgroup(one: Finding, injection: Injection) -> bool:
+    named = one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
+    return named or _is_group(one, injection)
 
 
-def _is_cpu(one: Finding, plant: Plant) -> bool:
-    return (one.kind is Kind.SLOW_CPU and one.cpus == plant.cpus) or _is_group(one, plant)
+def _is_cpu(one: Finding, injection: Injection) -> bool:
+    return (one.kind is Kind.SLOW_CPU and one.cpus == injection.cpus) or _is_group(one, injection)
 
 
-def _is_group(one: Finding, plant: Plant) -> bool:
+def _is_group(one: Finding, injection: Injection) -> bool:
     """Tell whether it is a group of exactly the planted copies: all of that part, no other."""
-    return one.kind is Kind.SLOW_GROUP and one.copies == tuple(sorted(plant.copies))
+    return one.kind is Kind.SLOW_GROUP and one.copies == tuple(sorted(injection.copies))
 
 
-def _is_single(one: Finding, plant: Plant) -> bool:
-    where = (plant.benchmark, plant.iteration, plant.copies)
+def _is_single(one: Finding, injection: Injection) -> bool:
+    where = (injection.benchmark, injection.iteration, injection.copies)
     if one.singles:
         same = all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
     else:
@@ -224,52 +237,52 @@ def _is_single(one: Finding, plant: Plant) -> bool:
     return one.kind is Kind.OUTLIER_COPY and same
 
 
-def _is_iteration(one: Finding, plant: Plant) -> bool:
+def _is_iteration(one: Finding, injection: Injection) -> bool:
     """Tell whether it is the planted iteration; of the first one, that its copies had to wait."""
     waited = one.kind is Kind.STARTUP and one.iteration == 1
-    return (one.kind is Kind.SLOW_ITERATION or waited) and one.iteration == plant.iteration
+    return (one.kind is Kind.SLOW_ITERATION or waited) and one.iteration == injection.iteration
 
 
-def _is_drift(one: Finding, _: Plant) -> bool:
+def _is_drift(one: Finding, _: Injection) -> bool:
     return one.kind is Kind.DRIFT
 
 
-_NAMED: dict[Planting, Callable[[Finding, Plant], bool]] = {
-    Planting.SLOW_LGROUP: _is_lgroup,
-    Planting.REMOTE_MEMORY: _is_lgroup,
-    Planting.SLOW_CPU: _is_cpu,
-    Planting.OUTLIER_COPY: _is_single,
-    Planting.SLOW_ITERATION: _is_iteration,
-    Planting.DRIFT: _is_drift,
+_NAMED: dict[Fault, Callable[[Finding, Injection], bool]] = {
+    Fault.SLOW_LGROUP: _is_lgroup,
+    Fault.REMOTE_MEMORY: _is_lgroup,
+    Fault.SLOW_CPU: _is_cpu,
+    Fault.OUTLIER_COPY: _is_single,
+    Fault.SLOW_ITERATION: _is_iteration,
+    Fault.DRIFT: _is_drift,
 }
 
 
-def _alias(one: Finding, plant: Plant, iterations: int) -> bool:
+def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is another true description of the planted divot."""
     # Benchmark by benchmark, or copy by copy, of the copies that were slowed.
-    its_copies = bool(one.copies) and set(one.copies) <= set(plant.copies)
-    its_cpus = bool(one.cpus) and set(one.cpus) <= set(plant.cpus)
-    ends = plant.iteration in (1, iterations)
+    its_copies = bool(one.copies) and set(one.copies) <= set(injection.copies)
+    its_cpus = bool(one.cpus) and set(one.cpus) <= set(injection.cpus)
+    ends = injection.iteration in (1, iterations)
     part = (
         (one.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL, Kind.SLOW_GROUP) and its_copies)
         or (one.kind is Kind.SLOW_CPU and its_cpus)
         or (
             one.kind is Kind.SLOW_LGROUP
-            and set(plant.cpus) <= set(one.cpus)
+            and set(injection.cpus) <= set(one.cpus)
             and len(one.copies) <= _FEW_COPIES
         )
     )
-    cell = (one.benchmark, one.iteration) == (plant.benchmark, plant.iteration)
+    cell = (one.benchmark, one.iteration) == (injection.benchmark, injection.iteration)
     true = {
-        Planting.SLOW_LGROUP: part,
-        Planting.REMOTE_MEMORY: part,
-        Planting.SLOW_CPU: part,
-        Planting.OUTLIER_COPY: one.kind is Kind.SLOW_ITERATION and cell,
-        Planting.SLOW_ITERATION: (one.kind is Kind.STARTUP and plant.iteration == 1)
+        Fault.SLOW_LGROUP: part,
+        Fault.REMOTE_MEMORY: part,
+        Fault.SLOW_CPU: part,
+        Fault.OUTLIER_COPY: one.kind is Kind.SLOW_ITERATION and cell,
+        Fault.SLOW_ITERATION: (one.kind is Kind.STARTUP and injection.iteration == 1)
         or (one.kind is Kind.DRIFT and ends),
-        Planting.DRIFT: one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations),
+        Fault.DRIFT: one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations),
     }
-    return one.slowdown > 1 and true.get(plant.kind, False)
+    return one.slowdown > 1 and true.get(injection.kind, False)
 
 
 def _usual(times: Times) -> dict[tuple[str, int], float]:
@@ -306,12 +319,12 @@ class Tally:
 def tally(judgements: Sequence[Judgement]) -> Tally:
     """Count what was planted and named."""
     judged = [it for it in judgements if it.verdict is not Verdict.NOT_JUDGED]
-    there = [it for it in judged if it.plant.kind is not Planting.NOTHING and not it.failed]
+    there = [it for it in judged if it.injection.kind is not Fault.NOTHING and not it.failed]
     return Tally(
         planted=len(there),
         named=sum(bool(it.named) for it in there),
         false=sum(len(it.false) for it in judged),
         # How much remote memory costs is the machine's own affair.
-        failed=sum(it.failed and it.plant.aimed is not None for it in judged),
+        failed=sum(it.failed and it.injection.aimed is not None for it in judged),
         unjudged=len(judgements) - len(judged),
     )

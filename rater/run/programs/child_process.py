@@ -45,10 +45,10 @@ class Excess(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded:
-    """How a compiler or generator ended, and what it said (both streams, long ones cut)."""
+    """How a compiler or generator ended, and what it printed (both streams, long ones cut)."""
 
     status: int  # exit code; negative: the signal
-    said: str
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ def both_ends(file: int) -> str:
     """Return what a file of output says, the middle of a long one left out."""
     size = os.fstat(file).st_size
     if size <= 2 * _SHOWN_BYTES:
-        said = os.pread(file, size, 0)
+        text = os.pread(file, size, 0)
     else:
         begin, end = (os.pread(file, _SHOWN_BYTES, at) for at in (0, size - _SHOWN_BYTES))
-        said = begin + b"\n[...]\n" + end
-    return said.decode(errors="replace").strip()
+        text = begin + b"\n[...]\n" + end
+    return text.decode(errors="replace").strip()

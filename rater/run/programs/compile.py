@@ -223,16 +223,16 @@ def _compiler(command: str, path: str) -> Compiler:
         raise InputError(f"CC={command!r} is not a command line: {error}") from None
     program = shutil.which(argv[0], path=path)
     if program is None:
-        said = (
+        text = (
             "no C compiler: cc is not in PATH" if command == "cc" else f"CC={command!r} not found"
         )
-        raise InputError(f"{said}; {_INSTALL}")
+        raise InputError(f"{text}; {_INSTALL}")
     try:
-        said = run_tool([program, *argv[1:], "--version"], Path("/")).said
+        text = run_tool([program, *argv[1:], "--version"], Path("/")).output
     except OSError as error:
         raise InputError(f"the C compiler {program} does not run: {error.strerror}") from None
-    version = said.splitlines()[0] if said else Path(program).name
-    identity = f"{Path(program).resolve()}\n{said}"
+    version = text.splitlines()[0] if text else Path(program).name
+    identity = f"{Path(program).resolve()}\n{text}"
     return Compiler((program, *argv[1:]), version, identity)
 
 
@@ -286,8 +286,8 @@ def _compile(name: str, before: list[str], after: list[str], folder: Path) -> No
     if ended.status == 0 and (folder / name).is_file():
         return
     shown = shlex.join([*before, "-o", name, *after])
-    lines = [f"{name}: the compiler failed (status {ended.status}): {shown}", ended.said]
-    if "stdio.h" in ended.said or "stdlib.h" in ended.said:
+    lines = [f"{name}: the compiler failed (status {ended.status}): {shown}", ended.output]
+    if "stdio.h" in ended.output or "stdlib.h" in ended.output:
         lines.append(_NO_HEADERS)
     raise InputError("\n".join(lines))
 

@@ -190,11 +190,11 @@ def make_run_dir(work: Path, name: str, inputs: Sequence[ReadyInput]) -> RunDir:
 
 def cannot_be_made(path: Path, error: OSError) -> RunError:
     """Say why a run directory cannot be made, and the way out where there is one."""
-    said = f"the run directory {path} cannot be made: {error.strerror}"
+    text = f"the run directory {path} cannot be made: {error.strerror}"
     if error.errno in _ROOM_HELPS:
-        return RunError(f"{said}; make room or set RATER_CACHE to another folder")
+        return RunError(f"{text}; make room or set RATER_CACHE to another folder")
     what = error.filename2 or error.filename
-    return RunError(f"{said} ({os.fsdecode(what)})" if what else said)
+    return RunError(f"{text} ({os.fsdecode(what)})" if what else text)
 
 
 def flush_file_system(folder: Path) -> str | None:
@@ -310,7 +310,7 @@ def _generated(what: str, name: str, generator: Generator, cache: Path) -> Ready
         if ended.status:
             raise InputError(
                 f"{what}: its generator ended with status {ended.status}: "
-                f"{' '.join(args)}\n{ended.said}".rstrip()
+                f"{' '.join(args)}\n{ended.output}".rstrip()
             )
         if not target.is_file():
             raise InputError(f"{what}: its generator did not write {{output}} ({target})")

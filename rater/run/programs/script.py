@@ -222,7 +222,7 @@ def failed_command(
     if not _is_script(argv) or (len(argv) == 5 and not workloads_in(argv)):
         return None
     labels = argv[4:]
-    position, said = _marked(stderr)
+    position, text = _marked(stderr)
     if position is None:
         if number in _FROM_OUTSIDE:
             return None
@@ -230,8 +230,8 @@ def failed_command(
     if not 0 < position <= len(labels):
         return None  # the program wrote such a line itself
     ended = f"exit code {exit_code}" if number is None else f"signal {number}"
-    if said and exit_code not in (None, *_NO_PROGRAM):
-        ended += f": {said}"
+    if text and exit_code not in (None, *_NO_PROGRAM):
+        ended += f": {text}"
     return f"command {position} of {len(labels)} ({labels[position - 1]}): {ended}"
 
 
@@ -242,15 +242,15 @@ def failed_position(argv: Sequence[str], stderr: str) -> int:
     return position if position is not None and 0 < position <= last else last
 
 
-def without_mark(said: bytes) -> bytes:
+def without_mark(text: bytes) -> bytes:
     """Return what was written to standard error, without the script's own last line."""
-    return _MARK.sub(b"", said)
+    return _MARK.sub(b"", text)
 
 
 def _marked(stderr: str) -> tuple[int | None, str]:
     """Return the command that the script's last line on standard error names.
 
-    With it what the shell itself said last, of a file that could not be opened.
+    With it what the shell itself printed last, of a file that could not be opened.
     """
     try:
         handle = os.open(stderr, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -258,13 +258,13 @@ def _marked(stderr: str) -> tuple[int | None, str]:
         return None, ""
     try:
         size = os.fstat(handle).st_size
-        said = os.pread(handle, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        text = os.pread(handle, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     except OSError:
         return None, ""
     finally:
         os.close(handle)
-    match = _MARK.search(said)
-    shell = _SHELL_SAID.search(_MARK.sub(b"", said))
+    match = _MARK.search(text)
+    shell = _SHELL_SAID.search(_MARK.sub(b"", text))
     clean = shell[1].decode(errors="replace") if shell else ""
     return (int(match[1]) if match else None), "".join(
         it if it.isprintable() else "?" for it in clean

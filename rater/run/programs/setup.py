@@ -28,7 +28,7 @@ from rater.run.programs.compile import cache_errors, find_command, key_of
 from rater.run.programs.inputs import SetupFiles, flush_file_system, locked, take_files
 
 OUTPUT = "setup.out"  # of a copy's set-up, in its run directory
-_LINES = 20  # shown of what a failed set-up said
+_LINES = 20  # shown of what a failed set-up printed
 
 
 def setup_folder(suite: Suite, cache: Path) -> Path:
@@ -72,7 +72,7 @@ def set_up_suite(
 
     All that it left is on disk then, and nothing of its folder in the page cache.
     None without a set-up. Another rater that does the same is waited for, and waits
-    until the files are copied. Raises `InputError` with the last lines of what it said
+    until the files are copied. Raises `InputError` with the last lines of what it printed
     when it fails or takes more than `limits`.
     """
     if not suite.setup:
@@ -93,9 +93,9 @@ def set_up_suite(
                     f"{where}: {program} cannot be started: {error.strerror}"
                 ) from None
             if wrong is not None:
-                said = _last_lines(both_ends(output.fileno()))
+                text = _last_lines(both_ends(output.fileno()))
                 raise InputError(
-                    f"{where} {wrong}: {shlex.join(suite.setup)}{said}\n(it ran in {folder})"
+                    f"{where} {wrong}: {shlex.join(suite.setup)}{text}\n(it ran in {folder})"
                 )
             # Writing back what it wrote must not fall into a measurement, nor can it be
             # dropped before; where this is refused there is nothing else to be done.
@@ -133,10 +133,10 @@ def set_up_copy(
             raise RunError(
                 f"set-up of {who} cannot be started: {error.strerror} ({shown})"
             ) from None
-        said = both_ends(output.fileno()) if wrong is not None else ""
+        text = both_ends(output.fileno()) if wrong is not None else ""
     if wrong is not None:
         raise RunError(
-            f"set-up of {who} {wrong}: {shown}{_last_lines(said)}\n(its files are in {run_dir})"
+            f"set-up of {who} {wrong}: {shown}{_last_lines(text)}\n(its files are in {run_dir})"
         )
     with suppress(OSError):
         path.unlink()
@@ -199,6 +199,6 @@ def _ended(status: int) -> str:
     return f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
 
 
-def _last_lines(said: str) -> str:
-    lines = said.splitlines()[-_LINES:]
+def _last_lines(text: str) -> str:
+    lines = text.splitlines()[-_LINES:]
     return "".join(f"\n{line}" for line in lines)

@@ -18,8 +18,8 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.sched_setaffinity(0, {int(argv[0])})
-    while told := os.read(0, 4096):
-        until_s = time.monotonic() + told[-1] / 1e3  # what was said before is past
+    while wanted := os.read(0, 4096):
+        until_s = time.monotonic() + wanted[-1] / 1e3  # what was wanted before is past
         while time.monotonic() < until_s:
             pass
     return 0

@@ -1,6 +1,6 @@
 """Slow copies down on purpose while a run goes on, with real processes and real signals.
 
-A `Planter` hears the run's events and, on a thread of its own, disturbs what it was
+A `Injector` hears the run's events and, on a thread of its own, disturbs what it was
 told to: processes bound to a CPU compete for a share of its time (their own CPU clocks
 are read, so that they take neither more nor less), and a copy is stopped and continued.
 It also sees what others than the run did to its CPUs meanwhile.
@@ -144,7 +144,7 @@ class _Phase:
     stopped_s: dict[int, float] = field(default_factory=dict)
 
 
-class Planter(threading.Thread):
+class Injector(threading.Thread):
     """Disturbs a run as told, benchmark by benchmark; a sink of the run's events.
 
     `cells` tells what to do by benchmark and iteration. `seen` has, after `close`, what
@@ -157,7 +157,7 @@ class Planter(threading.Thread):
         placements: Sequence[Placement],
         keeper: Guard,
     ) -> None:
-        super().__init__(name="planter", daemon=True)
+        super().__init__(name="injector", daemon=True)
         self._cells = cells
         self._cpu_of = {it.copy: it.cpu for it in placements if it.cpu is not None}
         self._keeper = keeper
@@ -206,11 +206,11 @@ class Planter(threading.Thread):
                 with self._lock:
                     events, self._events = self._events, []
                 for event in events:
-                    self._hear(event)
+                    self._take_event(event)
             if self._phase is not None:
                 self._end_phase()
 
-    def _hear(self, event: Event) -> None:
+    def _take_event(self, event: Event) -> None:
         if isinstance(event, PhaseStarted):
             self._begin_phase(event)
         elif self._phase is not None and isinstance(event, CopyEnded):

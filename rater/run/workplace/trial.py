@@ -197,9 +197,9 @@ def _failure(ended: AloneEnded, spec: CopySpec, limits: Limits) -> str | None:
         limit = limits.output_bytes or 0
         return f"wrote more than {limit / 1e6:.0f} MB of output (--output-limit of rater run)"
     if ended.exit_code != 0:
-        said = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
-        if said is not None:
-            return said
+        failure = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
+        if failure is not None:
+            return failure
     if ended.signal is not None:
         return f"was killed by {_signal_name(ended.signal)}"
     return f"ended with exit code {ended.exit_code}" if ended.exit_code else None

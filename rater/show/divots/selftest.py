@@ -8,8 +8,8 @@ from rich.console import Console
 
 from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Finding, Kind
-from rater.analysis.selftest.judge import Judgement, Spread, Tally, Verdict
-from rater.plan.selftest import NotPlanted, Planting
+from rater.analysis.selftest.judge import Deviation, Judgement, Tally, Verdict
+from rater.plan.selftest import Fault, NotInjected
 from rater.show.console.printer import Printer
 from rater.show.console.table import Columns
 from rater.show.divots.to_json import evidence_line
@@ -33,7 +33,7 @@ class SelfTest:
     spread: float  # by how much copies differ with nothing planted, as a share
     floor: float  # smaller slowdowns are not judged
     judged: tuple[Judgement, ...]  # the clean run first
-    missing: tuple[NotPlanted, ...]
+    missing: tuple[NotInjected, ...]
     tally: Tally
     again: int  # runs that were made once more because something disturbed them
     command: str  # plants the same again
@@ -61,7 +61,7 @@ def print_selftest(test: SelfTest, console: Console) -> None:
     of = Columns(test.judged)
     printer.table(
         [
-            of.left("planted", lambda one: one.plant.kind),
+            of.left("planted", lambda one: one.injection.kind),
             of.left("where", _where, flexible=True),
             of.right("slowed|by", lambda one: "" if one.made is None else _by(one.made)),
             of.left("found", _what_was_found, flexible=True),
@@ -88,7 +88,7 @@ def _print_own(one: Judgement, printer: Printer) -> None:
     if one.own:
         printer.line()
         printer.prose(
-            f"{one.plant.kind}: not planted, but so: the CPUs' own speed changed like that "
+            f"{one.injection.kind}: not planted, but so: the CPUs' own speed changed like that "
             "meanwhile (others on the same host or core, or their clock)."
         )
     for finding in one.own[:_MOST_WRONG]:
@@ -100,15 +100,15 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
     if one.verdict is Verdict.RIGHT:
         return
     printer.line()
-    printer.prose(f"{one.plant.kind}, {one.plant.place}: {one.plant.how}.", "bold")
+    printer.prose(f"{one.injection.kind}, {one.injection.place}: {one.injection.how}.", "bold")
     if one.others is not None:
         printer.prose(f"  Others took {one.others:.0%} of a CPU, however often it was tried.")
     if one.unsteady is not None:
-        said = speed_words(one.unsteady)
-        printer.prose(f"  {said[0].upper()}{said[1:]} for a while, however often it was tried.")
+        text = speed_words(one.unsteady)
+        printer.prose(f"  {text[0].upper()}{text[1:]} for a while, however often it was tried.")
     if one.failed and one.made is not None:
         printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
-    elif one.plant.kind is not Planting.NOTHING and not one.named:
+    elif one.injection.kind is not Fault.NOTHING and not one.named:
         printer.prose("  Not named.")
     for label, findings in (("false", one.false), ("also true", one.secondary)):
         for finding in findings[:_MOST_WRONG]:
@@ -118,10 +118,10 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
 
 
 def _where(one: Judgement) -> str:
-    plant = one.plant
-    if plant.kind is Planting.OUTLIER_COPY:
-        return f"copy {plant.copies[0]}, {plant.benchmark} iteration {plant.iteration}"
-    return "" if plant.kind is Planting.NOTHING else plant.place
+    injection = one.injection
+    if injection.kind is Fault.OUTLIER_COPY:
+        return f"copy {injection.copies[0]}, {injection.benchmark} iteration {injection.iteration}"
+    return "" if injection.kind is Fault.NOTHING else injection.place
 
 
 def _what_was_found(one: Judgement) -> str:
@@ -188,7 +188,7 @@ def speed_words(change: float) -> str:
     return f"the same work took {abs(change):.0%} {more} CPU time on a CPU"
 
 
-def refusal(spread: Spread, disturbed: str, noisiest: float) -> str:
+def refusal(spread: Deviation, disturbed: str, noisiest: float) -> str:
     """Return why nothing is planted on a machine this noisy; `disturbed`: by what, if known."""
     return (
         f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
@@ -198,11 +198,11 @@ def refusal(spread: Spread, disturbed: str, noisiest: float) -> str:
     )
 
 
-def refusal_document(said: str, spread: Spread, others: float, seed: int) -> dict[str, object]:
+def refusal_document(text: str, spread: Deviation, others: float, seed: int) -> dict[str, object]:
     """Return the same as JSON."""
     return {
         "right": False,
-        "refused": said,
+        "refused": text,
         "seed": seed,
         "spread": round(spread.size, 5),
         "others": round(others, 5),
@@ -217,9 +217,9 @@ _TABLE = {
         " floor:5 not_judged=tally.unjudged made_again=again plants=judged not_planted=missing",
     ),
     Judgement: Members(
-        "plant.kind plant.place plant.how plant.copies plant.cpus plant.node plant.benchmark"
-        " plant.iteration plant.aimed slowdown=made:5 verdict others:5 unsteady:5 named"
-        " also_true=secondary false machines_own=own too_small=small"
+        "injection.kind injection.place injection.how injection.copies injection.cpus"
+        " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"
+        " verdict others:5 unsteady:5 named also_true=secondary false machines_own=own too_small=small"
     ),
     Finding: Members("kind place slowdown:5 copies", {"evidence": evidence_line}),
 }

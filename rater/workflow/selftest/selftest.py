@@ -20,10 +20,10 @@ from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
     from rater.analysis.divots.data.finding import Finding
-    from rater.analysis.selftest.judge import Judgement, Spread
-    from rater.plan.selftest import NotPlanted, Plant
+    from rater.analysis.selftest.judge import Deviation, Judgement
+    from rater.plan.selftest import Injection, NotInjected
     from rater.run.copies.guard import Guard
-    from rater.run.selftest.disturb import Disturbed, Planter
+    from rater.run.selftest.disturb import Disturbed, Injector
     from rater.store.store import Store
     from rater.workflow.run.resolve import Resolved
 
@@ -38,11 +38,11 @@ LEAST_ITERATIONS, _MOST_ITERATIONS = 3, 12
 _OTHERS = 0.1  # share of a CPU that others may take in any iteration
 _REPEATS = 5
 IDLE_S = 300.0
-_LOOK_S, _LOOKS = 1.0, 3  # so many quiet looks in a row
+_SAMPLE_S, _SAMPLES = 1.0, 3  # so many quiet samples in a row
 
 
 def selftest(args: argparse.Namespace) -> int:
-    """Plant and find; return the exit status."""
+    """Inject and find; return the exit status."""
     from rater.run.host.lock import default_lock_path, machine_lock
     from rater.store.connection import default_path
     from rater.workflow.run.head import now_utc
@@ -134,7 +134,7 @@ class _Test:
         self._choice = random.Random(self._seed)
         self._done = 0
         self._again = 0
-        self._planter: Planter | None = None
+        self._injector: Injector | None = None
         self.wrong = False  # something went wrong that its runs may tell more about
 
     def run(self) -> int:
@@ -179,7 +179,7 @@ class _Test:
         return resolve(request, self._topology)
 
     def _test(
-        self, resolved: Resolved, plants: Sequence[Plant], missing: Sequence[NotPlanted]
+        self, resolved: Resolved, plants: Sequence[Injection], missing: Sequence[NotInjected]
     ) -> int:
         from rater.analysis.selftest.judge import NOISIEST, floor_of, made, spread_of, tally
         from rater.plan.selftest import CLEAN
@@ -187,7 +187,7 @@ class _Test:
 
         runs = 1 + len(plants)
         copies, iterations = resolved.plan.copies, resolved.plan.iterations
-        spread: Spread | None = None
+        spread: Deviation | None = None
 
         def noise_judged(ran: _Ran) -> Judgement | None:
             nonlocal spread
@@ -203,13 +203,13 @@ class _Test:
             return self._refuse(spread, clean)
         floor = floor_of(spread.size)
         judged: list[Judgement] = [first]
-        for plant in plants:
+        for injection in plants:
 
-            def plant_judged(ran: _Ran, plant: Plant = plant) -> Judgement:
-                effect = made(plant, ran.times, clean.times, iterations)
-                return self._judge(plant, effect, ran, floor, resolved)
+            def judge_injection(ran: _Ran, injection: Injection = injection) -> Judgement:
+                effect = made(injection, ran.times, clean.times, iterations)
+                return self._judge(injection, effect, ran, floor, resolved)
 
-            _, judgement = self._ran(resolved, plant, runs, plant_judged)
+            _, judgement = self._ran(resolved, injection, runs, judge_injection)
             judged.append(judgement)
         test = SelfTest(
             copies=copies,
@@ -235,14 +235,14 @@ class _Test:
         self.wrong = not test.tally.right
         return 1 if self.wrong else 0
 
-    def _refuse(self, spread: Spread, ran: _Ran) -> int:
+    def _refuse(self, spread: Deviation, ran: _Ran) -> int:
         from rater.analysis.selftest.judge import NOISIEST
         from rater.show.divots.selftest import refusal, refusal_document
 
-        said = refusal(spread, ran.disturbed, NOISIEST)
+        text = refusal(spread, ran.disturbed, NOISIEST)
         if self._args.json:
-            print_json(refusal_document(said, spread, ran.others, self._seed))
-        print(f"rater: {said}", file=sys.stderr)
+            print_json(refusal_document(text, spread, ran.others, self._seed))
+        print(f"rater: {text}", file=sys.stderr)
         return 1
 
     def _command(self) -> str:
@@ -254,23 +254,23 @@ class _Test:
 
     @staticmethod
     def _judge(
-        plant: Plant, effect: float | None, ran: _Ran, floor: float, resolved: Resolved
+        injection: Injection, effect: float | None, ran: _Ran, floor: float, resolved: Resolved
     ) -> Judgement:
         from rater.analysis.selftest.cpu_speed import explained
         from rater.analysis.selftest.judge import judge
 
         cpu_of = _cpu_of(resolved)
         return judge(
-            *(plant, effect, ran.findings, floor, resolved.plan.iterations),
+            *(injection, effect, ran.findings, floor, resolved.plan.iterations),
             others=ran.taken,
             unsteady=ran.unsteady,
             is_own=lambda one: explained(one, ran.costs, cpu_of) is not None,
         )
 
     def _ran[J: Judgement | None](
-        self, resolved: Resolved, plant: Plant, runs: int, judged: Callable[[_Ran], J]
+        self, resolved: Resolved, injection: Injection, runs: int, judged: Callable[[_Ran], J]
     ) -> tuple[_Ran, J]:
-        """Run one plant, and judge it; again where it is not right and its CPUs were disturbed.
+        """Run one injection, and judge it; again where it is not right and its CPUs were disturbed.
 
         A disturbance can only hide what was planted or add to it, so that what is right in
         spite of it is right.
@@ -278,13 +278,13 @@ class _Test:
         from rater.analysis.selftest.judge import Verdict
 
         self._done += 1
-        what = f"{self._done} of {runs}: {plant.kind}, {plant.place}"
+        what = f"{self._done} of {runs}: {injection.kind}, {injection.place}"
         patience_s = time.monotonic() + (self._args.until_idle or 0.0)
         tries = 0
         while True:
-            self._tell(what)
+            self._report(what)
             self._wait_until_idle(resolved, patience_s)
-            ran = self._once(resolved, plant)
+            ran = self._once(resolved, injection)
             judgement = judged(ran)
             tries += 1
             if judgement is not None and judgement.verdict is Verdict.RIGHT:
@@ -303,42 +303,42 @@ class _Test:
         cpus = {it.cpu for it in resolved.placements}
         quiet = 0
         before = busy_by_cpu(PROC)
-        while quiet < _LOOKS and time.monotonic() < patience_s:
-            time.sleep(_LOOK_S)
+        while quiet < _SAMPLES and time.monotonic() < patience_s:
+            time.sleep(_SAMPLE_S)
             after = busy_by_cpu(PROC)
             busy_s = [after[cpu] - before[cpu] for cpu in after if cpu in cpus and cpu in before]
-            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _LOOK_S else 0
+            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
             before = after
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         print(f"rater: selftest {text}", file=sys.stderr)
 
-    def _once(self, resolved: Resolved, plant: Plant) -> _Ran:
+    def _once(self, resolved: Resolved, injection: Injection) -> _Ran:
         from rater.record.status import CopyStatus
         from rater.run.programs.compile import cache_root
         from rater.store.store import open_store
         from rater.workflow.run.session import Session
 
-        if plant.remote:
-            resolved = self._remote(resolved, plant)
+        if injection.remote:
+            resolved = self._remote(resolved, injection)
         resolved = replace(
-            resolved, request=replace(resolved.request, tags=((TAG, str(plant.kind)),))
+            resolved, request=replace(resolved.request, tags=((TAG, str(injection.kind)),))
         )
         quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
         session = Session(quiet, resolved, cache_root())
 
-        def listeners(keeper: Guard) -> tuple[Planter, ...]:
-            from rater.run.selftest.disturb import Planter
+        def listeners(keeper: Guard) -> tuple[Injector, ...]:
+            from rater.run.selftest.disturb import Injector
 
-            self._planter = Planter(plant.cells, resolved.placements, keeper)
-            return (self._planter,)
+            self._injector = Injector(injection.cells, resolved.placements, keeper)
+            return (self._injector,)
 
         session.listeners = listeners
         status = session.run()
         if status > 128:
             raise _Stopped(status)
-        if status or self._planter is None:
-            raise RunError(f"the self-test's run of {plant.kind} failed: it was given up")
+        if status or self._injector is None:
+            raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
         with open_store(self._database) as store:
             number = store.find(session.attempt.uuid)
             run = store.load(number)
@@ -348,15 +348,15 @@ class _Test:
             for it in run.copies
             if it.status is CopyStatus.OK
         }
-        seen = self._planter.seen
+        seen = self._injector.seen
         costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
         return _Ran(times, findings, _most_others(seen), costs)
 
-    def _remote(self, resolved: Resolved, plant: Plant) -> Resolved:
+    def _remote(self, resolved: Resolved, injection: Injection) -> Resolved:
         """Return a run of a kernel that wants memory, with that of some copies elsewhere."""
         from rater.plan.placement.memory_policy import MemoryPolicy
 
-        away = dict(plant.remote)
+        away = dict(injection.remote)
         found = self._resolve(_REMOTE_KERNEL, resolved.plan.copies, LEAST_ITERATIONS, "train")
         placements = tuple(
             replace(it, policy=MemoryPolicy.BIND, memory_nodes=(away[it.copy],))

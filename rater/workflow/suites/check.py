@@ -60,7 +60,7 @@ def declare(parser: argparse.ArgumentParser, suite_help: str) -> None:
     parser.set_defaults(run=_check)
 
 
-def tell(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
+def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
     """Print a trial when it is over: a whole suite takes minutes."""
     from rater.show.console.page import standard_page
     from rater.show.plans.suites import trial_text
@@ -102,7 +102,7 @@ def _check(args: argparse.Namespace) -> int:
         checked = [c for c in _checks(unmistaken, named, args, run=False) if c.trial.error]
         for one in checked:
             if not args.json:
-                tell(suite, one.trial)
+                report_trial(suite, one.trial)
         if args.json:
             print_json({**_json(suite, checked, []), "ok": False, "mistakes": _mistakes(mistakes)})
         raise MistakesError(mistakes)
@@ -112,7 +112,7 @@ def _check(args: argparse.Namespace) -> int:
     with _guarded() if run else nullcontext():
         for one in _checks(suite, named, args, run=run):
             if not args.json:
-                tell(suite, one.trial, one.left_out)
+                report_trial(suite, one.trial, one.left_out)
             checked.append(one)
     return _conclude(suite, checked, args)
 
@@ -220,12 +220,12 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     if doubted:
         print(suite_warnings_text(doubted, standard_page()))
     if failed:
-        said = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
+        text = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:
             others = f", and {len(failed) - 1} of {len(trials) - 1} benchmarks failed"
-            said = f"{suite.name}: its set-up fails{others if failed[1:] else ''}"
+            text = f"{suite.name}: its set-up fails{others if failed[1:] else ''}"
         kept = {str(Path(trial.run_dir).parent) for trial in trials if trial.run_dir}
-        print("; their files stay in ".join([said, *kept]), file=sys.stderr)
+        print("; their files stay in ".join([text, *kept]), file=sys.stderr)
     else:
         left = sum(c.left_out is not None for c in checked)
         more = f", {left} of {len(trials)} benchmarks left out" if left else ""

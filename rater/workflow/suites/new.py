@@ -34,10 +34,10 @@ def _new(args: argparse.Namespace) -> int:
     written = _write(main, programs)
     # In a folder of suites its name is enough.
     by_name = main.parent.absolute() in suite_folders()
-    said = main.stem if by_name else shlex.quote(_as_path(main))
+    shown = main.stem if by_name else shlex.quote(_as_path(main))
     next_ = [
-        (f"rater suites check {said} --run", "is every answer right?"),
-        (f"rater run {said} --size test", "a copy on every CPU, all at once"),
+        (f"rater suites check {shown} --run", "is every answer right?"),
+        (f"rater run {shown} --size test", "a copy on every CPU, all at once"),
         (f"${{EDITOR:-vi}} {shlex.quote(_as_path(main))}", "put your own program in"),
     ]
     if args.json:

@@ -22,16 +22,16 @@ def missing_programs(suite: Suite) -> dict[str, list[str]]:
     lines = key_lines(suite_file_text(suite.path))
 
     def wrong(commands: Iterator[tuple[Key, str]]) -> list[str]:
-        said: dict[str, str] = {}
+        mistakes: dict[str, str] = {}
         for key, program in commands:
-            if program in said:
+            if program in mistakes:
                 continue
             line = find_line(lines, key)
             try:
                 find_command(program, f"{suite.path.name}:{line}: {'.'.join(key)}")
             except InputError as error:
-                said[program] = str(error)
-        return list(said.values())
+                mistakes[program] = str(error)
+        return list(mistakes.values())
 
     found = {OF_SUITE: wrong((("suite", "setup"), word) for word in suite.setup[:1])}
     for benchmark in suite.benchmarks:

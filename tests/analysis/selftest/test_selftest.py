@@ -11,8 +11,8 @@ from rich.console import Console
 
 from rater.analysis.divots.data.finding import Finding, Kind, Single
 from rater.analysis.selftest.judge import (
+    Deviation,
     Judgement,
-    Spread,
     Verdict,
     floor_of,
     judge,
@@ -22,7 +22,7 @@ from rater.analysis.selftest.judge import (
 )
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import CLEAN, Plant, Planting, choose, stopped_share, usual_copies
+from rater.plan.selftest import CLEAN, Fault, Injection, choose, stopped_share, usual_copies
 from rater.show.divots.selftest import SelfTest, print_selftest, refusal, selftest_document, summary
 from tests.support.example_findings import finding_of
 
@@ -38,15 +38,15 @@ FOUND = finding_of(
     score_lost=0.2,
     summary="+25.0 % in 3 of 3 benchmarks",
 )
-CPU = Plant(Planting.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
-LGROUP = Plant(
-    Planting.SLOW_LGROUP, "lgroup 1", "", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+CPU = Injection(Fault.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
+LGROUP = Injection(
+    Fault.SLOW_LGROUP, "lgroup 1", "", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
 )
-COPY = Plant(
-    Planting.OUTLIER_COPY, "copy 2", "", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
+COPY = Injection(
+    Fault.OUTLIER_COPY, "copy 2", "", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
 )
-ITERATION = Plant(Planting.SLOW_ITERATION, "iteration 2", "", iteration=2, aimed=1.25)
-DRIFT = Plant(Planting.DRIFT, "iterations 1 to 3", "", aimed=1.25)
+ITERATION = Injection(Fault.SLOW_ITERATION, "iteration 2", "", iteration=2, aimed=1.25)
+DRIFT = Injection(Fault.DRIFT, "iterations 1 to 3", "", aimed=1.25)
 
 
 def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Placement]:
@@ -61,8 +61,8 @@ def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Place
 LOCAL = MemoryPolicy.LOCAL
 
 
-def verdict(plant: Plant, *found: Finding, effect: float | None = 1.25) -> Verdict:
-    return judge(plant, effect, found, 0.03, 3).verdict
+def verdict(injection: Injection, *found: Finding, effect: float | None = 1.25) -> Verdict:
+    return judge(injection, effect, found, 0.03, 3).verdict
 
 
 # -- what is planted ------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def verdict(plant: Plant, *found: Finding, effect: float | None = 1.25) -> Verdi
 
 def test_two_lgroups_get_one_plant_of_every_kind() -> None:
     plants, missing = choose(placements(2, 4), ["a", "b"], 3, random.Random(1))
-    assert [plant.kind for plant in plants] == [
+    assert [injection.kind for injection in plants] == [
         "slow-lgroup",
         "remote-memory",
         "slow-cpu",
@@ -83,7 +83,7 @@ def test_two_lgroups_get_one_plant_of_every_kind() -> None:
 
 def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
     plants, missing = choose(placements(1, 2, 4), ["a", "b"], 3, random.Random(1))
-    assert [plant.kind for plant in plants] == [
+    assert [injection.kind for injection in plants] == [
         "slow-cpu",
         "outlier-copy",
         "slow-iteration",
@@ -114,13 +114,15 @@ def test_two_copies_have_no_odd_one() -> None:
 
 def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
     plants, _ = choose(placements(2, 4), ["a", "b"], 3, random.Random(1))
-    plant = plants[0]
+    injection = plants[0]
     assert (
-        plant.copies == plant.cpus == tuple(range(4 * (plant.node or 0), 4 * (plant.node or 0) + 4))
+        injection.copies
+        == injection.cpus
+        == tuple(range(4 * (injection.node or 0), 4 * (injection.node or 0) + 4))
     )
-    assert len(plant.cells) == 6
-    assert {cpu for cpu, _ in plant.cells["b", 3].competing} == set(plant.cpus)
-    assert all(share == pytest.approx(0.2) for _, share in plant.cells["b", 3].competing)
+    assert len(injection.cells) == 6
+    assert {cpu for cpu, _ in injection.cells["b", 3].competing} == set(injection.cpus)
+    assert all(share == pytest.approx(0.2) for _, share in injection.cells["b", 3].competing)
 
 
 def test_drift_begins_undisturbed_and_rises_in_equal_steps() -> None:
@@ -174,10 +176,10 @@ def test_one_false_finding_beside_the_right_one_is_wrong() -> None:
 
 
 def test_a_cpu_told_as_the_group_of_exactly_its_copies_is_named() -> None:
-    plant = replace(CPU, copies=(1, 3, 5))
+    injection = replace(CPU, copies=(1, 3, 5))
     group = replace(FOUND, kind=Kind.SLOW_GROUP, copies=(1, 3, 5), nodes=())
-    assert verdict(plant, group) is Verdict.RIGHT
-    assert verdict(plant, replace(group, copies=(1, 2, 3, 5))) is Verdict.WRONG
+    assert verdict(injection, group) is Verdict.RIGHT
+    assert verdict(injection, replace(group, copies=(1, 2, 3, 5))) is Verdict.WRONG
 
 
 def test_a_slow_cpu_told_as_outlier_copies_only_is_true_but_does_not_name_it() -> None:
@@ -252,7 +254,7 @@ def test_what_is_smaller_than_the_machine_s_own_noise_is_not_judged() -> None:
 
 def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
     assert verdict(CPU, effect=1.04) is Verdict.NO_EFFECT
-    remote = replace(LGROUP, kind=Planting.REMOTE_MEMORY, aimed=None)
+    remote = replace(LGROUP, kind=Fault.REMOTE_MEMORY, aimed=None)
     judged = [judge(remote, 1.01, [], 0.03, 3), judge(CPU, 1.04, [], 0.03, 3)]
     result = tally(judged)
     assert (result.planted, result.failed) == (0, 1)  # remote memory may cost nothing
@@ -337,9 +339,9 @@ def test_the_effect_of_drift_is_the_last_iteration_over_the_first() -> None:
 
 
 def test_a_kernel_that_the_clean_run_lacks_is_compared_inside_its_own_run() -> None:
-    plant = replace(CPU, kind=Planting.REMOTE_MEMORY, aimed=None)
+    injection = replace(CPU, kind=Fault.REMOTE_MEMORY, aimed=None)
     slow = {("m", k, c): 3.0 if c == 1 else 2.0 for k in (1, 2, 3) for c in range(4)}
-    assert made(plant, slow, times({}), 3) == pytest.approx(1.5)
+    assert made(injection, slow, times({}), 3) == pytest.approx(1.5)
 
 
 # -- shown ----------------------------------------------------------------------------------------
@@ -399,10 +401,10 @@ def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
 
 
 def test_too_much_noise_is_a_refusal_with_its_size() -> None:
-    said = refusal(Spread(0.12, "vm", 2, 3), "others took 30% of a CPU", 0.06)
+    said = refusal(Deviation(0.12, "vm", 2, 3), "others took 30% of a CPU", 0.06)
     assert "copies differ by 12% without anything planted" in said
     assert "(copy 3 of vm, iteration 2; 6% would do). others took 30% of a CPU; stop" in said
-    assert "would do). stop" in refusal(Spread(0.12, "vm", 2, 3), "", 0.06)
+    assert "would do). stop" in refusal(Deviation(0.12, "vm", 2, 3), "", 0.06)
 
 
 def test_the_document_has_truth_and_findings() -> None:

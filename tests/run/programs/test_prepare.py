@@ -429,10 +429,10 @@ def test_folders_without_write_permission_are_removed_too(tmp_path: Path) -> Non
 
 def test_a_tool_is_heard_on_both_streams_and_a_flood_is_cut(tmp_path: Path) -> None:
     ended = run_tool(["sh", "-c", "echo out; echo err >&2; exit 3"], tmp_path)
-    assert (ended.status, ended.said) == (3, "out\nerr")
+    assert (ended.status, ended.output) == (3, "out\nerr")
     flood = run_tool(["sh", "-c", "yes | head -c 1000000; echo end"], tmp_path)
-    assert len(flood.said) < 9000
-    assert flood.said.endswith("end")
+    assert len(flood.output) < 9000
+    assert flood.output.endswith("end")
 
 
 def wait_until_dead(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Planting with real processes, and `rater selftest` from end to end on copies of moments."""
+"""Fault with real processes, and `rater selftest` from end to end on copies of moments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rater.analysis.selftest.judge import Judgement, judge
 from rater.cli import main
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import Disturbance, Plant, Planting
+from rater.plan.selftest import Disturbance, Fault, Injection
 from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
 from rater.record.status import CopyStatus
 from rater.run.copies.guard import children, guard
@@ -29,7 +29,7 @@ from rater.run.host import discover as machine
 from rater.run.host.lock import default_lock_path, machine_lock
 from rater.run.host.thread_binding import memory_support
 from rater.run.selftest import competitor
-from rater.run.selftest.disturb import Disturbed, Planter, busy_by_cpu
+from rater.run.selftest.disturb import Disturbed, Injector, busy_by_cpu
 from rater.store.store import open_store
 from rater.workflow.selftest import selftest
 
@@ -43,16 +43,16 @@ _PATIENCE_S = 20.0  # for what takes milliseconds
 
 
 @contextmanager
-def planting(disturbance: Disturbance) -> Iterator[Planter]:
-    """A planter that disturbs benchmark b, of one copy on one CPU."""
+def planting(disturbance: Disturbance) -> Iterator[Injector]:
+    """A injector that disturbs benchmark b, of one copy on one CPU."""
     placement = Placement(0, (CPU,), CPU, 0, 0, 0, 0, MemoryPolicy.LOCAL, ())
     with guard("of-a-test", 1, use_cgroup=False) as keeper:
-        planter = Planter({("b", 1): disturbance}, [placement], keeper)
-        planter.start()
+        injector = Injector({("b", 1): disturbance}, [placement], keeper)
+        injector.start()
         try:
-            yield planter
+            yield injector
         finally:
-            planter.close()
+            injector.close()
         assert keeper.helpers.pids == set()
         assert set(children()) <= {keeper.watchdog_pid}
 
@@ -70,33 +70,33 @@ def wait_until(process: subprocess.Popen[bytes], states: str) -> None:
 
 
 @contextmanager
-def stopping() -> Iterator[tuple[Planter, subprocess.Popen[bytes]]]:
-    """A planter that stops a copy, and that copy once it is stopped."""
+def stopping() -> Iterator[tuple[Injector, subprocess.Popen[bytes]]]:
+    """A injector that stops a copy, and that copy once it is stopped."""
     with (
-        planting(Disturbance(stopped=((0, 0.5),))) as planter,
+        planting(Disturbance(stopped=((0, 0.5),))) as injector,
         subprocess.Popen(["sleep", "100"], env=os.environ | {"RATER_COPY": "0"}) as copy,
     ):
         try:
-            planter.put(BEGIN)
+            injector.put(BEGIN)
             wait_until(copy, "T")
-            yield planter, copy
+            yield injector, copy
         finally:
             copy.kill()
 
 
-def seen_by(planter: Planter) -> Disturbed:
-    planter.put(END)
-    planter.close()
-    [seen] = planter.seen
+def seen_by(injector: Injector) -> Disturbed:
+    injector.put(END)
+    injector.close()
+    [seen] = injector.seen
     return seen
 
 
 def test_a_competing_process_takes_time_of_its_cpu_and_is_gone_afterwards() -> None:
-    with planting(Disturbance(competing=((CPU, 0.2),))) as planter:
-        planter.put(BEGIN)
+    with planting(Disturbance(competing=((CPU, 0.2),))) as injector:
+        injector.put(BEGIN)
         work = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
         subprocess.run(work, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {CPU}))
-        seen = seen_by(planter)
+        seen = seen_by(injector)
     assert (seen.benchmark, seen.iteration) == ("b", 1)
     [(cpu, share)] = seen.taken
     assert cpu == CPU
@@ -104,16 +104,16 @@ def test_a_competing_process_takes_time_of_its_cpu_and_is_gone_afterwards() -> N
 
 
 def test_nothing_competes_while_nothing_is_to_be_disturbed() -> None:
-    with planting(Disturbance(competing=((CPU, 0.2),))) as planter:
-        planter.put(PhaseStarted(0, "b", 2, counted=True, total_phases=1, expected_s=None))
-        seen = seen_by(planter)
+    with planting(Disturbance(competing=((CPU, 0.2),))) as injector:
+        injector.put(PhaseStarted(0, "b", 2, counted=True, total_phases=1, expected_s=None))
+        seen = seen_by(injector)
     assert seen.iteration == 2
     assert all(share * seen.elapsed_s < 0.5 for _, share in seen.taken)  # its own start only
 
 
 def test_a_copy_is_stopped_and_goes_on_when_it_is_over() -> None:
-    with stopping() as (planter, copy):
-        seen = seen_by(planter)
+    with stopping() as (injector, copy):
+        seen = seen_by(injector)
         wait_until(copy, "SR")
     [(number, share)] = seen.stopped
     assert number == 0
@@ -121,19 +121,19 @@ def test_a_copy_is_stopped_and_goes_on_when_it_is_over() -> None:
 
 
 def test_a_copy_that_ended_is_not_stopped_any_more() -> None:
-    with stopping() as (planter, copy):
-        planter.put(COPY_ENDED)
+    with stopping() as (injector, copy):
+        injector.put(COPY_ENDED)
         wait_until(copy, "SR")
 
 
 def test_what_competes_is_no_cost_of_the_copies() -> None:
     used = replace(COPY_ENDED, user_ns=300_000_000, system_ns=0, gate_cpu_ns=0)
-    with planting(Disturbance(competing=((CPU, 0.2),))) as planter:
-        planter.put(BEGIN)
+    with planting(Disturbance(competing=((CPU, 0.2),))) as injector:
+        injector.put(BEGIN)
         work = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
         subprocess.run(work, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {CPU}))
-        planter.put(used)
-        seen = seen_by(planter)
+        injector.put(used)
+        seen = seen_by(injector)
     [(cpu, cost_s)], [(_, others)] = seen.costs, seen.others
     assert cpu == CPU
     assert cost_s == pytest.approx(0.3 + others * seen.elapsed_s)
@@ -208,8 +208,8 @@ def test_memory_is_taken_from_the_planted_node_by_the_planted_copies_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     node = machine.discover().nodes[0].os
-    remote = Plant(
-        Planting.REMOTE_MEMORY, "lgroup 0", "", copies=(1,), node=node, remote=((1, node),)
+    remote = Injection(
+        Fault.REMOTE_MEMORY, "lgroup 0", "", copies=(1,), node=node, remote=((1, node),)
     )
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
     monkeypatch.setattr("rater.plan.selftest.choose", lambda *_: ((remote,), ()))
@@ -226,8 +226,8 @@ def test_memory_is_taken_from_the_planted_node_by_the_planted_copies_only(
 def test_a_disturbed_run_that_is_not_right_is_made_once_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never_named(plant: Plant, *_: object) -> Judgement:
-        return judge(plant, None, [], 0.05, 3, others=0.5)
+    def never_named(injection: Injection, *_: object) -> Judgement:
+        return judge(injection, None, [], 0.05, 3, others=0.5)
 
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
     monkeypatch.setattr(selftest, "_OTHERS", -1.0)  # whatever others take is too much
