@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rater.groups import grouped
 from rater.plan.placement.place import Placement
 
 SLOW = 1.25  # parts and iterations: a fifth of their CPU time goes to others
@@ -16,6 +16,10 @@ _LEAST_MEMBERS = 3  # copies of an lgroup to be judged as one
 _LEAST_COPIES = 3  # of three one can be the odd one, of two either may be
 _FEW_CPUS = 3  # fewer CPUs than this need several copies each
 _SEVERAL = 8  # copies there
+
+# Copies by CPU or lgroup; benchmarks and iterations.
+type Copies = Mapping[int, Sequence[int]]
+type Cells = Sequence[tuple[str, int]]
 
 
 class Fault(StrEnum):
@@ -91,112 +95,86 @@ def choose(
     benchmark and iteration.
     """
     cells = [(name, k) for name in benchmarks for k in range(1, iterations + 1)]
-    on_cpu, on_node = _copies_by_cpu(placements), _copies_by_node(placements)
-    plants: list[Injection] = []
-    missing: list[NotInjected] = []
+    on_cpu = grouped((it.cpu, it.copy) for it in placements if it.cpu is not None)
+    on_node = grouped((it.node, it.copy) for it in placements if it.node is not None)
+    found = (
+        *_of_lgroups(on_node, on_cpu, cells, choice),
+        _of_cpu(on_cpu, len(placements), cells, choice),
+        _of_copy(placements, on_cpu, cells, choice),
+        *_of_iterations(sorted(on_cpu), iterations, cells, choice),
+    )
+    return (
+        tuple(it for it in found if isinstance(it, Injection)),
+        tuple(it for it in found if isinstance(it, NotInjected)),
+    )
+
+
+def _of_lgroups(
+    on_node: Copies, on_cpu: Copies, cells: Cells, choice: random.Random
+) -> tuple[Injection | NotInjected, Injection | NotInjected]:
     nodes = sorted(node for node, copies in on_node.items() if len(copies) >= _LEAST_MEMBERS)
-    share = _share(SLOW)
-    if len(nodes) >= 2:
-        node = choice.choice(nodes)
-        cpus = _cpus_of(on_node[node], on_cpu)
-        plants.append(
-            Injection(
-                Fault.SLOW_LGROUP,
-                f"lgroup {node}",
-                f"competing processes take {share:.0%} of its CPUs",
-                copies=tuple(on_node[node]),
-                cpus=cpus,
-                node=node,
-                aimed=SLOW,
-                cells=_always(cells, cpus, share),
-            )
-        )
-        home = choice.choice([it for it in nodes if it != node])
-        away = choice.choice([it for it in nodes if it != home])
-        plants.append(
-            Injection(
-                Fault.REMOTE_MEMORY,
-                f"lgroup {home}",
-                f"its copies get the memory of lgroup {away}",
-                copies=tuple(on_node[home]),
-                cpus=_cpus_of(on_node[home], on_cpu),
-                node=home,
-                remote=tuple((copy, away) for copy in on_node[home]),
-            )
-        )
-    else:
-        lgroups = len(on_node)
-        why = (
-            "this machine has one lgroup: there is no other to compare it with"
-            if lgroups < 2
-            else f"it takes two lgroups with {_LEAST_MEMBERS} copies or more: use more --copies"
-        )
-        missing.append(NotInjected(Fault.SLOW_LGROUP, why))
-        missing.append(
-            NotInjected(
-                Fault.REMOTE_MEMORY,
-                "all memory of this machine is equally near" if lgroups < 2 else why,
-            )
-        )
-    if len(on_cpu) >= _FEW_CPUS or (len(on_cpu) == 2 and len(placements) >= _SEVERAL):
-        cpu = choice.choice(sorted(on_cpu))
-        plants.append(
-            Injection(
-                Fault.SLOW_CPU,
-                f"CPU {cpu}",
-                f"competing processes take {share:.0%} of it",
-                copies=tuple(on_cpu[cpu]),
-                cpus=(cpu,),
-                aimed=SLOW,
-                cells=_always(cells, [cpu], share),
-            )
-        )
-    else:
-        why = (
-            "copies run on one CPU: there is no other to compare it with"
-            if len(on_cpu) == 1
-            else f"two CPUs need {_SEVERAL} copies"
-        )
-        missing.append(NotInjected(Fault.SLOW_CPU, why))
-    if len(placements) >= _LEAST_COPIES:
-        plants.append(_outlier(placements, on_cpu, cells, choice))
-    else:
+    if len(on_node) < 2:
+        why = "this machine has one lgroup: there is no other to compare it with"
+        near = "all memory of this machine is equally near"
+        return NotInjected(Fault.SLOW_LGROUP, why), NotInjected(Fault.REMOTE_MEMORY, near)
+    if len(nodes) < 2:
+        why = f"it takes two lgroups with {_LEAST_MEMBERS} copies or more: use more --copies"
+        return NotInjected(Fault.SLOW_LGROUP, why), NotInjected(Fault.REMOTE_MEMORY, why)
+    node = choice.choice(nodes)
+    home = choice.choice([it for it in nodes if it != node])
+    away = choice.choice([it for it in nodes if it != home])
+    cpus = {
+        it: tuple(cpu for cpu in sorted(on_cpu) if not set(on_node[it]).isdisjoint(on_cpu[cpu]))
+        for it in (node, home)
+    }
+    slow = Injection(
+        Fault.SLOW_LGROUP,
+        f"lgroup {node}",
+        f"competing processes take {_share(SLOW):.0%} of its CPUs",
+        copies=tuple(on_node[node]),
+        cpus=cpus[node],
+        node=node,
+        aimed=SLOW,
+        cells=_competing(cells, cpus[node]),
+    )
+    remote = Injection(
+        Fault.REMOTE_MEMORY,
+        f"lgroup {home}",
+        f"its copies get the memory of lgroup {away}",
+        copies=tuple(on_node[home]),
+        cpus=cpus[home],
+        node=home,
+        remote=tuple((copy, away) for copy in on_node[home]),
+    )
+    return slow, remote
+
+
+def _of_cpu(
+    on_cpu: Copies, copies: int, cells: Cells, choice: random.Random
+) -> Injection | NotInjected:
+    if len(on_cpu) == 1:
+        why = "copies run on one CPU: there is no other to compare it with"
+        return NotInjected(Fault.SLOW_CPU, why)
+    if len(on_cpu) < _FEW_CPUS and copies < _SEVERAL:
+        return NotInjected(Fault.SLOW_CPU, f"two CPUs need {_SEVERAL} copies")
+    cpu = choice.choice(sorted(on_cpu))
+    return Injection(
+        Fault.SLOW_CPU,
+        f"CPU {cpu}",
+        f"competing processes take {_share(SLOW):.0%} of it",
+        copies=tuple(on_cpu[cpu]),
+        cpus=(cpu,),
+        aimed=SLOW,
+        cells=_competing(cells, [cpu]),
+    )
+
+
+def _of_copy(
+    placements: Sequence[Placement], on_cpu: Copies, cells: Cells, choice: random.Random
+) -> Injection | NotInjected:
+    if len(placements) < _LEAST_COPIES:
         why = f"of {len(placements)} copies either may be the odd one: it takes {_LEAST_COPIES}"
-        missing.append(NotInjected(Fault.OUTLIER_COPY, why))
-    odd = choice.randint(1, iterations)
-    plants.append(
-        Injection(
-            Fault.SLOW_ITERATION,
-            f"iteration {odd}",
-            f"competing processes take {share:.0%} of all CPUs",
-            iteration=odd,
-            aimed=SLOW,
-            cells=_always([it for it in cells if it[1] == odd], sorted(on_cpu), share),
-        )
-    )
-    plants.append(
-        Injection(
-            Fault.DRIFT,
-            f"iterations 1 to {iterations}",
-            f"competing processes take more each time, {share:.0%} of all CPUs at last",
-            aimed=SLOW,
-            cells={
-                cell: Disturbance(tuple((cpu, part) for cpu in sorted(on_cpu)))
-                for cell in cells
-                # Equal steps of the time, not of the share.
-                if (part := _share(1 + (SLOW - 1) * (cell[1] - 1) / (iterations - 1))) > 0
-            },
-        )
-    )
-    return tuple(plants), tuple(missing)
-
-
-def _outlier(
-    placements: Sequence[Placement],
-    on_cpu: Mapping[int, Sequence[int]],
-    cells: Sequence[tuple[str, int]],
-    choice: random.Random,
-) -> Injection:
+        return NotInjected(Fault.OUTLIER_COPY, why)
     placement = choice.choice(placements)
     cell = choice.choice(cells)
     assert placement.cpu is not None
@@ -217,6 +195,32 @@ def _outlier(
     )
 
 
+def _of_iterations(
+    cpus: Sequence[int], iterations: int, cells: Cells, choice: random.Random
+) -> tuple[Injection, Injection]:
+    odd = choice.randint(1, iterations)
+    slow = Injection(
+        Fault.SLOW_ITERATION,
+        f"iteration {odd}",
+        f"competing processes take {_share(SLOW):.0%} of all CPUs",
+        iteration=odd,
+        aimed=SLOW,
+        cells=_competing([it for it in cells if it[1] == odd], cpus),
+    )
+    # Equal steps of the time, not of the share; the first iteration is not disturbed.
+    drift: dict[tuple[str, int], Disturbance] = {}
+    for cell in cells:
+        if cell[1] > 1:
+            drift |= _competing([cell], cpus, 1 + (SLOW - 1) * (cell[1] - 1) / (iterations - 1))
+    return slow, Injection(
+        Fault.DRIFT,
+        f"iterations 1 to {iterations}",
+        f"competing processes take more each time, {_share(SLOW):.0%} of all CPUs at last",
+        aimed=SLOW,
+        cells=drift,
+    )
+
+
 def stopped_share(slowdown: float, copies: int) -> float:
     """Return for how much of the time a copy must be stopped to be slower by `slowdown`.
 
@@ -234,27 +238,7 @@ def _share(slowdown: float) -> float:
     return 1 - 1 / slowdown
 
 
-def _always(
-    cells: Sequence[tuple[str, int]], cpus: Sequence[int], share: float
+def _competing(
+    cells: Cells, cpus: Sequence[int], slowdown: float = SLOW
 ) -> dict[tuple[str, int], Disturbance]:
-    return dict.fromkeys(cells, Disturbance(tuple((cpu, share) for cpu in cpus)))
-
-
-def _copies_by_cpu(placements: Sequence[Placement]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
-    for placement in placements:
-        if placement.cpu is not None:
-            found[placement.cpu].append(placement.copy)
-    return dict(found)
-
-
-def _cpus_of(copies: Sequence[int], on_cpu: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    return tuple(cpu for cpu in sorted(on_cpu) if not set(copies).isdisjoint(on_cpu[cpu]))
-
-
-def _copies_by_node(placements: Sequence[Placement]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
-    for placement in placements:
-        if placement.node is not None:
-            found[placement.node].append(placement.copy)
-    return dict(found)
+    return dict.fromkeys(cells, Disturbance(tuple((cpu, _share(slowdown)) for cpu in cpus)))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from statistics import fmean, median, median_high, median_low
 
 from rater.analysis.divots.data.finding import Finding, Kind
+from rater.groups import grouped
 
 # Within this it varies by itself, beyond it something made the CPU slower or faster.
 STEADY = 0.04
@@ -25,9 +26,7 @@ type Costs = Mapping[tuple[str, int, int], float]
 
 def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
     """Return by how much more a benchmark cost than it usually does on its CPU, as shares."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for (name, _, cpu), cost_s in costs.items():
-        found.setdefault((name, cpu), []).append(cost_s)
+    found = grouped(((name, cpu), cost_s) for (name, _, cpu), cost_s in costs.items())
     usual = {where: median(values) for where, values in found.items()}
     return {
         (name, iteration, cpu): cost_s / usual[name, cpu] - 1

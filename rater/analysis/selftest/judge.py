@@ -15,6 +15,7 @@ from statistics import median
 
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.selftest.cpu_speed import STEADY, Costs, speeds_of
+from rater.groups import grouped
 from rater.plan.selftest import Fault, Injection
 
 # A clean run whose copies differ by more can not tell what is planted from chance.
@@ -86,7 +87,7 @@ def spread_of(
     Copies whose CPU did not run at its usual speed are left out, unless there are too many
     of them: what slowed the CPU is not the copies' own difference.
     """
-    usual = {name: median(values) for name, values in _by_benchmark(times).items()}
+    usual = _usual(times, lambda name, _: name)
     found = [
         Deviation(abs(seconds / usual[name] - 1), name, iteration, copy)
         for (name, iteration, copy), seconds in times.items()
@@ -115,8 +116,8 @@ def made(injection: Injection, times: Times, clean: Times, iterations: int) -> f
     compare with. Of drift, the last iteration over the first. A benchmark that the
     clean run lacks is compared inside its own run.
     """
-    usual = _usual(clean)
-    own = {name: median(values) for name, values in _by_benchmark(times).items()}
+    usual = _usual(clean, lambda name, copy: (name, copy))
+    own = _usual(times, lambda name, _: name)
     inside, outside = [], []
     for (name, iteration, copy), seconds in times.items():
         ratio = seconds / usual.get((name, copy), own[name])
@@ -185,6 +186,12 @@ def _came(injection: Injection, effect: float, floor: float) -> bool:
     return effect - 1 >= least
 
 
+def _usual[K](times: Times, key: Callable[[str, int], K]) -> dict[K, float]:
+    """Return the median over what has the same key; `key` takes benchmark and copy."""
+    cells = grouped((key(name, copy), seconds) for (name, _, copy), seconds in times.items())
+    return {where: median(values) for where, values in cells.items()}
+
+
 def _concerns(injection: Injection, benchmark: str, iteration: int, copy: int) -> bool:
     return (
         injection.benchmark in (None, benchmark)
@@ -204,100 +211,59 @@ def _fits(slowdown: float, effect: float | None) -> bool:
 
 
 def _names(one: Finding, injection: Injection, iterations: int) -> bool:
-    """Tell whether a finding is the planted divot, at its place."""
-    over_time = injection.iteration is not None or injection.kind is Fault.DRIFT
+    """Tell whether a finding is what was injected, at its place."""
+    kind = injection.kind
+    if kind is Fault.DRIFT:
+        return one.kind is Kind.DRIFT
+    if kind is Fault.SLOW_ITERATION:
+        # Of a slow first one, also that its copies had to wait.
+        waited = one.kind is Kind.STARTUP and one.iteration == 1
+        slow = one.kind is Kind.SLOW_ITERATION or waited
+        return slow and one.iteration == injection.iteration
+    if kind is Fault.OUTLIER_COPY:
+        where = (injection.benchmark, injection.iteration, injection.copies)
+        same = (
+            all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
+            if one.singles
+            else (one.benchmark, one.iteration, one.copies) == where
+        )
+        return one.kind is Kind.OUTLIER_COPY and same
     always = not one.iterations or len(one.iterations) == iterations
-    return (
-        injection.kind in _NAMED
-        and (always or over_time)
-        and _NAMED[injection.kind](one, injection)
-    )
+    return kind is not Fault.NOTHING and always and _names_part(one, injection)
 
 
-def _is_lgroup(one: Finding, injection: Injection) -> bool:
-    named = one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
-    return named or _is_group(one, injection)
-
-
-def _is_cpu(one: Finding, injection: Injection) -> bool:
-    return (one.kind is Kind.SLOW_CPU and one.cpus == injection.cpus) or _is_group(one, injection)
-
-
-def _is_group(one: Finding, injection: Injection) -> bool:
-    """Tell whether it is a group of exactly the planted copies: all of that part, no other."""
-    return one.kind is Kind.SLOW_GROUP and one.copies == tuple(sorted(injection.copies))
-
-
-def _is_single(one: Finding, injection: Injection) -> bool:
-    where = (injection.benchmark, injection.iteration, injection.copies)
-    if one.singles:
-        same = all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
-    else:
-        same = (one.benchmark, one.iteration, one.copies) == where
-    return one.kind is Kind.OUTLIER_COPY and same
-
-
-def _is_iteration(one: Finding, injection: Injection) -> bool:
-    """Tell whether it is the planted iteration; of the first one, that its copies had to wait."""
-    waited = one.kind is Kind.STARTUP and one.iteration == 1
-    return (one.kind is Kind.SLOW_ITERATION or waited) and one.iteration == injection.iteration
-
-
-def _is_drift(one: Finding, _: Injection) -> bool:
-    return one.kind is Kind.DRIFT
-
-
-_NAMED: dict[Fault, Callable[[Finding, Injection], bool]] = {
-    Fault.SLOW_LGROUP: _is_lgroup,
-    Fault.REMOTE_MEMORY: _is_lgroup,
-    Fault.SLOW_CPU: _is_cpu,
-    Fault.OUTLIER_COPY: _is_single,
-    Fault.SLOW_ITERATION: _is_iteration,
-    Fault.DRIFT: _is_drift,
-}
+def _names_part(one: Finding, injection: Injection) -> bool:
+    if one.kind is Kind.SLOW_GROUP:  # of exactly those copies: all of that part, no other
+        return one.copies == tuple(sorted(injection.copies))
+    if injection.kind is Fault.SLOW_CPU:
+        return one.kind is Kind.SLOW_CPU and one.cpus == injection.cpus
+    return one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
 
 
 def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
-    """Tell whether a finding is another true description of the planted divot."""
-    # Benchmark by benchmark, or copy by copy, of the copies that were slowed.
-    its_copies = bool(one.copies) and set(one.copies) <= set(injection.copies)
-    its_cpus = bool(one.cpus) and set(one.cpus) <= set(injection.cpus)
-    ends = injection.iteration in (1, iterations)
-    part = (
-        (one.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL, Kind.SLOW_GROUP) and its_copies)
-        or (one.kind is Kind.SLOW_CPU and its_cpus)
-        or (
-            one.kind is Kind.SLOW_LGROUP
-            and set(injection.cpus) <= set(one.cpus)
-            and len(one.copies) <= _FEW_COPIES
-        )
-    )
-    cell = (one.benchmark, one.iteration) == (injection.benchmark, injection.iteration)
-    true = {
-        Fault.SLOW_LGROUP: part,
-        Fault.REMOTE_MEMORY: part,
-        Fault.SLOW_CPU: part,
-        Fault.OUTLIER_COPY: one.kind is Kind.SLOW_ITERATION and cell,
-        Fault.SLOW_ITERATION: (one.kind is Kind.STARTUP and injection.iteration == 1)
-        or (one.kind is Kind.DRIFT and ends),
-        Fault.DRIFT: one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations),
-    }
-    return one.slowdown > 1 and true.get(injection.kind, False)
+    """Tell whether a finding is another true description of what was injected."""
+    kind = injection.kind
+    if one.slowdown <= 1 or kind is Fault.NOTHING:
+        return False
+    if kind is Fault.OUTLIER_COPY:
+        cell = (injection.benchmark, injection.iteration)
+        return one.kind is Kind.SLOW_ITERATION and (one.benchmark, one.iteration) == cell
+    if kind is Fault.SLOW_ITERATION:
+        startup = one.kind is Kind.STARTUP and injection.iteration == 1
+        return startup or (one.kind is Kind.DRIFT and injection.iteration in (1, iterations))
+    if kind is Fault.DRIFT:
+        return one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations)
+    return _is_within(one, injection)
 
 
-def _usual(times: Times) -> dict[tuple[str, int], float]:
-    """Return the usual time of each copy in each benchmark."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for (name, _, copy), seconds in times.items():
-        found.setdefault((name, copy), []).append(seconds)
-    return {key: median(values) for key, values in found.items()}
-
-
-def _by_benchmark(times: Times) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for (name, _, _), seconds in times.items():
-        found.setdefault(name, []).append(seconds)
-    return found
+def _is_within(one: Finding, injection: Injection) -> bool:
+    """Tell whether it is of the slowed part, benchmark by benchmark or copy by copy."""
+    if one.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL, Kind.SLOW_GROUP):
+        return bool(one.copies) and set(one.copies) <= set(injection.copies)
+    if one.kind is Kind.SLOW_CPU:
+        return bool(one.cpus) and set(one.cpus) <= set(injection.cpus)
+    is_part_of = set(injection.cpus) <= set(one.cpus) and len(one.copies) <= _FEW_COPIES
+    return one.kind is Kind.SLOW_LGROUP and is_part_of
 
 
 @dataclass(frozen=True, slots=True)

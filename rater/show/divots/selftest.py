@@ -219,7 +219,8 @@ _TABLE = {
     Judgement: Members(
         "injection.kind injection.place injection.how injection.copies injection.cpus"
         " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"
-        " verdict others:5 unsteady:5 named also_true=secondary false machines_own=own too_small=small"
+        " verdict others:5 unsteady:5 named also_true=secondary false"
+        " machines_own=own too_small=small"
     ),
     Finding: Members("kind place slowdown:5 copies", {"evidence": evidence_line}),
 }
