@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from rater.analysis.counters.cpu_use import CpuUse, Matter, Notable, run_counters
+from rater.record.events import CpuReading
 from rater.record.status import CopyStatus
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredCopy, StoredRun
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import S, reading, stored
 
@@ -43,9 +44,7 @@ def test_all_copies_of_a_cpu_are_its_own_and_a_cpu_without_copies_has_none() -> 
     )
     assert foreign(run) == [0.1, 0.2]
     assert [use.copies for use in uses(run)] == [(), (0, 1)]
-
-
-def test_what_the_kernel_rounds_is_no_foreign_load_below_nothing() -> None:
+    # What the kernel rounds is no foreign load below nothing.
     assert foreign(read_run([computed(0, 5.01)], reading(0, 5.0))) == [0.0]
 
 
@@ -114,12 +113,6 @@ def test_a_run_without_readings_says_nothing() -> None:
 # -- what is notable -------------------------------------------------------------------------------
 
 
-def test_a_quiet_machine_has_nothing_notable() -> None:
-    rows = [reading(0, 10.15, steal_ns=S // 11), reading(1, 9.0)]  # 1.5 %, .9 %; CPU 1 has no copy
-    run = read_run([computed(0, 10.0)], *rows, pswpin=0, pressure_memory_some_ns=S // 11)
-    assert run_counters(run).notable == ()
-
-
 def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
     copies = [computed(n, 5.0, phase=p, iteration=p + 1) for p in range(2) for n in range(3)]
     run = read_run(copies, reading(0, 5.1), reading(1, 5.3), reading(2, 8.0))
@@ -130,20 +123,28 @@ def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
     }
 
 
-def test_what_rater_itself_used_is_not_held_against_others() -> None:
-    run = read_run([computed(0, 5.0)], reading(0, 5.3), rater_cpu_ns=S // 5)
-    assert run_counters(run).notable == ()
-
-
-def test_a_few_ticks_of_a_short_phase_are_not_notable() -> None:
-    run = read_run([computed(0, 0.5)], reading(0, 0.54, steal_ns=S // 25), elapsed_ns=S)
-    assert foreign(run) == [0.04]
-    assert run_counters(run).notable == ()
-
-
-def test_iterations_that_do_not_count_are_not_notable() -> None:
-    run = read_run([computed(0, 5.0, counted=False)], reading(0, 9.0))
-    assert foreign(run) == [0.4]
+@pytest.mark.parametrize(
+    ("copy", "rows", "counters"),
+    [
+        # A quiet machine: 1.5 % and 0.9 %; CPU 1 has no copy.
+        (
+            computed(0, 10.0),
+            [reading(0, 10.15, steal_ns=S // 11), reading(1, 9.0)],
+            {"pswpin": 0, "pressure_memory_some_ns": S // 11},
+        ),
+        # What rater itself used is not held against others.
+        (computed(0, 5.0), [reading(0, 5.3)], {"rater_cpu_ns": S // 5}),
+        # A few ticks of a short phase: 4 %.
+        (computed(0, 0.5), [reading(0, 0.54, steal_ns=S // 25)], {"elapsed_ns": S}),
+        # An iteration that does not count: 40 %.
+        (computed(0, 5.0, counted=False), [reading(0, 9.0)], {}),
+    ],
+)
+def test_what_is_little_or_does_not_count_is_not_notable(
+    copy: StoredCopy, rows: list[CpuReading], counters: dict[str, Any]
+) -> None:
+    run = read_run([copy], *rows, **counters)
+    assert any(foreign(run))
     assert run_counters(run).notable == ()
 
 

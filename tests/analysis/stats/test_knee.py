@@ -19,34 +19,25 @@ def shape(
     return shape_of(copies, rates, [1] * len(copies), noise, fair)
 
 
-def test_a_curve_that_stops_at_two_copies_has_knee_and_plateau_there() -> None:
-    found = shape([1, 2, 4, 8], [1.0, 1.98, 2.0, 2.0])
-    assert (found.knee, found.plateau, found.falls_at) == (2, 2, None)
-
-
-def test_the_knee_is_where_a_copy_adds_less_than_half() -> None:
-    # 1 -> 2: 1.0 a copy, 2 -> 4: 0.8, 4 -> 8: 0.45, 8 -> 16: 0.2
-    found = shape([1, 2, 4, 8, 16], [1.0, 2.0, 3.6, 5.4, 7.0])
-    assert (found.knee, found.plateau, found.peak) == (4, None, 16)
-
-
-def test_a_curve_that_recovers_has_no_knee() -> None:
-    # From 2 to 4 nothing is gained, but from 2 to 8 0.75 a copy is.
-    assert shape([1, 2, 4, 8], [1.0, 2.0, 2.0, 6.5]).knee is None
-
-
-def test_a_linear_curve_has_no_knee() -> None:
-    assert shape([1, 2, 4, 8], [3.0, 6.0, 12.0, 24.0]) == CurveShape(None, None, 8, None, None)
-
-
-def test_copies_that_gain_nothing_at_all_have_their_knee_at_the_first() -> None:
-    found = shape([1, 2, 4], [1.0, 1.0, 1.0])
-    assert (found.knee, found.plateau) == (1, 1)
-
-
-def test_a_fall_begins_at_the_first_point_below_the_peak_by_more_than_noise() -> None:
-    found = shape([1, 2, 4, 8, 16], [1.0, 1.8, 2.4, 2.39, 1.5])
-    assert (found.peak, found.falls_at) == (4, 16)
+@pytest.mark.parametrize(
+    ("rates", "knee", "plateau", "peak", "falls_at"),
+    [
+        # A copy adds 1.0, 0.8, 0.45, 0.2: less than half from 4 on.
+        ([1.0, 2.0, 3.6, 5.4, 7.0], 4, None, 16, None),
+        ([1.0, 1.98, 2.0, 2.0], 2, 2, 4, None),  # it stops at two copies
+        ([1.0, 2.0, 2.0, 6.5], None, None, 8, None),  # from 2 to 8 it gains 0.75 a copy
+        ([3.0, 6.0, 12.0, 24.0], None, None, 8, None),  # linear
+        ([1.0, 1.0, 1.0], 1, 1, 1, None),  # nothing gained at all
+        # It falls at the first point below the peak by more than noise.
+        ([1.0, 1.8, 2.4, 2.39, 1.5], 2, 4, 4, 16),
+    ],
+)
+def test_the_knee_is_where_a_copy_adds_less_than_half(
+    rates: list[float], knee: int | None, plateau: int | None, peak: int, falls_at: int | None
+) -> None:
+    found = shape([1, 2, 4, 8, 16][: len(rates)], rates)
+    assert (found.knee, found.plateau) == (knee, plateau)
+    assert (found.peak, found.falls_at) == (peak, falls_at)
 
 
 def test_less_than_half_by_no_more_than_noise_is_no_knee() -> None:

@@ -24,12 +24,6 @@ def fit(copies: Sequence[int], rates: Sequence[float], noise: Noise = NOISE) -> 
     return found
 
 
-def refused(copies: Sequence[int], rates: Sequence[float], noise: Noise = NOISE) -> str:
-    found = fit_usl(copies, rates, [1] * len(copies), noise)
-    assert isinstance(found, Refused)
-    return found.reason
-
-
 def test_a_curve_computed_by_hand_gives_its_coefficients_back() -> None:
     # lambda 10, sigma 0.05, kappa 0.01: 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15
     found = fit([1, 2, 4, 8, 16], [10.0, 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15])
@@ -48,9 +42,8 @@ def test_a_curve_computed_by_hand_gives_its_coefficients_back() -> None:
 )
 def test_other_exact_curves_too(sigma: float, kappa: float) -> None:
     found = fit(DOUBLING, law(DOUBLING, 3.0, sigma, kappa), Noise(1e-6, None))
-    assert found.sigma.value == pytest.approx(sigma, abs=1e-8)
-    assert found.kappa.value == pytest.approx(kappa, abs=1e-8)
-    assert found.rate.value == pytest.approx(3.0)
+    fitted = (found.sigma.value, found.kappa.value, found.rate.value)
+    assert fitted == pytest.approx((sigma, kappa, 3.0), abs=1e-8)
 
 
 def test_a_measured_curve_is_fitted_as_well_as_an_independent_search_does() -> None:
@@ -141,39 +134,32 @@ def test_no_peak_follows_from_a_kappa_that_is_not_told_from_0() -> None:
     assert found.peak is None
 
 
-def test_three_points_are_too_few_for_three_coefficients() -> None:
-    assert "need 4 numbers of copies, not 3" in refused([1, 2, 4], [1.0, 1.5, 1.7])
+CLOSE = (32, 40, 48, 56, 64)
 
 
-def test_points_that_lie_close_together_do_not_cover_the_curve() -> None:
-    copies = [32, 40, 48, 56, 64]
-    assert "32 to 64 copies cover too little" in refused(copies, law(copies, 1.0, 0.1, 0.01))
-
-
-def test_a_straight_line_needs_no_law() -> None:
-    rates = [1.0, 2.02, 3.96, 8.1, 15.9, 32.2]
-    assert "a straight line fits as well" in refused(DOUBLING, rates)
-
-
-def test_superlinear_curves_get_no_negative_contention() -> None:
-    assert "a straight line fits as well" in refused([1, 2, 4, 8], [1.0, 2.2, 5.0, 11.0])
+@pytest.mark.parametrize(
+    ("copies", "rates", "said"),
+    [
+        ((1, 2, 4), [1.0, 1.5, 1.7], "need 4 numbers of copies, not 3"),
+        (CLOSE, law(CLOSE, 1.0, 0.1, 0.01), "32 to 64 copies cover too little"),
+        (DOUBLING, [1.0, 2.02, 3.96, 8.1, 15.9, 32.2], "a straight line fits as well"),
+        # Superlinear curves get no negative contention.
+        ((1, 2, 4, 8), [1.0, 2.2, 5.0, 11.0], "a straight line fits as well"),
+    ],
+)
+def test_what_has_no_law_is_refused(copies: Sequence[int], rates: list[float], said: str) -> None:
+    found = fit_usl(copies, rates, [1] * len(copies), NOISE)
+    assert isinstance(found, Refused)
+    assert said in found.reason
 
 
 def test_linear_runs_with_noise_are_hardly_ever_taken_for_a_law() -> None:
     rng = np.random.default_rng(9)
     for sd in (0.02, 0.05):
-        fitted = sum(
-            isinstance(
-                fit_usl(
-                    DOUBLING,
-                    (np.array(DOUBLING) * np.exp(rng.normal(0, sd, 6))).tolist(),
-                    [1] * 6,
-                    Noise(sd, None),
-                ),
-                Usl,
-            )
-            for _ in range(80)
-        )
+        fitted = 0
+        for _ in range(80):
+            rates = (np.array(DOUBLING) * np.exp(rng.normal(0, sd, 6))).tolist()
+            fitted += isinstance(fit_usl(DOUBLING, rates, [1] * 6, Noise(sd, None)), Usl)
         assert fitted <= 6
 
 

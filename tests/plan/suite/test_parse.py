@@ -50,6 +50,12 @@ def mistakes_of(text: str) -> list[str]:
     return [str(mistake) for mistake in caught.value.mistakes]
 
 
+def check_said(text: str, said: str) -> None:
+    """One mistake of the text says so."""
+    lines = mistakes_of(text)
+    assert len([line for line in lines if said in line]) == 1, lines
+
+
 def with_benchmark(lines: str, size: str = "") -> str:
     return f"{HEAD}[benchmarks.a]\n{lines}\n[benchmarks.a.sizes.test]\n{size}\n"
 
@@ -58,19 +64,12 @@ def test_a_suite_is_read_whole_in_its_declared_order() -> None:
     suite = parse_suite(WHOLE, Path("/own/own.toml"))
     triad, pack = suite.benchmarks
     assert (suite.name, suite.reference_machine) == ("own", "a laptop")
-    assert (triad.name, triad.category, triad.sources) == (
-        "triad",
-        "fp",
-        (Path("/own/src/triad.c"),),
-    )
+    assert (triad.name, triad.category) == ("triad", "fp")
+    assert triad.sources == (Path("/own/src/triad.c"),)
     assert triad.flags == {"base": ("-O1",), "peak": ("-O3",)}
     size = triad.sizes["test"]
-    assert (size.commands[0].args, size.reference_s, size.memory_bytes, size.disk_bytes) == (
-        ("100", "50"),
-        0.5,
-        12_000_000,
-        1_500_000,
-    )
+    assert (size.commands[0].args, size.reference_s) == (("100", "50"), 0.5)
+    assert (size.memory_bytes, size.disk_bytes) == (12_000_000, 1_500_000)
     assert size.expected == (Expected("stdout", "sum 1.5\n", 0.0, 1e-6),)
     assert (pack.command, pack.flags) == (("/own/bin/pack", "-v"), {})
     train = pack.sizes["train"]
@@ -135,14 +134,6 @@ def test_a_mistake_behind_quotes_in_a_comment_keeps_its_line() -> None:
     assert mistakes_of(text) == [
         "/own/own.toml:8: benchmarks.a.sizes.test.reference_s: "
         "expected a number above 0, got the number 0"
-    ]
-
-
-def test_too_large_a_number_is_told_with_the_bound() -> None:
-    text = with_benchmark('command = ["a"]', "reference_s = 1e308\nmemory_mb = inf")
-    assert [line.split(": ", 2)[2] for line in mistakes_of(text)] == [
-        "expected a number of at most 1e+12, got the number 1e+308",
-        "expected a number of at most 1e+12, got the number inf",
     ]
 
 
@@ -265,10 +256,8 @@ def test_commands_metrics_setup_and_environment_are_read() -> None:
     assert (suite.setup, suite.leave_out) == (("/own/prepare.sh", "7"), ("missing", "unfit"))
     assert suite.environment == (("LC_ALL", "C"), ("EMPTY", ""))
     assert (a.threads, a.setup) == (4, ("/own/bin/fresh", "1"))
-    assert (a.environment, test.environment) == (
-        (("OMP_NUM_THREADS", "4"),),
-        (("MODE", "test"),),
-    )
+    assert a.environment == (("OMP_NUM_THREADS", "4"),)
+    assert test.environment == (("MODE", "test"),)
     assert a.metrics == (
         Metric("rate", r"^rate:\s+(\S+)", "GB/s", "higher", "sum", "out/log", 1e-3),
         Metric("wait", r"(\d+) ns", "", None, "mean", "stdout", 1.0),
@@ -328,8 +317,7 @@ METRIC = f"{COMMAND}\n[benchmarks.a.metrics.m]\n"
     ],
 )
 def test_a_mistake_says_what_was_expected(text: str, said: str) -> None:
-    lines = mistakes_of(text)
-    assert len([line for line in lines if said in line]) == 1, lines
+    check_said(text, said)
 
 
 @pytest.mark.parametrize(
@@ -338,14 +326,11 @@ def test_a_mistake_says_what_was_expected(text: str, said: str) -> None:
         ('libraries = ["-lm"]', "a command is not compiled"),
         ('category = "FP"', 'expected "int" or "fp", got \'FP\''),
         ("threads = 0", "a whole number from 1 to 65536, got the"),
-        ("threads = 1.5", "a whole number from 1 to 65536"),
-        ("threads = true", "got true"),
         ("thread = 2", "unknown key; did you mean threads?"),
     ],
 )
 def test_a_mistake_in_a_benchmark_says_what_was_expected(text: str, said: str) -> None:
-    lines = mistakes_of(with_benchmark(f"{COMMAND}\n{text}"))
-    assert len([line for line in lines if said in line]) == 1, lines
+    check_said(with_benchmark(f"{COMMAND}\n{text}"), said)
 
 
 @pytest.mark.parametrize(
@@ -366,16 +351,13 @@ def test_a_mistake_in_a_benchmark_says_what_was_expected(text: str, said: str) -
     ],
 )
 def test_a_mistake_in_a_metric_says_what_was_expected(text: str, said: str) -> None:
-    lines = mistakes_of(with_benchmark(f"{METRIC}{text}"))
-    assert len([line for line in lines if said in line]) == 1, lines
+    check_said(with_benchmark(f"{METRIC}{text}"), said)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("absolute_tolerance = 1", "needs an expected text"),
-        ("memory_mb = nan", "got the number nan"),
-        ("memory_mb = true", "got true"),
         (f"memory_mb = 1{'0' * 400}", "at most 1e+12, got a huge"),
         (f"memory_mb = 1{'0' * 5000}", "not valid TOML"),
         (
@@ -401,11 +383,11 @@ def test_a_mistake_in_a_metric_says_what_was_expected(text: str, said: str) -> N
             "test.command: expected inside one of the commands",
         ),
         ("commands = []", "expected at least one command"),
+        ('stdin = ""', "expected a string, got an empty one"),
         ("commands = [{ arg = [] }]", "did you mean args?"),
         ('stdout = "a"', "stdout: expected inside one of commands"),
         ('stdin = "a"', "'a' is none of the inputs, and no setup"),
         ('stdin = "stdout"\n', "where rater keeps the copy's own output"),
-        ('stdin = ""', "expected a string, got an empty one"),
         (
             'commands = [{ stdout = "a" }, { stdout = "a" }]',
             "commands[1].stdout: 'a' is written twice",
@@ -484,8 +466,7 @@ def test_a_mistake_in_a_metric_says_what_was_expected(text: str, said: str) -> N
     ],
 )
 def test_a_mistake_in_a_size_says_what_was_expected(text: str, said: str) -> None:
-    lines = mistakes_of(with_benchmark(COMMAND, text))
-    assert len([line for line in lines if said in line]) == 1, lines
+    check_said(with_benchmark(COMMAND, text), said)
 
 
 def test_a_setup_may_make_what_a_command_reads() -> None:
@@ -494,9 +475,7 @@ def test_a_setup_may_make_what_a_command_reads() -> None:
     assert a.sizes["test"].commands[0].stdin == "made"
     later = 'commands = [{}, { stdin = "left by the first" }]'
     parse_suite(with_benchmark(COMMAND, later), Path("own.toml"))
-
-
-def test_a_copy_may_write_over_an_input_of_its_own() -> None:
+    # A copy may write over an input of its own.
     size = 'commands = [{ stdout = "a" }]\ninputs = [{ name = "a", path = "a", copy = true }]'
     parse_suite(with_benchmark(COMMAND, size), Path("own.toml"))
 
