@@ -112,6 +112,25 @@ class _Checks:
             places = max(min(written.places, 12), 1)
             self.found.append(Disagreement(written.line, where, what, shown, f"{own:.{places}f}"))
 
+    def statistic(
+        self,
+        key: str,
+        written: Figure,
+        where: str,
+        *,
+        times: Sequence[float],
+        reference_s: float | None,
+        loose: float,
+    ) -> None:
+        """Compare `time_avg`, `ratio_cv`, ... of copies that took these times."""
+        kind, _, name = key.partition("_")
+        values = times
+        if kind == "ratio":
+            if not reference_s or min(times) <= 0:
+                return
+            values = [len(times) * reference_s / seconds for seconds in times]
+        self.number(written, where, key, _statistic(name, values, written), loose)
+
 
 def _benchmark(
     benchmark: str,
@@ -178,18 +197,13 @@ def _check_iteration(
                 f"{slowest:.6f} of copy {last}",
             )
         )
-    complete = one.copies in (None, len(times))
-    for key, written in one.stats.items():
-        kind, _, name = key.partition("_")
-        values = times
-        if kind == "ratio":
-            if not one.reference_s or min(times) <= 0:
-                continue
-            values = [len(times) * one.reference_s / seconds for seconds in times]
-        own = _statistic(name, values, written)
-        if complete:
-            # Rounded times to six decimals; of short runs that is much.
-            checks.number(written, one.name, key, own, max(exact, 1e-6 / max(min(times), 1e-6)))
+    if one.copies in (None, len(times)):
+        # Rounded times to six decimals; of short runs that is much.
+        loose = max(exact, 1e-6 / max(min(times), 1e-6))
+        for key, written in one.stats.items():
+            checks.statistic(
+                key, written, one.name, times=times, reference_s=one.reference_s, loose=loose
+            )
 
 
 def _exactness(one: SpecIteration) -> float:
@@ -304,17 +318,14 @@ def _check_spread(
     medians = [statistics.median(times) for times in by_copy.values()]
     if not medians or min(medians) <= 0:
         return
-    for (of_benchmark, of_tune, key), written in file.rollups.items():
-        kind, _, name = key.partition("_")
-        if (of_benchmark, of_tune) != at or (kind == "ratio" and not reference_s):
-            continue
-        values = medians
-        if kind == "ratio":
-            values = [len(by_copy) * (reference_s or 0.0) / seconds for seconds in medians]
-        own = _statistic(name, values, written)
-        # The times have six decimals; of a spread that is more than of a mean.
-        loose = 1e-6 if name in ("avg", "mean") else 1e-4
-        checks.number(written, " ".join(at), key, own, loose)
+    for (*of_it, key), written in file.rollups.items():
+        if tuple(of_it) == at:
+            # The times have six decimals; of a spread that is more than of a mean.
+            loose = 1e-6 if key.endswith(("_avg", "_mean")) else 1e-4
+            where = " ".join(at)
+            checks.statistic(
+                key, written, where, times=medians, reference_s=reference_s, loose=loose
+            )
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:

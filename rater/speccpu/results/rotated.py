@@ -8,7 +8,7 @@ from rater.plan.placement.counts import MOST_COPIES
 from rater.record.stored import StoredBracket, StoredCopy
 from rater.speccpu.results.places import Places
 from rater.speccpu.results.result import SpecIteration
-from rater.speccpu.results.rows import copy_row
+from rater.speccpu.results.rows import bracket_row, copy_row
 
 
 def rotated_place(one: SpecIteration) -> tuple[int, int]:
@@ -21,25 +21,13 @@ def rotated_brackets(
     scored: Sequence[SpecIteration],
 ) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
     """Return a bracket for each tune, over the queues of all copies."""
-    found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
     groups: dict[str, list[SpecIteration]] = {}
     for one in scored:
         groups.setdefault(one.tune, []).append(one)
-    for phase, (tune, members) in enumerate(sorted(groups.items())):
-        bracket = StoredBracket(
-            phase=phase,
-            benchmark=None,
-            iteration=None,
-            tune=tune,
-            counted=True,
-            start_ns=None,
-            finish_ns=None,
-            last_start_ns=None,
-            first_finish_ns=None,
-            complete=True,
-        )
-        found.append((bracket, tuple(members)))
-    return found
+    return [
+        (bracket_row(phase, tune), tuple(members))
+        for phase, (tune, members) in enumerate(sorted(groups.items()))
+    ]
 
 
 def rotated_copies(

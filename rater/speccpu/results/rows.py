@@ -1,12 +1,46 @@
-"""One time of a copy as the row that is stored."""
+"""Brackets, and times of copies, as the rows that are stored."""
 
 from __future__ import annotations
 
 from rater.record.events import WorkloadTime
 from rater.record.status import CopyStatus, Validity
-from rater.record.stored import StoredCopy
+from rater.record.stored import Reported, StoredBracket, StoredCopy
 from rater.speccpu.results.places import Places
 from rater.speccpu.results.result import Failure, SpecIteration
+
+
+def bracket_row(
+    phase: int,
+    tune: str,
+    one: SpecIteration | None = None,
+    start_ns: int | None = None,
+    finish_ns: int | None = None,
+) -> StoredBracket:
+    """Return the row of an iteration, or of the queues of all copies."""
+    reported = None
+    if one is not None:
+        reported = Reported(
+            copies=one.copies,
+            reported_s=one.reported_s,
+            reference_s=one.reference_s,
+            ratio=one.ratio.value if one.ratio else None,
+            selected=one.selected,
+            valid=one.valid,
+            errors="\n".join(one.errors) or None,
+        )
+    return StoredBracket(
+        phase=phase,
+        benchmark=one.benchmark if one else None,
+        iteration=one.iteration if one else None,
+        tune=tune,
+        counted=True,
+        start_ns=start_ns,
+        finish_ns=finish_ns,
+        last_start_ns=None,
+        first_finish_ns=None,
+        complete=one is None or not one.copies or len(one.times_s) >= one.copies,
+        reported=reported,
+    )
 
 
 def copy_row(

@@ -14,7 +14,6 @@ from rater.record.run import BenchmarkUsed, Host
 from rater.record.status import RunStatus
 from rater.record.stored import (
     ImportedFile,
-    Reported,
     RunHead,
     StoredBracket,
     StoredCopy,
@@ -25,7 +24,7 @@ from rater.speccpu.results.places import Places
 from rater.speccpu.results.recompute import Recomputed, recompute, recompute_rotated
 from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
 from rater.speccpu.results.rotated import rotated_brackets, rotated_copies, rotated_place
-from rater.speccpu.results.rows import copy_row
+from rater.speccpu.results.rows import bracket_row, copy_row
 from rater.text.words import some
 
 _MOST_NOTES = 20  # problems, and disagreements, that are stored with the run
@@ -202,20 +201,8 @@ def _host(file: SpecFile) -> Host:
 
     product = " ".join(filter(None, (fact("hw_vendor"), fact("hw_model")))) or None
     model = fact("hw_cpu_name", "hw_cpu")
-    return Host(
-        fingerprint=f"import:{file.hostname or product or ''}",
-        hostname=file.hostname,
-        machine_id_hash=None,
-        cpu_model=model,
-        microcode=None,
-        vendor=None,
-        memory_bytes=None,
-        pus=None,
-        cores=None,
-        nodes=None,
-        packages=None,
-        product=product,
-    )
+    fingerprint = f"import:{file.hostname or product or ''}"
+    return Host(fingerprint, file.hostname, None, model, *(None,) * 7, product=product)
 
 
 def _references(file: SpecFile) -> dict[str, float]:
@@ -240,9 +227,8 @@ def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterato
     yield from file.notes
     if left_out:
         yield f"left out, as they count in no result: {', '.join(left_out)}"
-    yield from (f"the file says: {text}" for text in file.errors[:_MOST_ERRORS])
-    if len(file.errors) > _MOST_ERRORS:
-        yield f"and {len(file.errors) - _MOST_ERRORS} more errors that the file names"
+    errors = [f"the file says: {text}" for text in file.errors]
+    yield from _first(errors, len(errors), _MOST_ERRORS, "errors that the file names")
     copied = sorted(
         {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
     )
@@ -257,13 +243,16 @@ def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterato
 
 
 def _findings(file: SpecFile, recomputed: Recomputed) -> Iterator[str]:
-    found = recomputed.disagreements
-    yield from (f"the file disagrees with its own numbers: {one}" for one in found[:_MOST_NOTES])
-    if len(found) > _MOST_NOTES:
-        yield f"and {len(found) - _MOST_NOTES} more values that disagree"
-    yield from (f"not read: {problem}" for problem in file.problems.kept[:_MOST_NOTES])
-    if file.problems.count > _MOST_NOTES:
-        yield f"and {file.problems.count - _MOST_NOTES} more problems in the file"
+    found = [f"the file disagrees with its own numbers: {it}" for it in recomputed.disagreements]
+    yield from _first(found, len(found), _MOST_NOTES, "values that disagree")
+    problems = [f"not read: {problem}" for problem in file.problems]
+    yield from _first(problems, file.problems.count, _MOST_NOTES, "problems in the file")
+
+
+def _first(texts: Sequence[str], number: int, most: int, what: str) -> Iterator[str]:
+    yield from texts[:most]
+    if number > most:
+        yield f"and {number - most} more {what}"
 
 
 def _missing(file: SpecFile) -> Iterator[str]:
@@ -307,30 +296,12 @@ def _brackets(
             finish_ns = start_ns + round(one.reported_s * 1e9)
             if one.start_s - first_s > LONGEST_S:
                 start_ns = finish_ns = None
-        found.append(
-            (
-                StoredBracket(
-                    phase=phase,
-                    benchmark=one.benchmark,
-                    iteration=one.iteration,
-                    tune=one.tune,
-                    counted=True,
-                    start_ns=start_ns,
-                    finish_ns=finish_ns,
-                    last_start_ns=None,
-                    first_finish_ns=None,
-                    complete=not one.copies or len(one.times_s) >= one.copies,
-                    reported=Reported(
-                        copies=one.copies,
-                        reported_s=one.reported_s,
-                        reference_s=one.reference_s,
-                        ratio=one.ratio.value if one.ratio else None,
-                        selected=one.selected,
-                        valid=one.valid,
-                        errors="\n".join(one.errors) or None,
-                    ),
-                ),
-                (one,),
-            )
+        bracket = bracket_row(
+            phase,
+            one.tune,
+            one,
+            start_ns=start_ns,
+            finish_ns=finish_ns,
         )
+        found.append((bracket, (one,)))
     return found
