@@ -54,36 +54,28 @@ def barrier(names: Sequence[str] = ("lu",), copies: int = 2, **options: Any) -> 
 
 
 def test_a_steady_run_of_two_copies_is_shown_like_this() -> None:
-    assert (
-        shown(steady(), beside=barrier(), after_run=True)
-        == """\
-run 7: mini/lu (test, base), steady, 2 copies, warm-up 4 s, window 40 s
-2026-11-20 12:00 UTC, on h, layout balanced, memory local
-
-benchmark  ratio  runs in  whole  median  copies  slowest  copy/CPU     2nd
-                   window   runs   run s    CV %   copy %   /lgroup  half %
-lu          9.55     38.2     38    2.00     4.8     -4.8     1/1/0    +0.0
-runs that cross an edge of the window count by their share inside; slowest copy:
-    against the median copy; 2nd half: against the first
-the window: steady: the halves do not differ (95 % interval +0.0 to +0.0)
-copies ran 100.0 % of the window; 0.0 s (median) between two runs of a copy
-
-suite ratio 9.55, the geometric mean over 1 benchmark
-
-run 7, steady, beside run 5, homogeneous:
-benchmark  steady  homogeneous  steady   score  steady  homogeneous
-            ratio        ratio    is %  lost %   run s       copy s
-lu           9.55         9.09    +5.0     4.5    2.00         2.10
-Steady completed 5.0 % more per hour than homogeneous. Waiting for the slowest
-    copy cost homogeneous 4.5 % of its score; without that wait, at the same
-    pace, it would have completed 4.8 % more. A run took 4.8 % less time in
-    steady mode (medians).
-
-This was run 7. What comes next:
-  rater show 7
-  rater export 7 --format csv
-  rater list
-"""
+    screen = shown(steady(), beside=barrier(), after_run=True)
+    head, table, _, sides, _ = (part.splitlines() for part in screen.split("\n\n"))
+    assert head[0] == "run 7: mini/lu (test, base), steady, 2 copies, warm-up 4 s, window 40 s"
+    assert table[:3] == [
+        "benchmark  ratio  runs in  whole  median  copies  slowest  copy/CPU     2nd",
+        "                   window   runs   run s    CV %   copy %   /lgroup  half %",
+        "lu          9.55     38.2     38    2.00     4.8     -4.8     1/1/0    +0.0",
+    ]
+    assert table[5:] == [
+        "the window: steady: the halves do not differ (95 % interval +0.0 to +0.0)",
+        "copies ran 100.0 % of the window; 0.0 s (median) between two runs of a copy",
+    ]
+    assert sides[:4] == [
+        "run 7, steady, beside run 5, homogeneous:",
+        "benchmark  steady  homogeneous  steady   score  steady  homogeneous",
+        "            ratio        ratio    is %  lost %   run s       copy s",
+        "lu           9.55         9.09    +5.0     4.5    2.00         2.10",
+    ]
+    assert in_words("\n".join(sides[4:])) == (
+        "Steady completed 5.0 % more per hour than homogeneous. Waiting for the slowest copy cost "
+        "homogeneous 4.5 % of its score; without that wait, at the same pace, it would have "
+        "completed 4.8 % more. A run took 4.8 % less time in steady mode (medians)."
     )
 
 
@@ -143,12 +135,6 @@ def test_one_window_that_cannot_tell_says_why() -> None:
     )
     text = in_words(shown(windowed(in_turn(0, [2.0] * 7), 2.0, 10.0)))
     assert "and 2 runs in a half are too few to tell" in text
-
-
-def test_a_steady_run_with_nothing_beside_it_says_what_to_make() -> None:
-    text = in_words(shown(steady()))
-    assert "no complete homogeneous run of the same copies is stored to compare with" in text
-    assert "`rater show 7` shows both" in text
 
 
 def test_a_failed_run_is_named_and_has_neither_result_nor_verdict() -> None:
@@ -211,6 +197,9 @@ def test_of_several_windows_the_one_in_which_copies_ran_least_is_named_once() ->
 
 def test_beside_a_barrier_what_steady_mode_itself_lost_is_not_laid_on_the_program() -> None:
     text = in_words(shown(gapped(), beside=barrier()))
+    alone = in_words(shown(gapped()))
+    assert "no complete homogeneous run of the same copies is stored to compare with" in alone
+    assert "`rater show 7` shows both" in alone
     lost = (
         "nothing ran: rater's own start of the next run and set-ups, not the program, lowered "
         "steady's rate."
@@ -283,28 +272,22 @@ def test_a_drift_can_be_of_the_gaps_where_copies_ran_too_little() -> None:
     assert "by set-ups, and its halves can differ by that too: take longer runs" in text
 
 
-def test_runs_that_are_not_alike_are_compared_with_a_warning() -> None:
-    text = in_words(shown(steady(), beside=barrier(size="ref")))
-    assert "they differ in more than the mode: run 5 has size ref, not test" in text
-
-
-def test_equal_rates_are_no_more_and_no_less() -> None:
+def test_equal_rates_are_no_more_and_no_less_and_what_is_not_alike_has_a_warning() -> None:
     rows = [row for c in range(2) for row in in_turn(c, [2.0] * 24, node=0)]
     other = stored([copy_row(c, 2.0, node=0) for c in range(2)], run=5)
     text = in_words(shown(windowed(rows, 4.0, 44.0), beside=other))
     assert "Steady completed no more and no less per hour than homogeneous." in text
     assert "A run took the same time in steady mode" in text
+    text = in_words(shown(steady(), beside=barrier(size="ref")))
+    assert "they differ in more than the mode: run 5 has size ref, not test" in text
 
 
 # -- suites with benchmarks left out --------------------------------------------------------------
 
 
-def test_a_suite_ratio_names_what_was_left_out() -> None:
+def test_a_suite_ratio_names_what_was_left_out_or_the_few_that_were_asked_for() -> None:
     run = replace(barrier(("a", "b")), warnings=("left out: ffmpeg: not installed",))
     assert "the geometric mean over 2 benchmarks (left out: ffmpeg)" in in_words(shown(run))
-
-
-def test_a_suite_ratio_over_some_benchmarks_that_were_asked_for_names_them() -> None:
     run = barrier(("a", "b"), request='{"suites": ["mini/a", "mini/b"]}')
     assert "the geometric mean over 2 benchmarks of the suite: a, b" in in_words(shown(run))
     whole = barrier(("a", "b"), request='{"suites": ["./my/mini.toml"]}')
@@ -337,6 +320,13 @@ def test_metrics_are_a_table_under_the_results() -> None:
     text = shown(reporting(2, 1))
     assert re.search(r"^stream +triad +24\.5 GB/s sum .*12\.0 +12\.2 +12\.5 +1/1/0$", text, re.M)
     assert re.search(r"^ +load latency +95\.6 ns +mean .*95\.3 +95\.6 +95\.8 +1/1/0$", text, re.M)
+    text = shown(reporting(4, 2))  # lgroups have a column each
+    assert re.search(r"^copies of lgroup +0 +1$", text, re.MULTILINE)
+    assert re.search(r"^stream triad, GB/s +24\.\d+ +23\.\d+$", text, re.MULTILINE)
+    run = reporting(2, 1)
+    rows = (run.copies[0], replace(run.copies[1], metrics=()))
+    text = shown(replace(run, copies=rows))
+    assert "stream, triad: no value: 1 of 2 copies have none" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -345,16 +335,3 @@ def test_metrics_of_many_copies_and_lgroups_fit(width: int, copies: int, nodes: 
     text = shown(reporting(copies, nodes, 3), width)
     assert max(len(line) for line in text.splitlines()) <= width
     assert "triad" in text and "GB/s" in text
-
-
-def test_lgroups_have_a_column_each() -> None:
-    text = shown(reporting(4, 2))
-    assert re.search(r"^copies of lgroup +0 +1$", text, re.MULTILINE)
-    assert re.search(r"^stream triad, GB/s +24\.\d+ +23\.\d+$", text, re.MULTILINE)
-
-
-def test_a_metric_that_a_copy_lacks_says_so() -> None:
-    run = reporting(2, 1)
-    rows = (run.copies[0], replace(run.copies[1], metrics=()))
-    text = shown(replace(run, copies=rows))
-    assert "stream, triad: no value: 1 of 2 copies have none" in text
