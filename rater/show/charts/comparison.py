@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.stats.ratio_interval import Decision
-from rater.show.charts.vega import WIDTH, Chart, PlacedChart, sheet_svg
+from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, sheet_svg
 from rater.show.console.format import number, plain
 
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
 _COLOURS = {Decision.BETTER: "var(--good)", Decision.WORSE: "var(--slow-text)"}
 _SIGNS = {Decision.BETTER: "+", Decision.WORSE: "\u2212", Decision.SAME: "=", Decision.UNKNOWN: "?"}
-_SUITES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 _MOST_LINES = 120  # of the comparison; of more than these only suites are drawn
 _FAR = 1.5  # times the largest ratio, or less than the smallest: no interval is drawn beyond
 _PAD = 0.05  # of the range of the ratios, at both ends
@@ -56,14 +56,9 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     ]
     pad = _PAD * max(0.02, max(ends) - min(ends))
     titles: list[dict[str, Any]] = [
-        {
-            "row": row,
-            "side": at,
-            "lead": at == 0,
-            "text": _title(plain(_name(one)), side, at, sides),
-        }
+        {"row": row, "side": at, "lead": at == 0, "text": _title(plain(_name(one)), at, sides)}
         for row, one in enumerate(shown)
-        for at, side in enumerate(sides)
+        for at in range(len(sides))
     ]
     return {
         "baseline": plain(comparison.sides[0].label),
@@ -78,15 +73,15 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _title(name: str, side: str, at: int, sides: list[str]) -> str:
+def _title(name: str, at: int, sides: Sequence[str]) -> str:
     if len(sides) == 1:
         return name
-    return side if at else f"{name}: {side}"
+    return sides[at] if at else f"{name}: {sides[at]}"
 
 
 def _name(row: EffectRow) -> str:
     if row.over:
-        return _SUITES.get(row.name, row.name)
+        return SUITES.get(row.name, row.name)
     return f"{row.name} {row.tune}" if row.tune else row.name
 
 

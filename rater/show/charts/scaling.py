@@ -15,11 +15,10 @@ from typing import Any
 from rater.analysis.results.cpus_used import Share
 from rater.analysis.scaling.curve import Curve, ScalePoint, Series
 from rater.analysis.stats.usl import Usl
-from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
+from rater.show.charts.vega import SUITES, PlacedChart, PlacedText, sheet_svg
 from rater.show.console.format import number, plain
 from rater.text.words import copies_text
 
-_SUITES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 _LOG_RANGE = 16  # from this range of copies on both axes are logarithmic
 _STEPS = 60  # of a drawn law
 _MOST_SHADES = 3
@@ -233,7 +232,7 @@ def _shade(place: int) -> str:
 
 
 def _series_name(one: Series) -> str:
-    return _SUITES.get(one.name, one.name) if one.is_suite else one.name
+    return SUITES.get(one.name, one.name) if one.is_suite else one.name
 
 
 def _course(one: Series, at: Callable[[float], float]) -> list[tuple[float, float]]:

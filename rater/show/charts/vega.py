@@ -22,6 +22,7 @@ type Chart = Mapping[str, Any]  # "signals" and "data"; more of it is the page's
 
 ASSETS = Path(__file__).parents[1] / "html" / "assets"
 WIDTH = 900.0
+SUITES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}  # in pictures
 FONT = "DejaVu Sans, Verdana, sans-serif"
 _PNG_SCALE = 2.0
 _TITLE, _NOTE = 12.0, 9.0  # letters

@@ -24,7 +24,7 @@ from rater.show.charts.markup import Html, element, joined
 from rater.show.charts.scaling import scaling_charts
 from rater.show.charts.vega import ASSETS
 from rater.show.console.format import duration, gigabytes, plain, what_ran
-from rater.show.console.table import Column
+from rater.show.console.table import Column, Columns
 from rater.show.html.data import PageRun, run_data
 from rater.show.html.html import PagePrinter, script_hash, script_json
 from rater.show.html.several import Together, common_ranges, compared
@@ -64,13 +64,9 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
             )
             for page_run, data in zip(runs, drawn, strict=True)
         ),
-        _pictures(several=several, lgroups=any(page_run.picture.groups for page_run in runs)),
-        element("div", *(_details(page_run, several=several) for page_run in runs), id="results"),
-        element(
-            "footer",
-            f"Written by rater {__version__}. The page holds all of its data and asks no network.",
-        ),
     )
+    # Of a run at least it is known which lgroups its copies were on.
+    lgroups = any(page_run.picture.groups for page_run in runs)
     library = _inline(library)
     script = _inline(_script())
     scaling = together.scaling if together else None
@@ -82,11 +78,15 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
     }
     return Template(_asset("page.html")).substitute(
-        generator=f"{MARK} {__version__}",
+        mark=MARK,
         hashes=f"{script_hash(library)} {script_hash(script)}",
         title=html.escape(plain(_title(runs))),
         style=_asset("page.css"),
         body=body,
+        order="Copies stand lgroup beside lgroup, with its number below. " if lgroups else "",
+        several=' class="several"' if several else "",
+        details=joined(*(_details(page_run, several=several) for page_run in runs)),
+        version=__version__,
         data=script_json(data),
         library=library,
         script=script,
@@ -100,7 +100,7 @@ def _spans(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """
     shares: dict[str, list[float]] = {}
     for run in runs:
-        titles = ["", *(panel["title"] for panel in run["panels"])]
+        titles = ("", *(panel["title"] for panel in run["panels"]))
         for title, slow in zip(titles, run["slowdowns"], strict=True):
             shares.setdefault(title, []).extend(slow["cpus"].values())
     return {title: colour_span(of) for title, of in shares.items()}
@@ -134,52 +134,15 @@ def _title(runs: Sequence[PageRun]) -> str:
     return " | ".join(names)
 
 
-def _pictures(*, several: bool, lgroups: bool) -> Html:
-    """Return the places of the pictures, which the script fills.
-
-    `lgroups`: of a run at least it is known which lgroups its copies were on.
-    """
-    order = "Copies stand lgroup beside lgroup, with its number below. " if lgroups else ""
-    return joined(
-        element(
-            "section",
-            element("h2", "The time of every copy"),
-            element(
-                "p",
-                f"A dot is a copy's time. {order}Times are at the left, at the right the distance "
-                "to the median. ",
-                element("span", "", id="panel-key"),
-                class_="how",
-            ),
-            element("noscript", element("p", "The pictures need JavaScript.")),
-            element("div", id="tools", class_="tools"),
-            element("div", id="panels", class_="several" if several else None),
-            id="pictures",
-        ),
-        element(
-            "section",
-            element("h2", "Where the time went"),
-            element("p", id="brackets-key", class_="how"),
-            element("div", id="brackets"),
-            element("div", id="timeline-tools", class_="tools"),
-            element("p", id="timeline-key", class_="how"),
-            element("div", id="timeline"),
-            id="when",
-        ),
-    )
-
-
 def _details(page_run: PageRun, *, several: bool) -> Html:
     """Return the tables of a run, its warnings, how it was measured, and its settings."""
     name = f", run {page_run.run.head.run}" if several else ""
+    parts = {"Results": _results(page_run), "How it was measured": _how_measured(page_run)}
     return joined(
-        element("section", element("h2", f"Results{name}"), *_results(page_run), class_="tables"),
-        element(
-            "section",
-            element("h2", f"How it was measured{name}"),
-            *_how_measured(page_run),
-            class_="tables",
-        ),
+        *(
+            element("section", element("h2", f"{title}{name}"), *part, class_="tables")
+            for title, part in parts.items()
+        )
     )
 
 
@@ -255,60 +218,58 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
 def _run_facts(page_run: PageRun) -> list[tuple[str, str]]:
     """Return what is known of a run and its machine by name, in the words of the record."""
     run, head = page_run.run, page_run.run.head
-    host, file = run.host, run.imported
-    sizes = (("packages", host.packages), ("lgroups", host.nodes), ("cores", host.cores))
-    facts: list[tuple[str, str | None]] = [
-        ("uuid", head.uuid),
-        ("started", head.started_at),
-        ("host", head.hostname),
-        ("machine", host.product),
-        ("processor", host.cpu_model),
-        *((name, None if value is None else str(value)) for name, value in sizes),
-        ("CPUs", None if host.pus is None else str(host.pus)),
-        ("memory", None if host.memory_bytes is None else gigabytes(host.memory_bytes)),
-        ("microcode", host.microcode),
-        ("suite", head.suite),
-        ("size", head.size),
-        ("tune", head.tune),
-        ("mode", head.mode),
-        ("order", head.order),
-        ("copies", str(head.copies)),
-        ("iterations", f"{head.iterations}, the first {head.discard} not counted")
-        if head.discard
-        else ("iterations", str(head.iterations)),
-        ("stagger", f"{head.stagger_ms:g} ms" if head.stagger_ms else None),
-        ("layout", head.layout),
-        ("memory policy", head.memory),
-        ("timeout", None if head.timeout_s is None else duration(head.timeout_s)),
-        ("wrapped in", head.wrap),
-        ("command line", head.command_line),
-        ("directory", head.directory),
-        ("tags", " ".join(f"{key}={value}" for key, value in head.tags)),
-        ("environment", " ".join(f"{key}={value}" for key, value in run.environment)),
-        (
-            "read from",
-            None if file is None else f"{file.name} ({file.format}, sha256 {file.sha256})",
-        ),
-        ("rater", head.rater_version),
-    ]
-    observed = run.observed
-    if observed is not None:
-        cost = f"{observed.samples} samples, {observed.share * 100:.2g} % of one CPU"
-        facts.append(("looking at copies", cost))
+    host, file, observed = run.host, run.imported, run.observed
     bound = sorted({cpu for placed in run.placements for cpu in placed.cpus or ()})
-    facts.append(("CPUs used", format_list(bound) if bound else None))
-    return [(name, value) for name, value in facts if value]
+    discarded = f", the first {head.discard} not counted" if head.discard else ""
+    facts: dict[str, object] = {
+        "uuid": head.uuid,
+        "started": head.started_at,
+        "host": head.hostname,
+        "machine": host.product,
+        "processor": host.cpu_model,
+        "packages": host.packages,
+        "lgroups": host.nodes,
+        "cores": host.cores,
+        "CPUs": host.pus,
+        "memory": None if host.memory_bytes is None else gigabytes(host.memory_bytes),
+        "microcode": host.microcode,
+        "suite": head.suite,
+        "size": head.size,
+        "tune": head.tune,
+        "mode": head.mode,
+        "order": head.order,
+        "copies": head.copies,
+        "iterations": f"{head.iterations}{discarded}",
+        "stagger": f"{head.stagger_ms:g} ms" if head.stagger_ms else None,
+        "layout": head.layout,
+        "memory policy": head.memory,
+        "timeout": None if head.timeout_s is None else duration(head.timeout_s),
+        "wrapped in": head.wrap,
+        "command line": head.command_line,
+        "directory": head.directory,
+        "tags": _assignments(head.tags),
+        "environment": _assignments(run.environment),
+        "read from": file and f"{file.name} ({file.format}, sha256 {file.sha256})",
+        "rater": head.rater_version,
+        "looking at copies": observed
+        and f"{observed.samples} samples, {observed.share * 100:.2g} % of one CPU",
+        "CPUs used": format_list(bound),
+    }
+    return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+
+
+def _assignments(pairs: Sequence[tuple[str, str]]) -> str:
+    return " ".join(f"{name}={value}" for name, value in pairs)
 
 
 def _used_columns(summary: Summary) -> list[Column]:
-    used = summary.used
+    of = Columns(summary.used)
     return [
-        Column("benchmark", [one.name for one in used], right=False),
-        Column(
-            "reference|s",
-            ["-" if u.reference_s is None else f"{u.reference_s:g}" for u in used],
+        of.left("benchmark", lambda one: one.name),
+        of.right(
+            "reference|s", lambda one: None if one.reference_s is None else f"{one.reference_s:g}"
         ),
-        Column("command", [one.command for one in used], right=False),
-        Column("compiler", [one.compiler or "-" for one in used], right=False),
-        Column("flags", [one.flags or "-" for one in used], right=False),
+        of.left("command", lambda one: one.command),
+        of.left("compiler", lambda one: one.compiler or None),
+        of.left("flags", lambda one: one.flags or None),
     ]

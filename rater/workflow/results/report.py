@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
@@ -44,8 +43,9 @@ def report(args: argparse.Namespace) -> int:
             "rater-report-RUN.html in the current directory"
         )
     with existing_store(args) as store:
-        asked = _asked(store, args.which or ["last"])
-        shown, notes = _shown(asked.points)
+        points, without_runs = _points(store, args.which or ["last"])
+        tests = looks_of(store, points)
+        shown, notes = _shown(points)
         numbers = [run.head.run for run in shown]
         path = Path(args.file or f"rater-report-{'-'.join(map(str, numbers))}.html")
         if args.file != _STDOUT:
@@ -54,8 +54,7 @@ def report(args: argparse.Namespace) -> int:
             raise InputError("-o - --json: both would be written to standard output; leave one out")
         vega = library()  # before the work: it may not be installed
         pages = [loaded(store, run) for run in shown]
-    together = _together(asked, notes)
-    page = page_of(pages, vega, together)
+    page = page_of(pages, vega, _together(points, tests, (*without_runs, *notes)))
     if args.file == _STDOUT:
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
@@ -73,19 +72,11 @@ def _named(numbers: list[int]) -> str:
     return f"run {numbers[0]}" if len(numbers) == 1 else f"runs {', '.join(map(str, numbers))}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What stands on the page: points as `rater compare` takes them."""
+def _points(store: Store, words: Sequence[str]) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """Return the points that words mean, as `rater compare` takes them, and which have no runs.
 
-    points: tuple[Point, ...]
-    looks: int
-    without_runs: tuple[str, ...]
-
-
-def _asked(store: Store, words: Sequence[str]) -> _Asked:
-    """Return the points that words mean; what names runs once more is left out.
-
-    The runs of a single point that is no sweep's stand beside each other, a point each.
+    What names runs once more is left out. The runs of a single point that is no sweep's are a
+    point each.
     """
     wanted: list[str] = []
     seen: set[tuple[int, ...]] = set()
@@ -102,7 +93,7 @@ def _asked(store: Store, words: Sequence[str]) -> _Asked:
             Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
             for one in points[0].runs
         )
-    return _Asked(points, looks_of(store, points), points_without_runs(store, wanted))
+    return points, points_without_runs(store, wanted)
 
 
 def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
@@ -125,17 +116,16 @@ def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
     return [point.runs[-1].run for point in points], (note,)
 
 
-def _together(asked: _Asked, notes: Sequence[str]) -> Together | None:
-    """Return what several points come to beside each other; None for one."""
-    points = asked.points
+def _together(points: Sequence[Point], tests: int, notes: tuple[str, ...]) -> Together | None:
+    """Return several points compared, after so many tests; None for one."""
     if len(points) < 2:
         return None
     copies = {one.run.head.copies for point in points for one in point.runs}
     scaling = scale(points) if len(copies) > 1 else None
     return Together(
-        compare(points, looks=asked.looks),
+        compare(points, looks=tests),
         scaling if scaling and scaling.curves else None,
-        (*asked.without_runs, *notes),
+        notes,
     )
 
 
