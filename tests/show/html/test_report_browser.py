@@ -24,8 +24,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RATER_DB", str(folder / "r.db"))
-        for told in (document(), hostile, document(slow=1.15, uuid="u-3")):
-            assert main(["import", str(written(folder, told))]) == 0
+        for one in (document(), hostile, document(slow=1.15, uuid="u-3")):
+            assert main(["import", str(written(folder, one))]) == 0
         other = document(uuid="u-4", benchmarks=1, name="other")
         assert main(["import", str(written(folder, other))]) == 0
         wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3", "unlike": "1 4"}
@@ -65,15 +65,15 @@ def test_hovering_a_dot_tells_which_copy_it_is(browser: Browser, pages: dict[str
     opened(browser, pages["one"])
 
     browser.move(*dot(browser, 5))
-    said = browser.js(CARD)
+    card = browser.js(CARD)
     x, y, _, _ = browser.box("h2")
     browser.move(x, y)
 
-    assert said[0] == "copy 5 · CPU 5 · core 2 · lgroup 1"
-    assert said[1].startswith("b0, iteration ")
-    assert said[2].startswith("13.0")
-    assert "to the median copy" in said[2]
-    assert said[3].startswith("ran from ")
+    assert card[0] == "copy 5 · CPU 5 · core 2 · lgroup 1"
+    assert card[1].startswith("b0, iteration ")
+    assert card[2].startswith("13.0")
+    assert "to the median copy" in card[2]
+    assert card[3].startswith("ran from ")
     assert browser.js(CARD) is None, "it goes with the mouse"
 
 

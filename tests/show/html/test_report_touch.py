@@ -13,7 +13,7 @@ from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
 from tests.support.report_runs import document, written
 
 pytestmark = needs_browser
-TOLD = "document.getElementById('timeline-key').innerText"
+KEY = "document.getElementById('timeline-key').innerText"
 
 
 type Report = Callable[..., Path]
@@ -29,9 +29,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
         if name not in known:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("RATER_DB", str(folder / f"{name}.db"))
-                for n, told in enumerate(documents):
-                    told["run"]["uuid"] = f"{name}-{n}"
-                    assert main(["import", str(written(folder, told))]) == 0
+                for n, found in enumerate(documents):
+                    found["run"]["uuid"] = f"{name}-{n}"
+                    assert main(["import", str(written(folder, found))]) == 0
                 known[name] = folder / f"{name}.html"
                 runs = [str(n + 1) for n in range(len(documents))]
                 assert main(["report", *runs, "-o", str(known[name])]) == 0
@@ -40,18 +40,18 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return page
 
 
-def slowed(told: dict[str, Any], shares: dict[int, float]) -> dict[str, Any]:
+def slowed(found: dict[str, Any], shares: dict[int, float]) -> dict[str, Any]:
     """A run some of whose copies take longer."""
-    for row in told["observations"]:
+    for row in found["observations"]:
         row["elapsed_s"] *= shares.get(row["copy"], 1)
-    return told
+    return found
 
 
 def rotated(slow: float = 1) -> dict[str, Any]:
     """Each copy runs b0, b1, b2 from another one on; the second iteration is 40 % slower."""
-    told = document(slow=slow, mode="rotated", order="rotated")
-    times = {(o["benchmark"], o["iteration"], o["copy"]): o for o in told["observations"]}
-    told["observations"] = []
+    found = document(slow=slow, mode="rotated", order="rotated")
+    times = {(o["benchmark"], o["iteration"], o["copy"]): o for o in found["observations"]}
+    found["observations"] = []
     for copy in range(16):
         at = 0.0
         for iteration in (1, 2, 3):
@@ -61,17 +61,17 @@ def rotated(slow: float = 1) -> dict[str, Any]:
                 row |= {"iteration": iteration, "start_s": at}
                 row["elapsed_s"] *= share
                 at += row["elapsed_s"]
-                told["observations"].append(row)
-    return told
+                found["observations"].append(row)
+    return found
 
 
-def smt8(told: dict[str, Any]) -> dict[str, Any]:
+def smt8(found: dict[str, Any]) -> dict[str, Any]:
     """The same copies on two cores of eight CPUs."""
-    for row in told["observations"]:
+    for row in found["observations"]:
         row |= {"core": row["copy"] // 8, "node": row["copy"] // 8, "package": 0}
     nodes = {str(n): list(range(8 * n, 8 * n + 8)) for n in range(2)}
-    told["topology"] = {"nodes": nodes, "packages": {"0": [*range(16)]}}
-    return told
+    found["topology"] = {"nodes": nodes, "packages": {"0": [*range(16)]}}
+    return found
 
 
 def shown(browser: Browser, selector: str) -> list[str]:
@@ -104,8 +104,8 @@ def test_a_click_under_a_panel_chooses_the_lgroup_above_it(
 def test_the_colours_of_a_small_machine_reach_to_its_slowest_cpu(
     browser: Browser, report: Report
 ) -> None:
-    told = slowed(document(slow=1, benchmarks=1), {3: 1.4, 5: 1.05})
-    opened(browser, report("small", told))
+    found = slowed(document(slow=1, benchmarks=1), {3: 1.4, 5: 1.05})
+    opened(browser, report("small", found))
 
     heats = browser.js(
         "[3, 5].map(n => parseFloat(document.querySelector(`[data-cpu='${n}']`)"
@@ -133,12 +133,12 @@ def test_a_slow_iteration_of_a_rotated_run_is_green_in_the_timeline(
 def test_a_divot_of_one_tune_is_green_in_a_timeline_of_several(
     browser: Browser, report: Report
 ) -> None:
-    told = rotated()
-    for row in told["observations"]:
+    found = rotated()
+    for row in found["observations"]:
         row["tune"] = "peak" if row["benchmark"] == "b0" else "base"
         if row["tune"] == "base" and row["iteration"] == 2:
             row["elapsed_s"] /= 1.4
-    opened(browser, report("tunes", told))
+    opened(browser, report("tunes", found))
 
     browser.click("a[data-pick]")
 
@@ -256,8 +256,8 @@ def test_paper_says_what_the_tools_say_on_a_screen(browser: Browser, report: Rep
 
     browser.screen(1200, 900, media="print")
 
-    assert browser.js(TOLD).startswith(f"{bracket}. A bar is a run of a copy")
-    assert "; green: lgroup 1" in browser.js(TOLD)
+    assert browser.js(KEY).startswith(f"{bracket}. A bar is a run of a copy")
+    assert "; green: lgroup 1" in browser.js(KEY)
     key = browser.js("document.getElementById('panel-key').innerText")
     assert "Green: lgroup 1: 4 copies, +30 % to the median copy" in key
     assert browser.js("document.querySelector('.scale').innerText").startswith("b1")
@@ -307,10 +307,10 @@ def test_copies_that_failed_are_no_half_that_finished(browser: Browser, report: 
         row |= {"status": "failed", "elapsed_s": 1.0}
 
     opened(browser, report("some", some))
-    told = shown(browser, "#timeline .names-marks text")
+    found = shown(browser, "#timeline .names-marks text")
     opened(browser, report("every", every))
 
-    assert told == ["half of those that ended well: 10.01 s"]
+    assert found == ["half of those that ended well: 10.01 s"]
     assert shown(browser, "#timeline .names-marks text") == []
 
 
