@@ -26,6 +26,12 @@ def series(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
 
 
+def printable(text: str, most: int | None = None, instead: str = "?") -> str:
+    """Return text of others for one line of a message, cut to `most` characters."""
+    clean = "".join(sign if sign.isprintable() else instead for sign in text)
+    return clean if most is None or len(clean) <= most else f"{clean[: most - 3]}..."
+
+
 def runs_text(numbers: Sequence[int], most: int = 6) -> str:
     """Return `run 7`, or `runs 7, 8 and 9 more`."""
     return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], most)}"

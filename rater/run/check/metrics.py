@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rater.plan.suite.model import Metric
 from rater.run.check.compare_output import WrongOutputError, number_of, open_regular
+from rater.text.words import printable
 
 _WINDOW = 4 << 20  # bytes searched together; a line may not be longer
 _OVERLAP = 1 << 16  # bytes, and the rest of a line, that a match may go on beyond its window
@@ -44,7 +45,7 @@ def _value(path: Path, metric: Metric) -> float:
         value = float("nan") if number is None else float(number) * metric.scale
     except OverflowError:
         value = float("inf")
-    shown = "".join(sign if sign.isprintable() else "?" for sign in found[:60])
+    shown = printable(found[:60])
     if not isfinite(value):
         raise WrongOutputError(f"{name} has {shown!r} there, expected a finite number")
     if abs(value) > LARGEST:

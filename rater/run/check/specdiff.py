@@ -18,6 +18,7 @@ from rater.run.check.request import Judged
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import Excess, Limits, kill_group, wait_within
 from rater.run.programs.script import Line, argv_of, failed_position, without_mark
+from rater.text.words import printable
 
 _SHORTEST_LIMIT_S = 60.0  # of all comparisons of one copy; gigabytes take minutes
 _SIGNALS = range(129, 193)  # exit codes of a shell whose command a signal ended
@@ -164,7 +165,9 @@ def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> Judged:
     if by_signal or code in _CANNOT_RUN or (found is None and not printed):
         error = f"{one.directory}/{failed.stderr}" if failed.stderr else log
         ended = f"signal {by_signal}" if by_signal else f"exit code {code}"
-        detail = _first_line(error) or f"{ended} of {_cut(failed.words[-1])}"
+        detail = (
+            _first_line(error) or f"{ended} of {printable(failed.words[-1], _LONGEST_DETAIL, ' ')}"
+        )
         if by_signal and not detail.startswith(ended):
             detail = f"{ended}: {detail}"
         return Judged(Validity.NOT_CHECKED, f"not validated: the kit's specdiff: {detail}")
@@ -183,9 +186,4 @@ def _first_line(path: str) -> str:
     except OSError:
         return ""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return _cut(line)
-
-
-def _cut(text: str) -> str:
-    clean = "".join(sign if sign.isprintable() else " " for sign in text)
-    return clean if len(clean) <= _LONGEST_DETAIL else f"{clean[: _LONGEST_DETAIL - 3]}..."
+    return printable(line, _LONGEST_DETAIL, " ")

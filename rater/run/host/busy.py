@@ -25,7 +25,7 @@ from rater.run.host.cpu_time import (
     machine_times,
     process_ticks,
 )
-from rater.text.words import series
+from rater.text.words import printable, series
 
 _LEAST_INTERVAL_S = 0.25
 _STALE_S = 5.0  # a first sample before a long build says nothing of now
@@ -132,7 +132,7 @@ class BusyWatch:
             user, command = (
                 (None, process.name) if process.kernel else _user_and_command(pid, process.name)
             )
-            processes.append(Busy(pid, _printable(command), used / ticks, user))
+            processes.append(Busy(pid, printable(command, _NAME_WIDTH), used / ticks, user))
         if first.machine is None or second.machine is None:
             return Busyness(tuple(processes), 0.0, 0.0)
         return Busyness(
@@ -244,8 +244,3 @@ def _command(name: str, arguments: Sequence[str]) -> str:
             if argument and not argument.startswith("-"):
                 return f"{name} {argument.rpartition('/')[2]}"
     return name
-
-
-def _printable(text: str) -> str:
-    clean = "".join(sign if sign.isprintable() else "?" for sign in text)
-    return clean if len(clean) <= _NAME_WIDTH else f"{clean[: _NAME_WIDTH - 3]}..."

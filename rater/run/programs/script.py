@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from rater.errors import InputError
 from rater.plan.suite.model import Benchmark, Size
 from rater.run.programs.compile import Built, find_command, key_of, sha256_of
+from rater.text.words import printable
 
 _SHELL = "/bin/sh"
 _NAME = "rater-commands"  # $0 of the script: what the shell puts before its own messages
@@ -198,7 +199,13 @@ def _script(parts: Sequence[str], lines: Sequence[Line]) -> tuple[str, ...]:
             f"the commands of a copy are {length} bytes long together, Linux takes at most "
             f"{_LONGEST_SCRIPT}: put them into a script of your own"
         )
-    return (_SHELL, "-c", script, _NAME, *(_label(line) for line in lines))
+    return (
+        _SHELL,
+        "-c",
+        script,
+        _NAME,
+        *(printable(line.shell(), _LONGEST_LABEL) for line in lines),
+    )
 
 
 def _is_script(argv: Sequence[str]) -> bool:
@@ -266,12 +273,4 @@ def _marked(stderr: str) -> tuple[int | None, str]:
     match = _MARK.search(text)
     shell = _SHELL_SAID.search(_MARK.sub(b"", text))
     clean = shell[1].decode(errors="replace") if shell else ""
-    return (int(match[1]) if match else None), "".join(
-        it if it.isprintable() else "?" for it in clean
-    )
-
-
-def _label(line: Line) -> str:
-    text = line.shell()
-    clean = "".join(sign if sign.isprintable() else "?" for sign in text)
-    return clean if len(clean) <= _LONGEST_LABEL else f"{clean[: _LONGEST_LABEL - 3]}..."
+    return (int(match[1]) if match else None), printable(clean)

@@ -95,21 +95,24 @@ def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
     ]
 
 
-def test_lgroups_of_two_copies_are_too_small_to_be_judged() -> None:
-    _, missing = choose(placements(4, 2), ["a"], 3, random.Random(1))
-    assert [it.kind for it in missing] == ["slow-lgroup", "remote-memory"]
-    assert "more --copies" in missing[0].why
-
-
-def test_one_cpu_can_not_be_the_slow_one() -> None:
-    _, missing = choose(placements(1, 1, 8), ["a"], 3, random.Random(1))
-    assert "slow-cpu" in [it.kind for it in missing]
-
-
-def test_two_copies_have_no_odd_one() -> None:
-    plants, missing = choose(placements(1, 2), ["a"], 3, random.Random(1))
-    assert [it.kind for it in plants] == ["slow-iteration", "drift"]
-    assert [it.kind for it in missing[2:]] == ["slow-cpu", "outlier-copy"]
+@pytest.mark.parametrize(
+    ("shape", "left_out", "why"),
+    [
+        ((4, 2), ["slow-lgroup", "remote-memory"], "more --copies"),
+        ((1, 1, 8), ["slow-lgroup", "remote-memory", "slow-cpu"], "copies run on one CPU"),
+        (
+            (1, 2),
+            ["slow-lgroup", "remote-memory", "slow-cpu", "outlier-copy"],
+            "of 2 copies either may be the odd one",
+        ),
+    ],
+)
+def test_what_is_too_small_to_be_judged_is_left_out(
+    shape: tuple[int, ...], left_out: list[str], why: str
+) -> None:
+    _, missing = choose(placements(*shape), ["a"], 3, random.Random(1))
+    assert [it.kind for it in missing] == left_out
+    assert why in missing[-1].why
 
 
 def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
@@ -164,22 +167,73 @@ def test_few_copies_are_enough(pus: int, lgroups: int, copies: int) -> None:
 # -- what counts as naming it ---------------------------------------------------------------------
 
 
-def test_the_planted_cpu_is_right_and_another_is_wrong() -> None:
-    assert verdict(CPU, FOUND) is Verdict.RIGHT
-    assert verdict(CPU, replace(FOUND, cpus=(2,), copies=(2,))) is Verdict.WRONG
-    assert verdict(CPU) is Verdict.WRONG
+GROUP = replace(FOUND, kind=Kind.SLOW_GROUP, copies=(1, 3, 5), nodes=())
+IN_LGROUP = replace(FOUND, kind=Kind.SLOW_LGROUP, nodes=(1,), copies=(3, 4, 5), cpus=(3, 4, 5))
+SINGLE = replace(
+    FOUND,
+    kind=Kind.OUTLIER_COPY,
+    benchmarks=("vm",),
+    iterations=(3,),
+    copies=(2,),
+    singles=(Single("vm", None, 3, 2, 2, 0, 1.4),),
+)
+SLOW = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
+STARTUP = replace(SLOW, kind=Kind.STARTUP)
+FIRST = replace(ITERATION, iteration=1)
+DRIFTED = replace(FOUND, kind=Kind.DRIFT)
 
 
-def test_one_false_finding_beside_the_right_one_is_wrong() -> None:
-    false = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(2,), copies=(0, 1, 2))
-    assert verdict(CPU, FOUND, false) is Verdict.WRONG
+@pytest.mark.parametrize(
+    ("injection", "found"),
+    [
+        (CPU, [FOUND]),
+        (CPU, [replace(FOUND, iterations=(1, 2, 3))]),
+        (replace(CPU, copies=(1, 3, 5)), [GROUP]),
+        (LGROUP, [IN_LGROUP]),
+        (LGROUP, [replace(IN_LGROUP, kind=Kind.SLOW_GROUP, nodes=())]),
+        (COPY, [SINGLE]),
+        (ITERATION, [replace(SLOW, iterations=(2,))]),
+        (FIRST, [SLOW, STARTUP]),
+        (FIRST, [STARTUP]),  # its copies had to wait
+        (DRIFT, [DRIFTED, replace(SLOW, iterations=(3,))]),
+        (CLEAN, [replace(FOUND, explained=True)]),
+        # Smaller than the machine's own noise:
+        (CPU, [FOUND, replace(FOUND, cpus=(2,), copies=(2,), slowdown=1.02)]),
+        (CLEAN, [replace(FOUND, slowdown=1.02)]),
+    ],
+)
+def test_what_was_injected_is_right_at_its_place(
+    injection: Injection, found: list[Finding]
+) -> None:
+    assert verdict(injection, *found) is Verdict.RIGHT
 
 
-def test_a_cpu_told_as_the_group_of_exactly_its_copies_is_named() -> None:
-    injection = replace(CPU, copies=(1, 3, 5))
-    group = replace(FOUND, kind=Kind.SLOW_GROUP, copies=(1, 3, 5), nodes=())
-    assert verdict(injection, group) is Verdict.RIGHT
-    assert verdict(injection, replace(group, copies=(1, 2, 3, 5))) is Verdict.WRONG
+@pytest.mark.parametrize(
+    ("injection", "found"),
+    [
+        (CPU, []),
+        (CPU, [replace(FOUND, cpus=(2,), copies=(2,))]),
+        (CPU, [FOUND, replace(SLOW, iterations=(2,))]),  # one false finding
+        (CPU, [replace(FOUND, iterations=(2,))]),
+        (CPU, [replace(FOUND, slowdown=0.8)]),
+        (CPU, [replace(FOUND, slowdown=1.05)]),
+        (replace(CPU, copies=(1, 3, 5)), [replace(GROUP, copies=(1, 2, 3, 5))]),
+        (LGROUP, [replace(IN_LGROUP, nodes=(0,), copies=(0, 1, 2))]),
+        (
+            COPY,
+            [replace(SINGLE, singles=(*SINGLE.singles, Single("vm", None, 3, 7, 7, 0, 1.4)))],
+        ),
+        (COPY, [replace(SINGLE, singles=(Single("vm", None, 1, 2, 2, 0, 1.4),))]),
+        (
+            ITERATION,
+            [replace(SLOW, iterations=(2,)), replace(STARTUP, iterations=(2,))],
+        ),
+        (DRIFT, [replace(SLOW, iterations=(3,))]),
+        (CLEAN, [FOUND]),
+    ],
+)
+def test_anything_else_is_wrong(injection: Injection, found: list[Finding]) -> None:
+    assert verdict(injection, *found) is Verdict.WRONG
 
 
 def test_a_slow_cpu_told_as_outlier_copies_only_is_true_but_does_not_name_it() -> None:
@@ -188,68 +242,6 @@ def test_a_slow_cpu_told_as_outlier_copies_only_is_true_but_does_not_name_it() -
     assert (result.named, result.secondary, result.false) == ((), (outlier,), ())
     assert result.verdict is Verdict.WRONG
     assert verdict(CPU, FOUND, outlier) is Verdict.RIGHT
-
-
-def test_a_part_that_is_slow_in_some_iterations_only_is_not_the_planted_one() -> None:
-    assert verdict(CPU, replace(FOUND, iterations=(2,))) is Verdict.WRONG
-    assert verdict(CPU, replace(FOUND, iterations=(1, 2, 3))) is Verdict.RIGHT
-
-
-def test_a_slow_lgroup_is_named_by_its_number_or_by_exactly_its_copies() -> None:
-    lgroup = replace(FOUND, kind=Kind.SLOW_LGROUP, nodes=(1,), copies=(3, 4, 5), cpus=(3, 4, 5))
-    assert verdict(LGROUP, lgroup) is Verdict.RIGHT
-    assert verdict(LGROUP, replace(lgroup, nodes=(0,), copies=(0, 1, 2))) is Verdict.WRONG
-    assert verdict(LGROUP, replace(lgroup, kind=Kind.SLOW_GROUP, nodes=())) is Verdict.RIGHT
-
-
-def test_an_outlier_must_be_the_copy_in_its_benchmark_and_iteration() -> None:
-    outlier = replace(
-        FOUND,
-        kind=Kind.OUTLIER_COPY,
-        benchmarks=("vm",),
-        iterations=(3,),
-        copies=(2,),
-        slowdown=1.4,
-        singles=(Single("vm", None, 3, 2, 2, 0, 1.4),),
-    )
-    assert verdict(COPY, outlier, effect=1.4) is Verdict.RIGHT
-    two = (*outlier.singles, Single("vm", None, 3, 7, 7, 0, 1.4))
-    assert verdict(COPY, replace(outlier, singles=two), effect=1.4) is Verdict.WRONG
-    elsewhere = (Single("vm", None, 1, 2, 2, 0, 1.4),)
-    assert verdict(COPY, replace(outlier, singles=elsewhere), effect=1.4) is Verdict.WRONG
-
-
-def test_a_slow_first_iteration_may_be_called_a_start_up() -> None:
-    slow = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
-    startup = replace(slow, kind=Kind.STARTUP)
-    first = replace(ITERATION, iteration=1)
-    assert verdict(first, slow, startup) is Verdict.RIGHT
-    assert verdict(first, startup) is Verdict.RIGHT  # its copies had to wait
-    second = replace(slow, iterations=(2,))
-    assert verdict(ITERATION, second, replace(startup, iterations=(2,))) is Verdict.WRONG
-
-
-def test_drift_told_as_a_slow_last_iteration_is_not_named() -> None:
-    drift = replace(FOUND, kind=Kind.DRIFT)
-    last = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(3,))
-    assert verdict(DRIFT, drift, last) is Verdict.RIGHT
-    assert verdict(DRIFT, last) is Verdict.WRONG
-
-
-def test_what_the_layout_explains_is_no_finding() -> None:
-    assert verdict(CLEAN, replace(FOUND, explained=True)) is Verdict.RIGHT
-    assert verdict(CLEAN, FOUND) is Verdict.WRONG
-
-
-def test_a_finding_of_another_size_is_another_thing() -> None:
-    assert verdict(CPU, replace(FOUND, slowdown=1.05)) is not Verdict.RIGHT
-    assert verdict(CPU, replace(FOUND, slowdown=0.8)) is Verdict.WRONG
-
-
-def test_what_is_smaller_than_the_machine_s_own_noise_is_not_judged() -> None:
-    small = replace(FOUND, cpus=(2,), copies=(2,), slowdown=1.02)
-    assert verdict(CPU, FOUND, small) is Verdict.RIGHT
-    assert verdict(CLEAN, small) is Verdict.RIGHT
 
 
 def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
