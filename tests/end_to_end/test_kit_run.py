@@ -467,11 +467,7 @@ def test_without_specdiff_copies_are_not_validated_and_it_is_said(kit: StandInKi
     ],
 )
 def test_a_specdiff_that_breaks_has_found_nothing(
-    kit: StandInKit,
-    monkeypatch: pytest.MonkeyPatch,
-    tool: str,
-    validity: str,
-    detail: str | None,
+    kit: StandInKit, monkeypatch: pytest.MonkeyPatch, tool: str, validity: str, detail: str | None
 ) -> None:
     if "sleep" in tool:
         monkeypatch.setattr(kitcheck, "_SHORTEST_LIMIT_S", 0.0)

@@ -167,10 +167,7 @@ def _label(members: Sequence[_Candidate]) -> str:
 
 
 def _scope(
-    config: SpecConfig,
-    members: Sequence[_Candidate],
-    topology: Topology | None,
-    asked: int | None,
+    config: SpecConfig, members: Sequence[_Candidate], topology: Topology | None, asked: int | None
 ) -> Scope | None:
     _, benchmark, tune, of_run = members[0]
     held = config.holding(benchmark, tune)

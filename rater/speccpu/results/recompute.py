@@ -133,11 +133,7 @@ class _Checks:
 
 
 def _benchmark(
-    benchmark: str,
-    tune: str,
-    members: Sequence[SpecIteration],
-    file: SpecFile,
-    checks: _Checks,
+    benchmark: str, tune: str, members: Sequence[SpecIteration], file: SpecFile, checks: _Checks
 ) -> BenchmarkResult:
     ratios = [(one.iteration, own_ratio(one, file.suite)) for one in members]
     for one, (_, ratio) in zip(members, ratios, strict=True):

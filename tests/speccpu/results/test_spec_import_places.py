@@ -35,9 +35,7 @@ def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database
 
 
 def test_lgroups_are_those_that_the_file_names(
-    rater: Rater,
-    tmp_path: Path,
-    database: Path,
+    rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
     _, out, _ = rater("import", "spec", path)
@@ -48,9 +46,7 @@ def test_lgroups_are_those_that_the_file_names(
 
 
 def test_the_file_holds_where_a_topology_contradicts_it(
-    rater: Rater,
-    tmp_path: Path,
-    database: Path,
+    rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
     _, out, _ = rater("import", "spec", "--topology", "nodes=1x4", path)
@@ -71,9 +67,7 @@ def test_copies_of_base_and_of_peak_do_not_share_a_cpu(rater: Rater, tmp_path: P
 
 
 def test_the_section_of_the_label_that_ran_binds(
-    rater: Rater,
-    tmp_path: Path,
-    database: Path,
+    rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     config = (
         "default=default=mine=default:\nsubmit = taskset -c 1$SPECCOPYNUM $command\n"
@@ -115,9 +109,7 @@ def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:
 
 
 def test_relative_cpus_are_counted_on_the_described_machine(
-    rater: Rater,
-    tmp_path: Path,
-    database: Path,
+    rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, configured("submit = numactl -i all -C +$SPECCOPYNUM $command\n"))
     _, out, _ = rater("import", "spec", path)
@@ -153,10 +145,7 @@ def test_of_a_torn_packed_file_what_can_be_read_is_read(rater: Rater, tmp_path: 
     assert "cannot be read further (gzip)" in run["problems"][-1]["text"]
 
 
-def test_standard_input_is_read(
-    rater: Rater,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_standard_input_is_read(rater: Rater, monkeypatch: pytest.MonkeyPatch) -> None:
     data = (HEAD + bracket()).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     status, out, _ = rater("import", "spec", "-")
@@ -176,9 +165,7 @@ def test_a_pipe_is_read(rater: Rater, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pack_it", [gzip.compress, bz2.compress, lzma.compress])
 def test_packed_files_behind_each_other_are_one(
-    rater: Rater,
-    tmp_path: Path,
-    pack_it: Callable[[bytes], bytes],
+    rater: Rater, tmp_path: Path, pack_it: Callable[[bytes], bytes]
 ) -> None:
     packed = tmp_path / "result"
     parts = (HEAD + bracket(), bracket(1), "# " + "x" * 3_000_000 + "\n", bracket(2))
@@ -189,9 +176,7 @@ def test_packed_files_behind_each_other_are_one(
 
 
 def test_bind_lines_are_taken_where_the_submit_line_is_not_there(
-    rater: Rater,
-    tmp_path: Path,
-    database: Path,
+    rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     _, out, _ = rater("import", "spec", write(tmp_path, configured("bind = 3, 7\n")))
     assert "has no submit line for what ran" in flat(out)
