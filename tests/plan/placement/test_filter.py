@@ -55,12 +55,8 @@ def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:
     found = [[pu.os for pu in reserve(SMT, cores)] for cores in (1, 2, 3)]
     assert found == [[0, 4], [0, 4, 2, 6], [0, 4, 1, 5, 2, 6]]
     shuffled = made([[[5], [6]], [[0], [3]], [[4], [1]]])
-    assert [[pu.os for pu in reserve(shuffled, n)] for n in (1, 2, 3, 4)] == [
-        [0],
-        [0, 1],
-        [5, 0, 1],
-        [5, 0, 3, 1],
-    ]
+    found = [[pu.os for pu in reserve(shuffled, n)] for n in (1, 2, 3, 4)]
+    assert found == [[0], [0, 1], [5, 0, 1], [5, 0, 3, 1]]
     with pytest.raises(InputError, match="made has 4 usable cores that are not excluded: reserve"):
         reserve(SMT, 4)
 
@@ -116,12 +112,8 @@ def test_a_layout_of_another_machine_is_an_error(more: dict[str, Any], message: 
 def test_the_command_line_changes_a_layout() -> None:
     base = load_layout("balanced")
     changed = override(base, bind="core", smt=1, kind="fast", reserve=2)
-    assert (changed.bind, changed.smt, changed.kind, changed.reserve) == (
-        BindLevel.CORE,
-        1,
-        "fast",
-        2,
-    )
+    assert (changed.bind, changed.smt) == (BindLevel.CORE, 1)
+    assert (changed.kind, changed.reserve) == ("fast", 2)
     assert changed.order is CpuOrder.BALANCED
     assert override(base) == base
     assert override(override(base, reserve=2), reserve=0) == base

@@ -56,22 +56,16 @@ def test_copies_on_a_wide_mask_share_cores_only_where_they_have_no_choice() -> N
     assert warned(SMT, 5, BindLevel.CORE)[0] == (
         "2 copies share 1 core while 3 run on cores of their own: they will not take equally long"
     )
-
-
-def test_one_copy_alone_is_spoken_of_in_the_singular() -> None:
+    # One copy alone is spoken of in the singular.
     assert warned(SMT, 3, order=CpuOrder.COMPACT)[0] == (
         "2 copies share 1 core while 1 runs on cores of their own: they will not take equally long"
     )
 
 
-def test_more_copies_than_a_wide_mask_has_cpus_are_counted_by_mask() -> None:
-    assert (
-        warned(SMT, 18, BindLevel.NODE)[0] == "18 copies share 8 usable PUs: 2 to 2.5 for each PU"
-    )
+def test_copies_and_threads_on_a_wide_mask_are_counted_by_mask() -> None:
+    said = warned(SMT, 18, BindLevel.NODE)
+    assert said[0] == "18 copies share 8 usable PUs: 2 to 2.5 for each PU"
     assert warned(SMT, 16, BindLevel.NODE) == ["16 copies share 8 usable PUs: 2 for each PU"]
-
-
-def test_threads_of_copies_on_a_wide_mask_are_counted_by_mask() -> None:
     assert warned(SMT, 2, BindLevel.NODE, threads=2) == []
     assert warned(SMT, 3, BindLevel.NODE, threads=2)[0] == (
         "2 copies have more threads than cores while 1 has not: they will not take equally long"

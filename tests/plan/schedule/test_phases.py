@@ -32,6 +32,9 @@ def test_copy_n_starts_at_benchmark_n_and_steps_through_the_ring() -> None:
         "734 750 714 727",
         "750 714 727 734",
     ]
+    beyond = rotated("a b c", copies=7)  # copies beyond the ring repeat its queues
+    assert names(beyond, 4) == names(beyond, 1) == "b c a"
+    assert (ring_steps(1, 5, 2), ring_steps(3, 5, 0)) == ((1, 3, 0, 2, 4), (3,))  # increments
 
 
 def test_rounds_repeat_the_queue_without_a_barrier() -> None:
@@ -39,16 +42,6 @@ def test_rounds_repeat_the_queue_without_a_barrier() -> None:
     assert len(plan.phases) == 1
     assert names(plan, 1) == "b c a b c a"
     assert [step.iteration for step in plan.phases[0].queues[1].steps] == [1, 1, 1, 2, 2, 2]
-
-
-def test_copies_beyond_the_ring_repeat_its_queues() -> None:
-    plan = rotated("a b c", copies=7)
-    assert names(plan, 4) == names(plan, 1) == "b c a"
-
-
-def test_increment_two_and_increment_zero() -> None:
-    assert ring_steps(1, 5, 2) == (1, 3, 0, 2, 4)
-    assert ring_steps(3, 5, 0) == (3,)
 
 
 def test_homogeneous_runs_every_benchmark_once_before_the_second_iteration() -> None:
@@ -91,6 +84,8 @@ def test_modes_are_shorthand_for_an_order_and_a_stagger(
         (None, -1.0, "0 or more"),
         (None, float("nan"), "0 or more"),
         ("sideways", None, "expected homogeneous"),
+        (None, 1e300, "at most"),
+        ("staggered", 86_400_001.0, "at most"),  # a day
     ],
 )
 def test_modes_that_make_no_sense_are_refused(
@@ -107,11 +102,12 @@ def test_modes_that_make_no_sense_are_refused(
         ({"iterations": 2, "discard": 2}, "at least one"),
         ({"discard": -1}, "--discard -1"),
         ({"increment": -1}, "--increment -1"),
+        ({"iterations": 100_000_000_000}, "take fewer --iterations"),
     ],
 )
 def test_counts_that_make_no_run_are_refused(wrong: dict[str, int], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        make_plan(["a"], 1, **wrong)  # type: ignore[arg-type]  # the table mixes the keywords
+        make_plan(["a"], 2, **wrong)  # type: ignore[arg-type]  # the table mixes the keywords
 
 
 def test_the_order_table_names_equal_queues_once() -> None:
@@ -120,17 +116,6 @@ def test_the_order_table_names_equal_queues_once() -> None:
         ((1, 3), ("b", "a")),
     ]
     assert order_table(make_plan(["a", "b"], 3)) == [((0, 1, 2), ("a", "b"))]
-
-
-@pytest.mark.parametrize(("mode", "stagger"), [(None, 1e300), ("staggered", 86_400_001.0)])
-def test_a_stagger_of_more_than_a_day_is_refused(mode: str | None, stagger: float) -> None:
-    with pytest.raises(InputError, match="at most"):
-        resolve_mode(mode, stagger)
-
-
-def test_more_copy_runs_than_a_plan_can_hold_are_refused() -> None:
-    with pytest.raises(InputError, match="take fewer --iterations"):
-        make_plan(["a"], 2, iterations=100_000_000_000)
 
 
 def test_an_order_without_a_mode_is_told_the_mode_that_has_it() -> None:

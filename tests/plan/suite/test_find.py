@@ -81,11 +81,6 @@ def test_an_existing_file_without_toml_in_its_name_is_a_suite_too(tmp_path: Path
     assert load_suite("own").path == path
 
 
-def test_what_lies_in_a_folder_is_a_path_and_no_benchmark(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    assert split_selection("mine/nosuite") == ("mine/nosuite", ())
-
-
 def test_behind_a_path_toml_may_be_left_out(here: Path) -> None:
     (here / "perf").mkdir()
     (here / "perf" / "mine.toml").write_text(OWN)
@@ -98,16 +93,14 @@ def test_behind_a_path_toml_may_be_left_out(here: Path) -> None:
     assert [b.name for b in load_selection("./mine/b").benchmarks] == ["b"]
 
 
-def test_a_name_with_a_benchmark_is_not_taken_for_a_path(here: Path) -> None:
-    (here / "mini").mkdir()
+def test_a_name_with_a_benchmark_is_not_taken_for_a_path_but_what_lies_in_a_folder_is(
+    here: Path,
+) -> None:
+    for folder in ("mini", "mine"):
+        (here / folder).mkdir()
     (here / "mini" / "triad.toml").write_text(OWN)
     assert split_selection("mini/triad") == ("mini", ("triad",))
-
-
-def test_a_file_here_that_was_given_like_a_name_is_pointed_at(here: Path) -> None:
-    (here / "mine.toml").write_text(OWN)
-    with pytest.raises(InputError, match=r"unknown suite 'mine'; did you mean \./mine\.toml\?"):
-        load_suite("mine")
+    assert split_selection("mine/nosuite") == ("mine/nosuite", ())
 
 
 def test_folders_of_suites_are_those_of_the_variable_else_one_of_the_user() -> None:
@@ -159,7 +152,12 @@ def test_of_two_with_one_name_the_first_is_meant_and_rater_comes_first(
     ]
 
 
-def test_a_benchmark_of_a_file_beside_a_folder_of_its_name_is_pointed_at(here: Path) -> None:
+def test_a_file_given_like_a_name_or_with_a_folder_beside_it_is_pointed_at(
+    here: Path,
+) -> None:
+    (here / "mine.toml").write_text(OWN)
+    with pytest.raises(InputError, match=r"unknown suite 'mine'; did you mean \./mine\.toml\?"):
+        load_suite("mine")
     (here / "foo").mkdir()
     (here / "foo.toml").write_text(OWN)
     with pytest.raises(InputError) as caught:

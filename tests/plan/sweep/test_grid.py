@@ -81,6 +81,7 @@ def test_a_name_is_an_option_a_variable_or_a_setting_and_options_come_first() ->
         (Axis("governer", ("1",)), "did you mean governor"),
         (Axis("xyz", ("1",)), "`rater settings` lists the settings, `rater run --help`"),
         (Axis("env:1X", ("1",)), "no name of an environment variable"),
+        (Axis("env:RATER_COPY", ("7", "8")), "rater itself gives RATER_COPY to each copy"),
         (Axis("governor", ("", "powersave")), "governor: an empty value"),
     ],
 )
@@ -107,11 +108,8 @@ def orders(order: BlockOrder, rounds: int = 3, seed: int = 7) -> list[list[int]]
     return [[it.point for it in slots if it.block == block] for block in range(1, rounds + 1)]
 
 
-def test_given_order_is_the_same_in_every_block() -> None:
+def test_given_order_is_the_same_in_every_block_and_abba_goes_backwards_in_every_second() -> None:
     assert orders(BlockOrder.GIVEN) == [[0, 1, 2, 3]] * 3
-
-
-def test_abba_goes_backwards_in_every_second_block() -> None:
     assert orders(BlockOrder.ABBA) == [[0, 1, 2, 3], [3, 2, 1, 0], [0, 1, 2, 3]]
 
 
@@ -123,14 +121,11 @@ def test_shuffled_blocks_are_permutations_of_one_seed() -> None:
     assert blocks != orders(BlockOrder.SHUFFLED, rounds=20, seed=8)
 
 
-def test_blocks_that_are_added_are_those_of_a_longer_sweep() -> None:
+def test_slots_count_from_1_and_blocks_that_are_added_are_those_of_a_longer_sweep() -> None:
+    assert slots_of([0, 2], 1, BlockOrder.GIVEN, 0) == (Slot(1, 1, 0), Slot(1, 2, 2))
     whole = slots_of([0, 2, 3], 5, BlockOrder.SHUFFLED, 7)
     begun = slots_of([0, 2, 3], 2, BlockOrder.SHUFFLED, 7)
     assert (*begun, *slots_of([0, 2, 3], 5, BlockOrder.SHUFFLED, 7, first=3)) == whole
-
-
-def test_slots_count_from_1_and_name_points_as_the_grid_does() -> None:
-    assert slots_of([0, 2], 1, BlockOrder.GIVEN, 0) == (Slot(1, 1, 0), Slot(1, 2, 2))
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -156,10 +151,8 @@ def test_a_file_says_all_that_a_command_line_can() -> None:
 
 def test_what_a_file_does_not_say_is_none() -> None:
     file = parse_sweep("[axes]\ncopies = [1]\n", FILE)
-    assert (file.rounds, file.order, file.seed, file.until, file.options) == (
-        *(None, None, None, None),
-        (),
-    )
+    assert (file.rounds, file.order, file.seed, file.until) == (None,) * 4
+    assert file.options == ()
 
 
 def test_the_example_is_a_file_without_mistakes() -> None:
@@ -187,8 +180,3 @@ def test_the_example_is_a_file_without_mistakes() -> None:
 def test_a_mistake_in_a_file_is_told_with_its_line(text: str, said: str) -> None:
     with pytest.raises(MistakesError, match=said):
         parse_sweep(text, FILE)
-
-
-def test_a_variable_that_rater_gives_to_each_copy_is_no_axis() -> None:
-    with pytest.raises(InputError, match="rater itself gives RATER_COPY to each copy"):
-        kinds_of([Axis("env:RATER_COPY", ("7", "8"))], [], [])
