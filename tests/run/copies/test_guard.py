@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from rater.run.copies.guard import guard
+import pytest
+
+from rater.run.copies.guard import Leftover, guard
 
 
 def test_a_process_killed_amid_its_exec_is_named_all_the_same() -> None:
@@ -43,3 +45,14 @@ def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_envir
         alone = os.posix_spawn("/bin/sleep", ["sleep", "300"], own, setsid=True)
         os.posix_spawn("/bin/sleep", ["sleep", "300"], {"RATER_COPY": "x"}, setsid=True)
         assert keeper.orphans({one: 0, two: 1}) == {0: [alone], 1: [grouped]}
+
+
+def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with guard("slow", 1, use_cgroup=False) as keeper, monkeypatch.context() as patch:
+        patch.setattr("rater.run.copies.guard._reap", lambda pids: None)
+        patch.setattr("rater.run.copies.guard._describe", lambda pid: Leftover(pid, "big", None))
+        pid = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setsid=True)
+        assert [it.pid for it in keeper.kill_strays()] == [pid]
+        assert keeper.kill_strays() == []
+        patch.undo()
+        assert keeper.kill_leftovers() == []
