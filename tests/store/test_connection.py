@@ -159,13 +159,10 @@ def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
     assert version(path) == max(migrations(folder("db")))
     with open_store(path) as store:
         assert store.runs() == ()
-
-
-def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
-    path = tmp_path / "touched.db"
-    path.touch()
-    connect(path).close()
-    assert version(path) == max(migrations(folder("db")))
+    empty = tmp_path / "touched.db"  # becomes one
+    empty.touch()
+    connect(empty).close()
+    assert version(empty) == version(path)
 
 
 def test_processes_that_make_the_same_database_at_once_all_get_it(tmp_path: Path) -> None:
@@ -233,42 +230,35 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, scr
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (99, r"newer rater \(schema 99.*upgrade"),
+        (8, r"early rater \(schema 8;.*`rater list`.*5b1e235"),
+    ],
+)
+def test_a_newer_or_an_early_database_is_refused_and_left_alone(
+    tmp_path: Path, number: int, says: str
+) -> None:
     path = tmp_path / "rater.db"
     connect(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(InputError, match=r"newer rater \(schema 99.*upgrade"):
+        connection.execute(f"PRAGMA user_version = {number}")
+    with pytest.raises(InputError, match=says):
         open_store(path)
-    assert version(path) == 99
-
-
-def test_a_database_before_the_base_is_refused_with_what_brings_it_up(tmp_path: Path) -> None:
-    path = tmp_path / "rater.db"
-    connect(path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 8")
-    with pytest.raises(InputError, match=r"early rater \(schema 8;.*`rater list`.*5b1e235"):
-        open_store(path)
-    assert version(path) == 8
-
-
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a directory, not a database; name a file with --db"):
-        open_store(tmp_path)
+    assert version(path) == number
 
 
 def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with pytest.raises(InputError, match="not a regular file"):
-        open_store(path)
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot make the folder of the database"):
-        open_store(tmp_path / "file" / "rater.db")
+    for path, says in (
+        (tmp_path, "a directory, not a database; name a file with --db"),
+        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path / "file" / "rater.db", "cannot make the folder of the database"),
+    ):
+        with pytest.raises(InputError, match=says):
+            open_store(path)
 
 
 @pytest.mark.parametrize(

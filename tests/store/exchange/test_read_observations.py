@@ -65,10 +65,8 @@ def test_optional_keys_are_read_and_unknown_ones_left_alone() -> None:
 
 def test_base_and_peak_have_brackets_of_their_own() -> None:
     run = read(observed({"tune": "base"}, {"tune": "peak"}))
-    assert [(b.phase, b.benchmark, b.tune) for b in run.brackets] == [
-        (0, "b", "base"),
-        (1, "b", "peak"),
-    ]
+    found = [(b.phase, b.benchmark, b.tune) for b in run.brackets]
+    assert found == [(0, "b", "base"), (1, "b", "peak")]
 
 
 @pytest.mark.parametrize("mode", ["rotated", "heterogeneous"])
@@ -83,12 +81,8 @@ def test_a_rotated_run_is_one_phase_of_queues_in_the_order_of_their_starts(mode:
         )
     )
     assert (run.head.mode, run.head.order) == (mode, "rotated")
-    assert [(c.copy, c.step, c.benchmark) for c in run.copies] == [
-        (0, 0, "a"),
-        (0, 1, "b"),
-        (1, 0, "b"),
-        (1, 1, "a"),
-    ]
+    found = [(c.copy, c.step, c.benchmark) for c in run.copies]
+    assert found == [(0, 0, "a"), (0, 1, "b"), (1, 0, "b"), (1, 1, "a")]
     (bracket,) = run.brackets
     assert (bracket.benchmark, bracket.iteration, bracket.bracket_s) == (None, None, 3.0)
     assert (bracket.last_start_ns, bracket.first_finish_ns) == (0, 2_000_000_000)
@@ -133,23 +127,15 @@ def test_a_run_without_any_copy_is_one_that_was_interrupted(mode: str) -> None:
 
 
 def test_a_step_is_the_place_in_the_queue_and_tells_runs_of_one_benchmark_apart() -> None:
-    rows: list[dict[str, Any]] = [
-        {"step": 2, "start_s": None},
-        {"step": 0},
-        {"step": 1, "benchmark": "a"},
-    ]
+    rows = ({"step": 2, "start_s": None}, {"step": 0}, {"step": 1, "benchmark": "a"})
     run = read(observed(*rows, mode="rotated", increment=2))
     assert [(copy.step, copy.benchmark) for copy in run.copies] == [(0, "b"), (1, "a"), (2, "b")]
     assert run.head.increment == 2
 
 
 def test_without_steps_runs_of_one_benchmark_are_told_apart_by_their_starts() -> None:
-    rows: list[dict[str, Any]] = [
-        {"start_s": 3.0},
-        {"start_s": 0.0},
-        {"start_s": 1.5, "benchmark": "a"},
-    ]
-    run = read(observed(*rows, mode="rotated"))
+    rows: list[dict[str, Any]] = [{"start_s": 3.0}, {"start_s": 0.0}]
+    run = read(observed(*rows, {"start_s": 1.5, "benchmark": "a"}, mode="rotated"))
     assert [(copy.step, copy.benchmark, copy.start_ns) for copy in run.copies] == [
         (0, "b", 0),
         (1, "a", 1_500_000_000),
