@@ -100,6 +100,15 @@ def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are()
     )
     assert nodes(topology, "interleave", 1) == [(0,)]
     assert nodes(topology, "preferred:nodes=5", 1) == [(5,)]
+    none = build(
+        [RawPU(0, 0, 0, None, None)],
+        [RawNode(0, 1, 0, None)],
+        usable=1,
+        allowed_nodes=0,
+        source="made",
+    )
+    with pytest.raises(InputError, match="--mem weighted: made names no NUMA node with CPUs and"):
+        nodes(none, "weighted", 1)
 
 
 def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
@@ -111,28 +120,13 @@ def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
             place(FOUR, UNBOUND, 2, parse_memory(policy))
 
 
-def test_a_machine_without_nodes_to_interleave_over_is_told() -> None:
-    topology = build(
-        [RawPU(0, 0, 0, None, None)],
-        [RawNode(0, 1, 0, None)],
-        usable=1,
-        allowed_nodes=0,
-        source="made",
-    )
-    with pytest.raises(InputError, match="--mem weighted: made names no NUMA node with CPUs and"):
-        nodes(topology, "weighted", 1)
-
-
 def planned(policy: MemoryPolicy, *nodes: int) -> Placement:
     return Placement(0, None, None, None, None, None, None, policy, nodes)
 
 
-def test_a_kernel_that_has_every_policy_changes_nothing() -> None:
-    plan = tuple(planned(policy, 1, 2) for policy in MemoryPolicy)
-    assert settle(plan, ALL) == (plan, ())
-
-
 def test_without_weights_memory_is_interleaved_evenly_with_one_warning() -> None:
+    plan = tuple(planned(policy, 1, 2) for policy in MemoryPolicy)
+    assert settle(plan, ALL) == (plan, ())  # a kernel that has every policy changes nothing
     older = replace(ALL, policies=ALL.policies - {MemoryPolicy.WEIGHTED})
     found, warnings = settle([planned(MemoryPolicy.WEIGHTED, 0, 1)] * 3, older)
     assert found == (planned(MemoryPolicy.INTERLEAVE, 0, 1),) * 3
