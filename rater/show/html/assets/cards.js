@@ -57,20 +57,11 @@ function understood(text) {
 }
 
 function chooser() {
-  const copies = new Set(), cpus = new Set(), nodes = new Set();
-  for (const run of runs) {
-    for (const panel of run.panels) {
-      for (const row of panel.rows) {
-        copies.add(row.copy);
-        if (row.cpu !== null) cpus.add(row.cpu);
-        if (row.node !== null) nodes.add(row.node);
-      }
-    }
-  }
-  const ascending = (of) => [...of].sort((a, b) => a - b);
+  const rows = runs.flatMap((run) => run.panels.flatMap((panel) => panel.rows));
   const options = make('datalist', {id: 'choices'});
-  for (const [word, values] of [['lgroup', nodes], ['CPU', cpus], ['copy', copies]]) {
-    for (const value of ascending(values)) options.append(make('option', {value: word + ' ' + value}));
+  for (const [word, field] of [['lgroup', 'node'], ['CPU', 'cpu'], ['copy', 'copy']]) {
+    const values = new Set(rows.map((row) => row[field]).filter((value) => value !== null));
+    for (const value of [...values].sort((a, b) => a - b)) options.append(make('option', {value: word + ' ' + value}));
   }
   const input = make('input', {id: 'choose', type: 'text', list: 'choices', autocomplete: 'off', placeholder: 'lgroup 1, CPU 5, copy 7', size: 20});
   const label = make('label', {text: 'highlight '}, input);

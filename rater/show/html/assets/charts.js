@@ -12,18 +12,16 @@ function listenCards(view, room, label, spots) {
   const known = charted.has(room);
   charted.set(room, {view, spots, at: -1});
   if (known) return;
-  Object.entries({role: 'application', tabindex: 0, 'aria-label': label + '; arrow keys move from point to point'}).forEach(([k, v]) => room.setAttribute(k, v));
+  makeReadable(room, label + '; arrow keys move from point to point');
   room.addEventListener('pointerleave', hideCard);
   room.addEventListener('blur', () => pointSpot(room, -1));
   room.addEventListener('keydown', (event) => {
     const {at, spots: now} = charted.get(room), last = now.length - 1;
-    const to = {
-      ArrowRight: Math.min(last, at + 1), ArrowDown: Math.min(last, at + 1), ArrowLeft: Math.max(0, at - 1), ArrowUp: Math.max(0, at - 1),
-      Home: 0, End: last, Escape: -1,
-    }[event.key];
+    const to = keyTarget(event.key, at, last);
+    if (event.key === 'Escape') pointSpot(room, -1);
     if (to === undefined) return;
-    pointSpot(room, to);
-    if (event.key !== 'Escape') event.preventDefault();
+    pointSpot(room, Math.max(0, Math.min(last, to)));
+    event.preventDefault();
   });
 }
 

@@ -52,7 +52,7 @@ function machineMap(room, run) {
   order[0].setAttribute('tabindex', 0);
   room.addEventListener('keydown', (event) => {
     const at = order.indexOf(document.activeElement);
-    const to = {ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: order.length - 1}[event.key];
+    const to = keyTarget(event.key, at, order.length - 1);
     if (at < 0) return;
     if (event.key === 'Enter' || event.key === ' ') {
       pick(order[at]);

@@ -24,6 +24,16 @@ function make(tag, attributes, ...children) {
   return node;
 }
 
+// Where a key leads from a place of a list: to a neighbour, or an end; undefined for other keys.
+function keyTarget(key, at, last) {
+  return {ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last}[key];
+}
+
+// A picture that is read by keys.
+function makeReadable(room, label) {
+  for (const [name, value] of [['role', 'application'], ['tabindex', 0], ['aria-label', label]]) room.setAttribute(name, value);
+}
+
 // A view of one of the page's pictures, filled with a chart's signals and data; null where another
 // was asked for there meanwhile. Vega's expressions are interpreted, not compiled: the page's policy
 // lets no text become a script.

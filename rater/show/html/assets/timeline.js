@@ -80,13 +80,12 @@ function bracketLines(place) {
 // Brackets by key, in the order they stand in; of the timeline, bar by bar.
 function timelineKeys() {
   const room = document.getElementById('brackets'), bars = document.getElementById('timeline');
-  Object.entries({role: 'application', tabindex: 0, 'aria-label': 'brackets; arrow keys show the copies of the next one'}).forEach(([k, v]) => room.setAttribute(k, v));
-  Object.entries({role: 'application', tabindex: 0, 'aria-label': 'who ran when; arrow keys move from run to run, Enter highlights a copy'}).forEach(([k, v]) => bars.setAttribute(k, v));
+  makeReadable(room, 'brackets; arrow keys show the copies of the next one');
+  makeReadable(bars, 'who ran when; arrow keys move from run to run, Enter highlights a copy');
   room.addEventListener('pointerleave', hideCard);
   room.addEventListener('blur', hideCard);
   room.addEventListener('keydown', (event) => {
-    const now = bracketOrder.indexOf(timelineAt), last = bracketOrder.length - 1;
-    const to = {ArrowDown: now + 1, ArrowRight: now + 1, ArrowUp: now - 1, ArrowLeft: now - 1, Home: 0, End: last}[event.key];
+    const to = keyTarget(event.key, bracketOrder.indexOf(timelineAt), bracketOrder.length - 1);
     if (to === undefined) return;
     event.preventDefault();
     if (bracketOrder[to] === undefined) return;
@@ -147,8 +146,7 @@ function pickedBars() {
   } else if (chosen) {
     isPicked = (bar) => isPart(timelineRun, bar.of, bar.tune, bar);
   }
-  const picked = timelineBars.filter(isPicked);
-  return picked.map(({place, from, to}) => ({place, from, to}));
+  return timelineBars.filter(isPicked).map(({place, from, to}) => ({place, from, to}));
 }
 
 async function showBracket(place) {
