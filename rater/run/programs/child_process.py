@@ -19,7 +19,7 @@ from resource import RUSAGE_SELF, getrusage
 
 _PR_SET_PDEATHSIG = 1
 _SHOWN_BYTES = 4000  # of each end of a long output
-_LOOK_MS = 100  # how often a child is asked whether it has taken too much
+_POLL_MS = 100  # how often a child is asked whether it has taken too much
 _KEPT_BYTES = 1 << 20  # of what a child wrote that wrote too much: enough to see what it was
 _prctl = ctypes.CDLL(None).prctl
 
@@ -149,7 +149,7 @@ def wait_within(
         poll.register(handle, select.POLLIN)
         while True:
             left_ms = max(0.0, (deadline_s - time.monotonic()) * 1e3)
-            if poll.poll(min(_LOOK_MS, left_ms)):
+            if poll.poll(min(_POLL_MS, left_ms)):
                 return None
             if stop():
                 return Excess.STOPPED

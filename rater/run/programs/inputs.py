@@ -57,15 +57,8 @@ class RunDir:
     """One copy's own directory for one step."""
 
     path: Path
-    stdout: Path  # files for the copy's output, not made yet
-    stderr: Path
     notices: tuple[str, ...]  # inputs that were copied, and why
-
-    is_written: bool = False  # something was copied into it, which the disk may not have yet
-
-    def remove(self) -> str | None:
-        """Remove it with all that the copy left in it; return what could not be removed."""
-        return remove_run_dir(self.path)
+    is_written: bool  # something was copied into it, which the disk may not have yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +178,7 @@ def make_run_dir(work: Path, name: str, inputs: Sequence[ReadyInput]) -> RunDir:
         shutil.rmtree(path, ignore_errors=True)
         raise cannot_be_made(path, error) from error
     is_written = bool(notices) or any(wanted.private for wanted in inputs)
-    return RunDir(path, path / "stdout", path / "stderr", tuple(notices), is_written)
+    return RunDir(path, tuple(notices), is_written)
 
 
 def cannot_be_made(path: Path, error: OSError) -> RunError:

@@ -211,14 +211,14 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     from rater.show.plans.suites import suite_warnings_text
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
-    doubted = suite_warnings(suite, DEFAULT_SIZE, _size_bytes, answered)
+    warnings = suite_warnings(suite, DEFAULT_SIZE, _size_bytes, answered)
     trials = [c.trial for c in checked]
     failed = [trial.benchmark for trial in trials if trial.error is not None]
     if args.json:
-        print_json({**_json(suite, checked, doubted), "ok": not failed, "mistakes": []})
+        print_json({**_json(suite, checked, warnings), "ok": not failed, "mistakes": []})
         return 1 if failed else 0
-    if doubted:
-        print(suite_warnings_text(doubted, standard_page()))
+    if warnings:
+        print(suite_warnings_text(warnings, standard_page()))
     if failed:
         text = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:
@@ -243,12 +243,12 @@ def _no_suite(try_size: str | None) -> str:
     return "suites check: which SUITE? A name that `rater suites` lists, or the path of a TOML file"
 
 
-def _json(suite: Suite, checked: Sequence[Checked], doubted: Sequence[str]) -> dict[str, object]:
+def _json(suite: Suite, checked: Sequence[Checked], warnings: Sequence[str]) -> dict[str, object]:
     return {
         "suite": suite.name,
         "path": str(suite.path),
         "benchmarks": [{**asdict(c.trial), "left_out": c.left_out} for c in checked],
-        "warnings": list(doubted),
+        "warnings": list(warnings),
     }
 
 
