@@ -25,7 +25,7 @@ _FAR = 3.0  # times the median, or a third of it: what a few such copies need no
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them
 _MOST_STARTS = 8  # of lgroups; of more there is no room for the number of the last copy
 _PAD = 0.04  # of the span of the times, above and below
-_LEAST_SPAN = 0.02  # of the median: copies that differ by less look level, as they are
+_LEAST_SPAN = 0.02  # of the median: copies that differ by less stand level, as they are
 _SHADES = 4  # of grey
 _WHOLE = 0.6  # a label that covers more of the copies is about all of them
 

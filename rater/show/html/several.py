@@ -44,7 +44,7 @@ def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple
 def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     """Yield what several runs come to beside the first of them; nothing of one run.
 
-    What they differ in beside that which is compared stands first: it may be why.
+    What else they differ in than what is compared stands first: it may be why.
     """
     comparison = together.comparison
     printer = PagePrinter()

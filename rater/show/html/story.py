@@ -36,11 +36,18 @@ def story(page_run: PageRun, machine: Html, *, several: bool, first: bool = True
     printer = PagePrinter()
     print_head(page_run.run.head, printer)
     _, *facts = printer.parts
-    name = element("h2" if several else "h1", _heading(page_run))
-    words = _glossary(page_run) if first else ()
+    title = f"run {page_run.run.head.run}: {', '.join(words_of(page_run))}"
+    machine_line = ", ".join(machine_words(page_run))
     return element(
         "section",
-        element("header", name, *facts, *_where(page_run), _figures(page_run), *words),
+        element(
+            "header",
+            element("h2" if several else "h1", title),
+            *facts,
+            element("p", machine_line) if machine_line else "",
+            _figures(page_run),
+            _glossary(page_run) if first else "",
+        ),
         element(
             "div",
             element("div", *_slow(page_run, several=several), class_="divots"),
@@ -55,10 +62,6 @@ def story(page_run: PageRun, machine: Html, *, several: bool, first: bool = True
         class_="story",
         id=f"run-{page_run.run.head.run}",
     )
-
-
-def _heading(page_run: PageRun) -> str:
-    return f"run {page_run.run.head.run}: {', '.join(words_of(page_run))}"
 
 
 def words_of(page_run: PageRun) -> list[str]:
@@ -141,35 +144,20 @@ def _lasted(elapsed_s: float) -> str:
     return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else duration(elapsed_s)
 
 
-def _where(page_run: PageRun) -> Iterator[Html]:
-    """Say on what machine it ran, as far as that is known."""
-    parts = machine_words(page_run)
-    if parts:
-        yield element("p", ", ".join(parts))
-
-
 def machine_words(page_run: PageRun) -> list[str]:
     """Return what is known of the machine in words: its name, its processor, its parts."""
     host = page_run.run.host
     settings = dict(page_run.run.settings)
-    parts = [
-        f"{product}"
-        for product in (host.product, host.cpu_model)
-        if product and product.lower() not in _NAMELESS
-    ]
-    sizes = (
-        (host.packages, "package"),
-        (host.nodes, "lgroup"),
-        (host.cores, "core"),
-        (host.pus, "CPU"),
-    )
-    parts += [count(number, word) for number, word in sizes if number]
+    names = (host.product, host.cpu_model)
+    parts = [name for name in names if name and name.lower() not in _NAMELESS]
+    sizes = {"package": host.packages, "lgroup": host.nodes, "core": host.cores, "CPU": host.pus}
+    parts += [count(number, word) for word, number in sizes.items() if number]
     parts += [] if host.memory_bytes is None else [f"{gigabytes(host.memory_bytes)} of memory"]
     parts += [f"Linux {settings[_KERNEL]}"] if _KERNEL in settings else []
     return parts
 
 
-def _glossary(page_run: PageRun) -> Iterator[Html]:
+def _glossary(page_run: PageRun) -> Html:
     """Explain the words of the top to someone who reads a page of rater for the first time."""
     words = [
         "An lgroup is a NUMA node: CPUs with memory of their own.",
@@ -193,7 +181,7 @@ def _glossary(page_run: PageRun) -> Iterator[Html]:
             "“Of the score”, or of a benchmark's rate (copies an hour): what would be won "
             "without the divot."
         )
-    yield element("p", " ".join(words), class_="how words")
+    return element("p", " ".join(words), class_="how words")
 
 
 def _divots(page_run: PageRun) -> list[Finding]:
