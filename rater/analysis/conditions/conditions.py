@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rater.plan.request.option import MINOR
 from rater.plan.request.request import OPTIONS
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
 from rater.settings.known import LAYOUT_TEXT, volatile
 from rater.text.cpuset import format_list
@@ -83,16 +83,6 @@ def stored_conditions(run: StoredRun) -> Conditions:
     return Conditions(
         *(run.host, run.settings, run.pus, run.placements, run.benchmarks),
         *(head.suite_path, head.suite_sha256, head.rater_version),
-    )
-
-
-def present_conditions(
-    run: Run, host: Host, settings: Sequence[tuple[str, str]], pus: Sequence[MachinePU]
-) -> Conditions:
-    """Return the conditions of a run that is about to begin."""
-    return Conditions(
-        *(host, tuple(settings), tuple(pus), run.placements, run.benchmarks),
-        *(run.suite_path, run.suite_sha256, run.rater_version),
     )
 
 

@@ -217,9 +217,6 @@ def test_a_torn_configuration_costs_only_the_placement() -> None:
     assert len(file.iterations) == 1
 
 
-AT = "spec.cpu2006.results.400_perlbench.base.000"
-
-
 def test_failures_in_the_words_of_our_own_export_are_read() -> None:
     more = (
         "errors000: copy 0: output miscompare:\n"
