@@ -1,4 +1,4 @@
-"""What is planned on 18 real and 12 made machines, kept in `golden_plans.json` so that no change goes unseen.
+"""What is planned on 18 real and 12 made machines, in `golden_plans.json`: no change goes unseen.
 
 After a change that is meant: `python -m tests.plan.placement.test_golden_plans` writes the file
 anew; read the difference before it is committed.
