@@ -191,7 +191,7 @@ _SECONDS = "a number of seconds, 0 or more"
     ("path", "value", "says"),
     [
         ("rater", 2, "rater: expected 1, the version of the format"),
-        ("rater", "1", "rater: expected a whole number"),
+        ("rater", "1", "rater: expected 1, the version of the format.*got .1.$"),
         ("run", None, "run: expected an object, got null"),
         ("run.uuid", "", "run.uuid: expected a text of printable characters, got ''"),
         ("run.host", "\ud800", "run.host: expected a text"),
