@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 from rater.commands.common import add_common
 from rater.plan.sweep.grid import BlockOrder
-from rater.workflow.common import existing_store, print_json
+from rater.workflow.common import existing_store, show
 from rater.workflow.run_arguments import add_run_arguments
 
 _DESCRIPTION = """\
@@ -107,12 +108,5 @@ def _list(args: argparse.Namespace) -> int:
 
     with existing_store(args) as store:
         views = [view_of(sweep) for sweep in sweeps(store)]
-    if args.json:
-        print_json(sweeps_document(views))
-    else:
-        from rich.console import Console
-
-        from rater.show.console.printer import Printer
-
-        print_sweeps(views, Printer(Console()))
+    show(args, lambda: sweeps_document(views), partial(print_sweeps, views))
     return 0

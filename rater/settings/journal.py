@@ -29,6 +29,7 @@ from rater.process_id import ProcessId, is_alive, this_process
 from rater.settings.known import is_known_file
 from rater.settings.setting import is_number
 from rater.text.kinds import UnexpectedError, described, of_type
+from rater.text.words import printable
 
 _VERSION = 1
 _MOST_BYTES = 1 << 22
@@ -200,8 +201,7 @@ def _parsed(text: str) -> Journal:
 
 
 def _excerpt(text: str) -> str:
-    shown = text[:_SHOWN]
-    clean = "".join(sign if sign.isprintable() else " " for sign in shown)
+    clean = printable(text[:_SHOWN], instead=" ")
     return " ".join(clean.split()) + ("..." if len(text) > _SHOWN else "") if clean else "nothing"
 
 

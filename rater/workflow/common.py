@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
@@ -26,6 +27,16 @@ def existing_store(args: argparse.Namespace) -> Store:
             f"there is no database {path}; `rater run` makes it, or name another with --db"
         )
     return open_store(path)
+
+
+def refuse_no_directory() -> None:
+    """Raise `InputError` where the current directory is gone or forbidden."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError(
+            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
+        ) from error
 
 
 def say(text: str) -> None:

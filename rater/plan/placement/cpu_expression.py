@@ -32,6 +32,7 @@ from typing import NoReturn
 
 from rater.errors import InputError
 from rater.text import cpuset
+from rater.text.words import printable
 
 MOST_CPUS = 99_999  # in one list: as many as there can be copies
 
@@ -238,5 +239,5 @@ def _any_of(words: Sequence[str]) -> str:
 
 def short(text: str) -> str:
     """Return a user's text for a message: printable, and cut where it is long."""
-    clean = "".join(sign if sign.isprintable() else "?" for sign in text)
+    clean = printable(text)
     return clean if len(clean) <= 60 else f"{clean[:50]}..."

@@ -9,6 +9,7 @@ from xml.parsers import expat
 
 from rater.errors import InputError
 from rater.text import cpuset
+from rater.text.words import printable
 
 _LONGEST_SUBTYPE = 24
 _DEEPEST = 200  # a real machine has about 25 levels; the tree is walked by recursion
@@ -204,8 +205,7 @@ class File:
         self.objects += 1
         if self.objects > _MOST_OBJECTS:
             self._fail(line, f"more than {_MOST_OBJECTS} objects, expected an hwloc file")
-        name = "".join(sign if sign.isprintable() else "?" for sign in kind[:40])
-        new = Element(self.source, line, f"object {name}", attributes)
+        new = Element(self.source, line, f"object {printable(kind[:40])}", attributes)
         if parent is not None:
             if kind in _NO_CPUS_TYPES:
                 return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 
-from rater.text.words import count
+from rater.text.words import count, printable
 
 
 def clock(seconds: float) -> str:
@@ -103,7 +103,7 @@ def plain(text: str, *, ascii_only: bool = False) -> str:
     """
     if "\n" in text:
         text = " | ".join(line.rstrip("\r") for line in text.split("\n") if line.strip())
-    clean = "".join(sign if sign.isprintable() else "?" for sign in text)
+    clean = printable(text)
     return clean.encode("ascii", "replace").decode() if ascii_only else clean
 
 

@@ -6,12 +6,10 @@ What only one of them needs is imported where it is needed: both are typed often
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from rater.errors import InputError
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
-from rater.workflow.common import existing_store
+from rater.workflow.common import existing_store, refuse_no_directory
 from rater.workflow.run.resolve import resolve
 from rater.workflow.run_arguments import request_from, tags_from
 
@@ -19,12 +17,7 @@ from rater.workflow.run_arguments import request_from, tags_from
 def run(args: argparse.Namespace) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
     request = request_from(args)
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise InputError(
-            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
-        ) from error
+    refuse_no_directory()
     resolved, cache = resolve(request, machine.discover()), cache_root()
     if args.dry_run:
         from rater.workflow.run.dry_run import dry_run

@@ -17,6 +17,7 @@ from rater.run.programs.compile import missing_programs
 from rater.run.programs.inputs import ReadyInput
 from rater.speccpu.kit.kit import KitBenchmark
 from rater.text.document import did_you_mean
+from rater.text.words import printable
 from rater.workflow.speccpu.kit import kit_benchmark
 
 _LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
@@ -139,7 +140,7 @@ def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
 def _name_of(command: str) -> str:
     """Return a benchmark's name for a command: its basename, fit for a file name and a table."""
     name = storable(Path(command).name or command)
-    return "".join(sign if sign.isprintable() else "?" for sign in name)[:_LONGEST_NAME]
+    return printable(name)[:_LONGEST_NAME]
 
 
 def suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:

@@ -12,6 +12,7 @@ import uuid as uuids
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rater import __version__
@@ -30,7 +31,7 @@ from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
 from rater.text.words import count
-from rater.workflow.common import existing_store, print_json
+from rater.workflow.common import existing_store, refuse_no_directory, show
 from rater.workflow.run.head import directory_here, now_utc
 from rater.workflow.run.restore_settings import put_back
 from rater.workflow.sweep.attempt import ChangedError
@@ -49,7 +50,7 @@ from rater.workflow.sweep.view import dry_view, show_sweep
 
 def new(args: argparse.Namespace) -> int:
     """Look at all points, then make the runs; return the exit status."""
-    _refuse_no_directory()
+    refuse_no_directory()
     here = present_settings(sysroot())
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(args, names)
@@ -148,14 +149,7 @@ def _dry_run(
     """Show what would be swept, in which order, and what is in the way."""
     view = dry_view(asked, points)
     view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
-    if args.json:
-        print_json(dry_document(view))
-    else:
-        from rich.console import Console
-
-        from rater.show.console.printer import Printer
-
-        print_dry(view, Printer(Console()))
+    show(args, lambda: dry_document(view), partial(print_dry, view))
     return 0
 
 
@@ -317,15 +311,6 @@ def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) ->
         variable = name.removeprefix(ENVIRONMENT)
         if kind is AxisKind.ENVIRONMENT and variable in os.environ:
             stack.callback(put, variable, os.environ.pop(variable))
-
-
-def _refuse_no_directory() -> None:
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise InputError(
-            f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
-        ) from error
 
 
 def _report(args: argparse.Namespace, text: str) -> None:

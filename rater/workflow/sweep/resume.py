@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rater.errors import InputError
@@ -17,7 +18,7 @@ from rater.run.programs.compile import cache_root
 from rater.show.compare.sweep import print_missing, sweep_document
 from rater.store.store import Store
 from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, take_up
-from rater.workflow.common import existing_store, print_json
+from rater.workflow.common import existing_store, show
 from rater.workflow.run.repeat import go_into
 from rater.workflow.run_arguments import options_given
 from rater.workflow.sweep.conduct import conduct
@@ -116,12 +117,6 @@ def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
 
 
 def _show_missing(args: argparse.Namespace, sweep: StoredSweep) -> int:
-    if args.json:
-        print_json(sweep_document(view_of(sweep)) | {"dry_run": True})
-    else:
-        from rich.console import Console
-
-        from rater.show.console.printer import Printer
-
-        print_missing(view_of(sweep), Printer(Console()))
+    view = view_of(sweep)
+    show(args, lambda: sweep_document(view) | {"dry_run": True}, partial(print_missing, view))
     return 0
