@@ -9,10 +9,11 @@ STAMP := $(VENV)/.ready
 SUITE ?= mini
 SIZE ?= test
 REPORT ?= rater-report.html
+SHARE ?= 1
 # Tests wait more than they compute; more workers than CPUs would wait for each other.
 TEST_WORKERS ?= 2
 
-.PHONY: run test test-fast bench lint clean
+.PHONY: run test test-fast bench torture lint clean
 
 run: cc $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -35,6 +36,10 @@ lint: cc $(STAMP)
 
 bench: cc $(STAMP)
 	@$(BIN)/python -m benchmarks
+
+# About ten minutes on two CPUs; SHARE=0.1 is a tenth of it, TORTURE="kill9 faults" some campaigns.
+torture: cc $(STAMP)
+	@$(BIN)/python -m benchmarks.torture --share $(SHARE) $(TORTURE)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

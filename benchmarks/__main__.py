@@ -6,15 +6,11 @@ import sys
 
 from benchmarks import (
     importing,
-    kill9,
     planning,
     repeating,
-    restoring,
-    resume,
     selftesting,
     starting,
     supervising,
-    sweeping,
 )
 from benchmarks.bench import bench
 
@@ -26,10 +22,6 @@ FIGURES = {
     "plan": planning.plan,
     "cost": supervising.cost_per_copy,
     "idle": supervising.idle,
-    "kill9": kill9.campaign,
-    "resume": resume.campaign,
-    "restoring": restoring.campaign,
-    "sweeping": sweeping.campaign,
     "steady": repeating.steady,
     "selftest": selftesting.campaign,
     "import": importing.log_reading,

@@ -1,6 +1,6 @@
 """kill -9 of the supervisor: nothing it started lives on, nothing that finished is lost.
 
-The long form, 50 kills, is `python -m benchmarks kill9`.
+The long form, 50 kills, is `make torture`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kill9 import one_kill
+from benchmarks.torture.kill9 import one_kill
 
 
 @pytest.mark.parametrize("after_s", [0.35, 0.8, 1.3])

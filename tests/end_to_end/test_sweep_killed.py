@@ -1,6 +1,6 @@
 """kill -9 in the midst of a sweep: settings are back, nothing is missing, nothing ran twice.
 
-The long form, 100 kills, is `python -m benchmarks sweeping`.
+The long form, 50 kills, is `make torture`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import random
 from pathlib import Path
 
-from benchmarks.sweeping import one_sweep
+from benchmarks.torture.sweeping import one_sweep
 
 
 def test_a_killed_sweep_is_resumed_exactly_and_settings_are_put_back(

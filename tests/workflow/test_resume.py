@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.resume import SUITE, one_resume
+
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.cli import main
 from rater.errors import InputError

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.bench import Bench
+from benchmarks.torture.table import Row, of, row_of
 from rater.settings.recover import left_behind, recover
 from tests.support.settings_tree import make_tree, values
 
@@ -31,27 +32,27 @@ while True:
 _LONGEST_S = 0.05
 
 
-def campaign(bench: Bench, kills: int = 100, seed: int = 1) -> None:
-    """Kill `kills` processes at random moments; count settings that the next one does not restore.
+def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
+    """Kill 100 processes at random moments; count settings that the next one does not restore.
 
     They are those of a tree of plain files, not of this machine.
     """
     moments = random.Random(seed)
-    changed = wrong = silent = 0
+    changed = 0
+    wrong: list[str | None] = []
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
         root, journal = make_tree(Path(folder) / "machine"), Path(folder) / "settings.json"
         before = values(root)
-        for _ in range(kills):
+        for _ in range(of(share, 100)):
             kill_one(root, journal, bench, moments.uniform(0.0, _LONGEST_S))
             is_changed = values(root) != before
             changed += is_changed
-            silent += is_changed and left_behind(root, journal) is None
+            silent = is_changed and left_behind(root, journal) is None
             done = recover(root, journal, lambda _: None)
-            wrong += not done or values(root) != before or journal.exists()
-    print(
-        f"{kills} kills -9 of a process that sets knobs: {changed} found settings changed, "
-        f"{silent} of them without a journal, {wrong} not put back; goal: some, 0, 0"
-    )
+            kept = not done or values(root) != before or journal.exists()
+            wrong.append("changed, no journal" if silent else "not put back" if kept else None)
+    print(f"{changed} kills found settings changed")
+    return [row_of("kill -9 while settings are set", wrong)]
 
 
 def kill_one(root: Path, journal: Path, bench: Bench, after_s: float) -> None:

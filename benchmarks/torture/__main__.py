@@ -1,0 +1,49 @@
+"""`python -m benchmarks.torture [--share S] [NAME ...]`: torture rater, print one table.
+
+Exit status 1 when anything was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+
+from benchmarks.bench import bench
+from benchmarks.torture import kill9, restoring, resume, sweeping
+from benchmarks.torture.table import Campaign, Row, table
+
+CAMPAIGNS: dict[str, Campaign] = {
+    "kill9": kill9.campaign,
+    "resume": resume.campaign,
+    "restoring": restoring.campaign,
+    "sweeping": sweeping.campaign,
+}
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.torture", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CAMPAIGNS))
+    parser.add_argument("--share", type=float, default=1.0, help="of the full length (default 1)")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.names if name not in CAMPAIGNS]
+    if unknown:
+        parser.error(f"no campaign {unknown[0]!r}; there are {', '.join(CAMPAIGNS)}")
+    rows: list[Row] = []
+    with bench() as scratch:
+        for name in args.names or CAMPAIGNS:
+            began = time.monotonic()
+            print(f"== {name}", flush=True)
+            try:
+                rows += CAMPAIGNS[name](scratch, args.share)
+            except Exception as error:
+                traceback.print_exc()
+                rows.append(Row(name, 1, 1, f"the campaign broke: {error!r}"))
+            print(f"== {name}: {time.monotonic() - began:.0f} s", flush=True)
+    print("\n" + table(rows))
+    return 1 if any(it.lost for it in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
