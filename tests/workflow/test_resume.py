@@ -1,6 +1,6 @@
 """`rater run --resume`: exactly what is missing runs, and nothing that was stored changes.
 
-The long form, 50 kills, is `python -m benchmarks resume`.
+The long form is `make torture`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.resume import SUITE, one_resume
 
+from benchmarks.torture.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.cli import main
 from rater.errors import InputError
