@@ -41,6 +41,10 @@ bench: cc $(STAMP)
 torture: cc $(STAMP)
 	@$(BIN)/python -m benchmarks.torture --share $(SHARE) $(TORTURE)
 
+# A new step of the database, released from now on: db/released.txt.
+freeze: $(STAMP)
+	@$(BIN)/python -m tests.support.released
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 

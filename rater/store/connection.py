@@ -11,12 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.errors import InputError, RunError
-from rater.resources import folder
+from rater.store.schema import migrate, number_of
 
 APPLICATION_ID = int.from_bytes(b"ratr", "big")
-BASE = 9  # version of a database that `schema.sql` made
 
-_LAST_BEFORE_BASE = "5b1e235"  # had the steps from 1 to 9
 _MAGIC = b"SQLite format 3\x00"
 _APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
@@ -119,65 +117,6 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def migrations(db: Path) -> dict[int, Path]:
-    """Return the files that make a database, each by the version (`PRAGMA user_version`) it makes.
-
-    The first one makes a fresh database, the others (`migrations/0010_WHAT.sql`, ...) change it.
-    """
-    later = sorted((db / "migrations").glob("[0-9][0-9][0-9][0-9]_*.sql"))
-    steps = dict(enumerate((db / "schema.sql", *later), BASE))
-    if [int(file.name[:4]) for file in later] != list(steps)[1:]:
-        raise RuntimeError(f"not numbered from {BASE + 1}: {[file.name for file in later]}")
-    return steps
-
-
-def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) -> bool:
-    """Make a fresh database, or apply the steps an older one has not had: all of it or nothing.
-
-    Returns whether there was anything to do.
-    The views are then made anew, each as its file in `views/` has it; a view that is changed
-    wants a step, if an empty one. Two processes may do this at once: the second waits for the
-    first and finds nothing left to do. `db` is the folder of all these files.
-    """
-    db = db or folder("db")
-    steps = migrations(db)
-    newest = max(steps)
-    version = _number(connection, "user_version")
-    _check_version(version, newest, path)
-    if version == newest:
-        return False
-    views = sorted((db / "views").glob("*.sql"))
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _number(connection, "user_version")
-        if version < newest:
-            for view in views:
-                connection.execute(f"DROP VIEW IF EXISTS {view.stem}")
-            for file in (*(file for step, file in steps.items() if step > version), *views):
-                connection.executescript(file.read_text(encoding="utf-8"))
-            connection.execute(f"PRAGMA user_version = {newest}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return True
-
-
-def _check_version(version: int, newest: int, path: Path) -> None:
-    if 0 < version < BASE:
-        raise InputError(
-            f"{path}: made by an early rater (schema {version}; this one reads {BASE} and later); "
-            f"`rater list` of rater at commit {_LAST_BEFORE_BASE} brings it up to schema {BASE}, "
-            "or use another database with --db"
-        )
-    if version > newest:
-        raise InputError(
-            f"{path}: made by a newer rater (schema {version}; this one knows {newest}); "
-            "upgrade rater, or use another database with --db"
-        )
-
-
 def _make_folder(path: Path) -> None:
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -234,8 +173,8 @@ def _is_open_here(path: Path) -> bool:
 
 def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN")  # one view of all three, while another process may be migrating
-    number = _number(connection, "application_id")
-    version = _number(connection, "user_version")
+    number = number_of(connection, "application_id")
+    version = number_of(connection, "user_version")
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     connection.execute("COMMIT")
     fresh = number == 0 and version == 0 and objects == 0
@@ -288,8 +227,3 @@ def _foreign(path: Path) -> InputError:
         f"{path}: the SQLite database of another program; it is left as it was. "
         "Name another file with --db"
     )
-
-
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    value: int = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
-    return value

@@ -27,6 +27,7 @@ from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
 from rater.store.rows import insert, insert_all
+from rater.store.schema import refuse_drifted
 
 _COPIES_AT_ONCE = 1000  # of an imported run, which may be too large to hold
 _OF_COPY = "run_id = :run_id AND phase = :phase AND copy = :copy AND step = :step"
@@ -94,6 +95,7 @@ def insert_run(
     owner: ProcessId,
 ) -> int:
     """Insert a run that begins now, inside the caller's transaction; return its number."""
+    refuse_drifted(connection)
     head = {"source": "run", "status": RunStatus.RUNNING, **asdict(owner)}
     number = _insert_head(connection, run, host, **head)
     _pairs(connection, number, "setting", settings)
@@ -113,6 +115,7 @@ def insert_imported(
 
     `copies` may be too many to hold.
     """
+    refuse_drifted(connection)
     number = _insert_head(connection, stored.head, stored.host)
     _pairs(connection, number, "setting", stored.settings)
     _benchmarks(connection, number, stored.benchmarks)

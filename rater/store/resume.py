@@ -10,6 +10,7 @@ from rater.process_id import ProcessId, is_alive
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.status import RunStatus
 from rater.store.insert import place_copies
+from rater.store.schema import refuse_drifted
 
 _STATE = "SELECT source, status, resumed, pid, pid_start, boot_id FROM run WHERE id = ?"
 _TEAR = "UPDATE bracket SET torn = 1 WHERE run_id = ? AND phase = ?"
@@ -39,6 +40,7 @@ def take_up(
     were (the rows of copies that ended keep their own place). Raises `InputError`
     when another rater has, or has had, the run since then.
     """
+    refuse_drifted(connection)
     _check_free(connection, run_id, resumed)
     connection.executemany(_TEAR, ((run_id, phase) for phase in torn))
     taken = (owner.pid, owner.pid_start, owner.boot_id)

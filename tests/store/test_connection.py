@@ -1,6 +1,5 @@
 """Opening: a database is made, brought up to date, or refused with the way out and left alone."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -8,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,135 +14,17 @@ import pytest
 
 from rater.errors import InputError
 from rater.resources import folder
-from rater.store.connection import connect, default_path, migrate, migrations
+from rater.store.connection import connect, default_path
+from rater.store.schema import migrations
 from rater.store.store import open_store
-from tests.support.stored_runs import begin
 
 _NOBODY = 65534
-
-
-# Every table and index of schema 9 as databases in use have it: a digest of its text.
-SCHEMA_9 = """
-benchmark e838afe2, bracket a9ed4e9b, copy 77339efb, copy_metric 434a7e6b, cpu_reading d894fa54,
-divot c0306e5f, divot_search 76f9504e, environment 9f3a7627, host 8c381bf5,
-host_fingerprint 7aa0d2f9, metric f5d43b79, note 4de6bf9b, note_run 096e143e, observed f574538c,
-phase_reading ea957487, placement ba6d2cdd, pu f7e77121, run 043577f0, run_host 251a695a,
-sample 1a90f0ea, setting 39d58b06, spec_file 4c198f11, spec_result a6f383d0,
-sqlite_sequence 4cb1eaf1, sweep 435bfb01, sweep_axis 1585350f, sweep_point f9d05b40,
-sweep_run dca54f85, sweep_run_once 26634b72, sweep_slot d52955a0, sweep_value 44fb05c2,
-tag d8e0237d, tag_value 202d604e, workload a0599a54
-"""
-VIEWS = {9: "1af35413"}  # by version
-
-
-def schema(connection: sqlite3.Connection) -> dict[str, str]:
-    """The objects of a database without comments and layout, which may differ."""
-    rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
-    bare = ((name, re.sub(r"--[^\n]*", " ", text)) for name, text in sorted(rows))
-    return {name: re.sub(r"\s*([(),])\s*", r"\1", " ".join(text.split())) for name, text in bare}
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-@pytest.fixture
-def empty() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:", autocommit=True)) as connection:
-        yield connection
 
 
 def version(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
         number: int = connection.execute("PRAGMA user_version").fetchone()[0]
         return number
-
-
-# -- the schema ---------------------------------------------------------------------------------
-
-
-def test_a_database_of_schema_9_made_before_is_what_a_fresh_one_is(tmp_path: Path) -> None:
-    base = tmp_path / "db"
-    shutil.copytree(folder("db"), base, ignore=shutil.ignore_patterns("migrations"))
-    with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
-        migrate(fresh, Path("some.db"), base)
-        made = {
-            f"{name} {digest(text)}"
-            for name, text in schema(fresh).items()
-            if not text.startswith("CREATE VIEW")
-        }
-    assert made == {" ".join(it.split()) for it in SCHEMA_9.split(",")}
-
-
-def test_a_view_that_is_changed_is_another_version(empty: sqlite3.Connection) -> None:
-    migrate(empty, Path("some.db"))
-    views = "".join(text for text in schema(empty).values() if text.startswith("CREATE VIEW"))
-    assert VIEWS[max(migrations(folder("db")))] == digest(views)
-
-
-def test_every_table_is_strict(empty: sqlite3.Connection) -> None:
-    migrate(empty, Path(":memory:"))
-    tables = empty.execute(
-        "SELECT name, strict FROM pragma_table_list "
-        "WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-    ).fetchall()
-    assert {name for name, strict in tables if not strict} == set()
-    assert {"host", "run", "setting", "bracket", "copy", "benchmark", "placement", "pu"} <= {
-        name for name, _ in tables
-    }
-
-
-@pytest.fixture
-def later(tmp_path: Path) -> Path:
-    """The files of a later rater: one more column, and a view that shows it."""
-    db = tmp_path / "later"
-    shutil.copytree(folder("db"), db)
-    step = max(migrations(db)) + 1
-    (db / "migrations").mkdir(exist_ok=True)
-    (db / f"migrations/{step:04}_mood.sql").write_text("ALTER TABLE run ADD COLUMN mood TEXT;")
-    view = db / "views" / "run_summary.sql"
-    view.write_text(view.read_text().replace("run.uuid,", "run.uuid, run.mood,"))
-    return db
-
-
-def test_a_later_rater_applies_what_is_new_and_makes_the_views_anew(
-    tmp_path: Path, later: Path
-) -> None:
-    path = tmp_path / "rater.db"
-    with open_store(path) as store:
-        begin(store)
-    with closing(sqlite3.connect(path, autocommit=True)) as connection:
-        connection.execute("CREATE VIEW mine AS SELECT uuid FROM run_summary")
-        migrate(connection, path, later)
-        assert connection.execute("SELECT uuid, mood FROM run_summary").fetchall() == [("u", None)]
-        assert connection.execute("SELECT * FROM mine").fetchall() == [("u",)]
-        assert version(path) == max(migrations(later))
-        after = schema(connection)
-        migrate(connection, path, later)
-        with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
-            migrate(fresh, path, later)
-            assert schema(connection) == after == schema(fresh) | {"mine": after["mine"]}
-
-
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_step_that_fails_leaves_the_database_as_it_was(
-    empty: sqlite3.Connection, later: Path, fresh: bool
-) -> None:
-    if not fresh:
-        migrate(empty, Path("some.db"))
-    before = schema(empty), empty.execute("PRAGMA user_version").fetchone()
-    (step,) = (later / "migrations").iterdir()
-    step.write_text("CREATE TABLE new (x); CREATE TABLE run (x);")
-    with pytest.raises(sqlite3.OperationalError, match="already exists"):
-        migrate(empty, Path("some.db"), later)
-    assert (schema(empty), empty.execute("PRAGMA user_version").fetchone()) == before
-
-
-def test_a_gap_in_the_numbers_of_steps_is_an_error(later: Path) -> None:
-    (step,) = (later / "migrations").iterdir()
-    step.rename(step.with_name("0099_mood.sql"))
-    with pytest.raises(RuntimeError, match="not numbered"):
-        migrations(later)
 
 
 # -- opening ------------------------------------------------------------------------------------
