@@ -14,6 +14,7 @@ from importlib import import_module
 from rater import __version__
 from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
+from rater.stop_signals import Stopped, handled, raise_stopped
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
@@ -51,6 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Everything behind the first `--` is a command to rate, taken as it stands.
     """
+    try:
+        with handled(raise_stopped):
+            return _main(argv)
+    except Stopped as stopped:
+        return stopped.exit_status
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(argv: Sequence[str] | None) -> int:
     _fill_standard_descriptors()
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited from a careless parent: children would vanish without a status.
@@ -90,8 +101,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"rater: {error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
-    except KeyboardInterrupt:
-        return 130
     return status
 
 

@@ -11,7 +11,7 @@ import time
 import traceback
 
 from benchmarks.bench import bench
-from benchmarks.torture import kill9, restoring, resume, sweeping
+from benchmarks.torture import kill9, restoring, resume, signals, sweeping
 from benchmarks.torture.table import Campaign, Row, table
 
 CAMPAIGNS: dict[str, Campaign] = {
@@ -19,6 +19,7 @@ CAMPAIGNS: dict[str, Campaign] = {
     "resume": resume.campaign,
     "restoring": restoring.campaign,
     "sweeping": sweeping.campaign,
+    "signals": signals.campaign,
 }
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from rater.settings import journal as journals
 from rater.settings.journal import Entry, Journal
 from rater.settings.setting import read_value, write_value
+from rater.stop_signals import STOP_SIGNALS
 from rater.text.words import some
 
 _PASSES = 3  # a file may change another one that was put back before it
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def put_back(root: Path, entries: Sequence[Entry], *, force: bool) -> dict[Entry, str]:
@@ -114,7 +114,7 @@ def _label(entry: Entry) -> str:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Hold back Ctrl-C and its like until settings are back: they come after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.program import Program
 from rater.run.workplace.run_dirs import RunFolders
+from rater.stop_signals import held
 
 
 @dataclass
@@ -123,12 +124,12 @@ class Rig:
             proof=self.proof,
         )
         events: list[Event] = []
-        with guard(identity, copies, use_cgroup=self.use_cgroup) as keeper:
+        with guard(identity, copies, use_cgroup=self.use_cgroup) as keeper, held() as signals:
 
             def emit(event: Event) -> None:
                 events.append(event)
                 self.on_event(event, supervisor)
 
-            supervisor = Supervisor(job, keeper, emit)
+            supervisor = Supervisor(job, keeper, emit, signals)
             outcome = trio.run(supervisor.run)
         return Seen(outcome, events)

@@ -15,7 +15,8 @@ from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
 from rater.settings.setting import write_value
 from rater.settings.tuner import Tuner
-from rater.workflow.sweep.signals import Stopped, stoppable
+from rater.stop_signals import Stopped
+from rater.workflow.sweep.signals import stoppable
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import THP, make_tree, values
 

@@ -32,13 +32,12 @@ from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.observer import Observer
 from rater.run.supervise.job import Job, RunState
 from rater.run.supervise.phase import PhaseRun
+from rater.stop_signals import HeldSignals
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # 5 ms: another thread is let in after this long.
 _SWITCH_INTERVAL_S = 0.0005
 _LEFTOVERS_NAMED = 8
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXIT_BY_SIGNAL = {int(number): 128 + number for number in _STOP_SIGNALS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +51,14 @@ class Outcome:
 
 
 class Supervisor:
-    """Runs one `Job`; `emit` gets every event in order, always on the same thread."""
+    """Runs one `Job`; `emit` gets every event in order, always on the same thread.
 
-    def __init__(self, job: Job, guard: Guard, emit: Callable[[Event], None]) -> None:
+    `signals` are held as long as it runs: the first that came stops the run, whenever that was.
+    """
+
+    def __init__(
+        self, job: Job, guard: Guard, emit: Callable[[Event], None], signals: HeldSignals
+    ) -> None:
         self._state = RunState(job, guard, emit, self.stop)
         if job.proof is not None:
             self._state.gates = GateCheck(job.placements, emit)
@@ -62,6 +66,7 @@ class Supervisor:
             self._state.reader = MachineReader()
         self._job = job
         self._emit = emit
+        self._signals = signals
         self._stopped_by: int | None = None
         self._failure: str | None = None
         self._checker = Checker(guard.helpers, self._state.stop_flag.is_set)
@@ -79,9 +84,13 @@ class Supervisor:
         """Run all phases; never raises for what a copy does."""
         before_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        self._token = trio.lowlevel.current_trio_token()
+        self._token = token = trio.lowlevel.current_trio_token()
         try:
-            with urgent(), self._checker:
+            with (
+                self._signals.heard(partial(self.stop, reason=None), token.run_sync_soon),
+                urgent(),
+                self._checker,
+            ):
                 await self._run_phases()
         finally:
             sys.setswitchinterval(before_s)
@@ -97,7 +106,7 @@ class Supervisor:
     async def _run_phases(self) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            await nursery.start(self._watch_signals)
+            await nursery.start(self._watch_ctrl_z)
             try:
                 await self._take_baseline()
                 for position, phase in enumerate(self._job.plan.phases):
@@ -238,18 +247,13 @@ class Supervisor:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    async def _watch_signals(
+    async def _watch_ctrl_z(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        # A signal that was ignored when we were started (nohup, a background job) stays ignored.
-        wanted = [n for n in _STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
-        with trio.open_signal_receiver(*wanted, signal.SIGTSTP) as arrivals:
+        with trio.open_signal_receiver(signal.SIGTSTP) as arrivals:
             task_status.started()
-            async for number in arrivals:
-                if number == signal.SIGTSTP:
-                    self._suspend()
-                else:
-                    self.stop(number, None)
+            async for _ in arrivals:
+                self._suspend()
 
     def _suspend(self) -> None:
         """Ctrl-Z: stop the copies, then ourselves; go on together; mark the run."""

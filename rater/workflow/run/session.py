@@ -17,20 +17,23 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from rater.analysis.placement.proof import RunProof
 from rater.errors import InputError
 from rater.plan.request.sampling import parse_cadence
 from rater.plan.schedule.phases import Phase
-from rater.record.events import Event
+from rater.record.events import Event, RunEnded
 from rater.record.run import Run
 from rater.record.status import RunStatus
+from rater.record.stored import StoredRun
 from rater.run.copies.guard import MARKER, Guard, guard
 from rater.run.copies.reserve import living_on
 from rater.run.host.idle import IdleWatch
 from rater.run.host.lock import default_lock_path, machine_lock
 from rater.run.supervise.job import Job
-from rater.run.supervise.supervisor import EXIT_BY_SIGNAL, Outcome, Supervisor
+from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders
-from rater.store.connection import default_path
+from rater.stop_signals import HeldSignals, held
+from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.workflow.common import say
 from rater.workflow.results.placements import judge_placements
@@ -102,10 +105,23 @@ class Session:
         for warning in warnings:
             self._say(f"warning: {warning}")
         self._run = replace(start.run, warnings=start.run.warnings + warnings)
-        entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
-        with living_on(resolved.reserved, [keeper.watchdog_pid]):
-            outcome, recorder = self._supervise(keeper, entered, store, ready)
-        return self._finish(store, entered.number, outcome, recorder)
+        with held() as signals:  # from the run's row on nothing is broken off: it is ended
+            entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
+            try:
+                with living_on(resolved.reserved, [keeper.watchdog_pid]):
+                    outcome, recorder = self._supervise(keeper, entered, store, ready, signals)
+            except Exception as error:
+                with suppress(StoreError):
+                    reason = str(error) or type(error).__name__
+                    store.append(entered.number, RunEnded(RunStatus.FAILED, reason))
+                raise
+            if recorder.unsaved:
+                self._rescue(entered.number, recorder)
+                return 1
+            run = store.load(entered.number)
+            proved = judge_placements(store, run)
+        status = self._finish(store, run, proved, outcome)
+        return status if signals.first is None else 128 + signals.first
 
     def _say(self, text: str) -> None:
         if self.one_of_many is not None:
@@ -114,7 +130,7 @@ class Session:
             say(text)
 
     def _supervise(
-        self, keeper: Guard, entered: Entered, store: Store, ready: Ready
+        self, keeper: Guard, entered: Entered, store: Store, ready: Ready, signals: HeldSignals
     ) -> tuple[Outcome, Recorder]:
         """Run everything; the database and the screen get events on threads of their own."""
         resolved, request = self.resolved, self.resolved.request
@@ -166,14 +182,12 @@ class Session:
             for sink in sinks:
                 sink.put(event)
 
-        supervisor = Supervisor(job, keeper, emit)
-        for sink in sinks:
-            sink.start()
-        try:
+        supervisor = Supervisor(job, keeper, emit, signals)
+        with ExitStack() as started:
+            for sink in sinks:
+                sink.start()
+                started.callback(sink.close)
             outcome = trio.run(supervisor.run)
-        finally:
-            for sink in reversed(sinks):
-                sink.close()
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:
@@ -194,13 +208,8 @@ class Session:
         # Progress is never part of what a pipe or --json reads.
         return make_view(Console(stderr=True), self._run, ahead)
 
-    def _finish(self, store: Store, number: int, outcome: Outcome, recorder: Recorder) -> int:
+    def _finish(self, store: Store, run: StoredRun, proved: RunProof, outcome: Outcome) -> int:
         """Show the result and return the exit status."""
-        if recorder.unsaved:
-            self._rescue(number, recorder)
-            return 1
-        run = store.load(number)
-        proved = judge_placements(store, run)
         if self.resolved.request.speccmds_out and outcome.began_ns is not None:
             write_outs(self.resolved, run, outcome.began_ns, self._say)
         if self.one_of_many is None and (self.args.json or not self.args.quiet):
@@ -208,12 +217,12 @@ class Session:
 
             print_result(self.args, store, run, proved=proved)
         if outcome.signal is not None:
-            return EXIT_BY_SIGNAL[outcome.signal]
+            return 128 + outcome.signal
         if outcome.status is RunStatus.COMPLETE:
             return 0
         unshown = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
         if unshown and self.one_of_many is None:
-            say(f"run {number} failed: {outcome.reason}")
+            say(f"run {run.head.run} failed: {outcome.reason}")
         return 1
 
     def _rescue(self, number: int, recorder: Recorder) -> None:

@@ -105,7 +105,7 @@ class Recorder(threading.Thread):
         """Wait until everything is stored, and try once more what could not be."""
         self._over = True
         self._wake.set()
-        self.join(_CLOSE_PATIENCE_S)
+        self.join()  # however long a disk takes: the database is closed next, which it must not use
         while self.unsaved:
             try:
                 self._append(self.unsaved[0])

@@ -6,7 +6,6 @@ import argparse
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -62,7 +61,6 @@ def selftest(args: argparse.Namespace) -> int:
     with machine_lock(default_lock_path(), holder):
         if args.keep:
             return _Test(args, default_path(args.db)).run()
-        _end_in_order()
         folder = Path(tempfile.mkdtemp(prefix="rater-selftest-"))
         test = _Test(args, folder / "rater.db")
         try:
@@ -72,13 +70,6 @@ def selftest(args: argparse.Namespace) -> int:
                 print(f"rater: its runs are in {folder / 'rater.db'}", file=sys.stderr)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _end_in_order() -> None:
-    """Let signals that end us between two runs, too, leave nothing behind."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, lambda it, _: sys.exit(128 + it))
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal

@@ -27,6 +27,7 @@ from rater.settings.catalog import find, present_settings
 from rater.settings.paths import default_journal_path, sysroot
 from rater.settings.tuner import TakenError, Tuner, refuse_together
 from rater.show.compare.sweep import dry_document, print_dry
+from rater.stop_signals import Stopped
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
@@ -44,7 +45,7 @@ from rater.workflow.sweep.ready import (
 )
 from rater.workflow.sweep.request import Asked, asked_from
 from rater.workflow.sweep.runner import Runner, SweepEnded
-from rater.workflow.sweep.signals import FirstSignal, Stopped, stoppable
+from rater.workflow.sweep.signals import FirstSignal, stoppable
 from rater.workflow.sweep.view import dry_view, show_sweep
 
 

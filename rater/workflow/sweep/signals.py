@@ -8,21 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rater.stop_signals import STOP_SIGNALS, Stopped, handled
+
 if TYPE_CHECKING:
     from types import FrameType
 
     from rater.plan.request.request import Request
     from rater.run.host.idle import IdleWatch
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Stopped(BaseException):
-    """A signal came between two runs."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 @dataclass
@@ -48,17 +40,14 @@ class FirstSignal:
 def stoppable() -> Iterator[FirstSignal]:
     """Turn the first signal that ends rater into `Stopped`, so that settings are put back.
 
-    While copies run the supervisor has them; what was ignored stays ignored (nohup).
+    While copies run the supervisor has them.
     """
     first = FirstSignal()
-    wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
-    before = {it: signal.signal(it, first.stop) for it in wanted}
-    try:
-        yield first
-    finally:
-        first.close()
-        for it, handler in before.items():
-            signal.signal(it, handler)
+    with handled(first.stop):
+        try:
+            yield first
+        finally:
+            first.close()
 
 
 def rest_before(
@@ -73,7 +62,7 @@ def rest_before(
 
     async def resting() -> int:
         status = 0
-        wanted = [it for it in SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
+        wanted = [it for it in STOP_SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
         with trio.open_signal_receiver(*wanted) as arrivals:
             async with trio.open_nursery() as nursery:
 
