@@ -1,0 +1,187 @@
+"""The verdicts of many runs as tables: shares with 95 % intervals (Wilson)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from benchmarks.divot_cases.scoring import WRONG, Outcome, Verdict
+
+_Z = 1.959964  # 95 %, two-sided
+_BANDS = (6, 10, 20, 50, math.inf)  # of the oracle's z
+_SIZES = (0.015, 0.03, 0.06, 0.15, 0.3, math.inf)
+_COPIES = (2, 5, 9, 17, 33, 97, 513)
+
+
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927)."""
+    if not of:
+        return 0.0, 1.0
+    p, n = hits / of, of
+    middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def share(hits: int, of: int) -> dict[str, Any]:
+    low, high = wilson(hits, of)
+    return {"hits": hits, "of": of, "share": hits / of if of else None, "low": low, "high": high}
+
+
+def _band(value: float, edges: Sequence[float]) -> str:
+    for low, high in pairwise(edges):
+        if value < high:
+            return f"{low:g} to {high:g}" if high < math.inf else f"{low:g} and more"
+    return "more"
+
+
+def _copies(verdict: Verdict) -> str:
+    size = verdict.case.shape.size
+    low, high = next((a, b) for a, b in pairwise(_COPIES) if size < b)
+    return f"{low} to {high - 1} copies"
+
+
+def _noise(verdict: Verdict) -> str:
+    return f"noise {verdict.case.nature.noise.kind}"
+
+
+def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return every table as values."""
+    clean = [it for it in verdicts if not it.case.plants]
+    planted = [it for it in verdicts if it.case.plants]
+    pairs = [(it, one) for it in planted for one in it.plants]
+    demanded = [(it, one) for it, one in pairs if one.demanded]
+    keys: dict[str, Callable[[Verdict, Outcome], str]] = {
+        "kind": lambda _, one: one.plant.kind,
+        "scope": lambda _, one: f"{one.plant.family}: {one.plant.scope}",
+        "oracle's z": lambda _, one: f"z {_band(one.z, _BANDS)}",
+        "size": lambda _, one: f"size {_band(math.expm1(abs(one.plant.size)), _SIZES)}",
+        "copies": lambda it, _: _copies(it),
+        "noise": lambda it, _: _noise(it),
+        "plants in the run": lambda it, _: f"{len(it.plants)} in the run",
+    }
+    belonging = sum(it.belonging for it in verdicts)
+    what = Counter(name for it in verdicts for name, _ in it.others)
+    wrong = sum(what[name] for name in WRONG)
+    return {
+        "runs": len(verdicts),
+        "clean": {
+            "with an alarm": share(sum(bool(it.alarms) for it in clean), len(clean)),
+            "with the layout told as a divot": share(_with("layout", clean), len(clean)),
+            "with nature told as a divot": share(_with("nature", clean), len(clean)),
+            "alarms by kind": dict(Counter(a.kind for it in clean for a in it.alarms)),
+            "by copies": _shares((_copies(it), bool(it.alarms)) for it in clean),
+            "by noise": _shares((_noise(it), bool(it.alarms)) for it in clean),
+            "by layout": _shares((it.case.shape.layout, bool(it.alarms)) for it in clean),
+        },
+        "recall": share(sum(one.found for _, one in demanded), len(demanded)),
+        "named by one finding": share(sum(one.whole for _, one in demanded), len(demanded)),
+        "precision": share(belonging, belonging + wrong),
+        "planted runs that accuse an innocent": share(
+            sum(it.accuses_an_innocent for it in planted), len(planted)
+        ),
+        "findings": {"belonging": belonging, **{name: what[name] for name in sorted(what)}},
+        "precision by copies": _precision(planted, _copies),
+        "precision by noise": _precision(planted, _noise),
+        "recall by": {
+            name: _shares((key(it, one), one.found) for it, one in demanded)
+            for name, key in keys.items()
+        },
+        "not demanded, found": share(
+            sum(one.found for _, one in pairs if not one.demanded), len(pairs) - len(demanded)
+        ),
+        "fragments of a found plant": _spread(
+            [float(one.fragments) for _, one in demanded if one.found]
+        ),
+        "exactly its copies": share(
+            sum(one.exact for _, one in demanded if one.found and one.plant.family == "place"),
+            sum(one.found and one.plant.family == "place" for _, one in demanded),
+        ),
+        "error of the size": _spread(
+            [one.size_error for _, one in demanded if one.size_error is not None]
+        ),
+        "error of the score lost": _spread(
+            [
+                abs(one.cost_error)
+                for it, one in demanded
+                if one.cost_error is not None and len(it.plants) >= 1
+            ]
+        ),
+        "two equal halves": dict(
+            Counter(f"{one.plant.kind}: {one.half}" for _, one in demanded if one.half)
+        ),
+    }
+
+
+def _with(name: str, verdicts: Iterable[Verdict]) -> int:
+    return sum(any(what == name for what, _ in it.others) for it in verdicts)
+
+
+def _shares(of: Iterable[tuple[str, bool]]) -> dict[str, dict[str, Any]]:
+    hits: Counter[str] = Counter()
+    every: Counter[str] = Counter()
+    for key, hit in of:
+        every[key] += 1
+        hits[key] += hit
+    return {key: share(hits[key], every[key]) for key in sorted(every, key=_order)}
+
+
+def _order(key: str) -> tuple[str, float, str]:
+    number = next((float(word) for word in key.split() if word.replace(".", "").isdigit()), 0.0)
+    return key.split(maxsplit=1)[0] if not key[0].isdigit() else "", number, key
+
+
+def _precision(
+    verdicts: Iterable[Verdict], key: Callable[[Verdict], str]
+) -> dict[str, dict[str, Any]]:
+    of = [
+        (key(it), hit)
+        for it in verdicts
+        for hit in [True] * it.belonging + [False] * len(it.alarms)
+    ]
+    return _shares(of)
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    if not values:
+        return {"of": 0}
+    median, high = np.quantile(values, [0.5, 0.9])
+    return {
+        "of": len(values),
+        "median": float(median),
+        "90 %": float(high),
+        "mean": float(np.mean(values)),
+    }
+
+
+def text(tables: dict[str, Any], indent: int = 0) -> str:
+    """Return the tables for people."""
+    lines = []
+    pad = "  " * indent
+    for name, value in tables.items():
+        if not isinstance(value, dict):
+            lines.append(f"{pad}{name}: {value}")
+        elif "share" in value:
+            lines.append(f"{pad}{name:<{46 - len(pad)}} {_share(value)}")
+        elif "median" in value:
+            spread = ", ".join(f"{key} {value[key]:.3g}" for key in ("median", "90 %", "mean"))
+            lines.append(f"{pad}{name:<{46 - len(pad)}} {spread} (of {value['of']})")
+        elif value and not any(isinstance(it, dict) for it in value.values()):
+            lines.append(f"{pad}{name}: " + ", ".join(f"{key} {it}" for key, it in value.items()))
+        else:
+            lines += [f"{pad}{name}", text(value, indent + 1)]
+    return "\n".join(line for line in lines if line)
+
+
+def _share(of: dict[str, Any]) -> str:
+    if not of["of"]:
+        return "    none"
+    return (
+        f"{100 * of['share']:5.1f} %  ({of['hits']} of {of['of']}; "
+        f"{100 * of['low']:.1f} to {100 * of['high']:.1f} %)"
+    )

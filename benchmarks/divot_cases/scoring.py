@@ -1,0 +1,318 @@
+"""Findings held against the truth of a run.
+
+A finding is the set of cells (benchmark, iteration, copy) it speaks of, and a size. It *belongs*
+to a plant when at least 70 % of its cells are the plant's, its sign is the plant's, its size is
+between 0.4 and 2.5 times what the plant does there, and it is of the plant's family (a whole
+iteration, or copies of it). A plant is found when what belongs to it covers 60 % of its cells.
+What belongs to no plant is, in this order: `nature` (lgroups, iterations or single spikes really
+do half of it), `layout` (sharing really does), `wrong size` (the plant's cells, another size),
+`too wide` (its copies, but benchmarks or iterations that have no part in it, or "two modes" where
+it is a place), `wrong half` (two levels as good as each other, and the healthy one was accused
+without saying so), `wrong place` (there is half such a difference, of a plant, but most of those
+accused are innocent), `invented`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.divot_cases.cases import Case
+from benchmarks.divot_cases.plants import Plant
+
+type Mask = NDArray[np.bool_]
+type Values = NDArray[np.float64]
+
+INSIDE, COVERED = 0.7, 0.6
+_LOWEST, _HIGHEST, _SLACK = 0.4, 2.5, 0.01  # of a size, as logarithms; and on top of that
+_ALL_COPIES = 0.6  # of the copies, in cells that are an iteration's or two modes'
+_RISING = ("drift",)
+_OF_A_PLACE = ("slow-lgroup", "slow-cpu", "slow-group", "slow-iteration", "drift")
+_CANNOT_TELL = ("ambig", "cannot be told", "cannot tell which", "undecided")
+_HONEST = ("wrong size", "too wide")  # false, but they accuse no innocent
+WRONG = ("wrong half", "wrong place", "invented", *_HONEST)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding: where, how much, and whether it says that the halves could be the other way."""
+
+    kind: str
+    cells: Mask
+    size: float  # log; below 0: faster
+    score_lost: float
+    ambiguous: bool
+    text: str
+
+
+@dataclass
+class Outcome:
+    """What became of one plant."""
+
+    plant: Plant
+    demanded: bool
+    z: float
+    found: bool = False
+    whole: bool = False  # by one finding that is right about benchmarks, iterations and copies
+    exact: bool = False  # by one finding with exactly its copies
+    fragments: int = 0  # findings that belong to it
+    half: str = ""  # of two levels: said, right half, wrong half, silent
+    size_error: float | None = None  # of the best finding, as a share of the size
+    cost: float = 0.0
+    cost_error: float | None = None
+
+
+@dataclass
+class Verdict:
+    """A run's outcomes, and the findings that belong to no plant by what they are."""
+
+    case: Case
+    plants: list[Outcome]
+    belonging: int = 0
+    others: list[tuple[str, Found]] = field(default_factory=list)
+
+    @property
+    def alarms(self) -> list[Found]:
+        return [one for what, one in self.others if what in WRONG]
+
+    @property
+    def accuses_an_innocent(self) -> bool:
+        return any(what in WRONG and what not in _HONEST for what, _ in self.others)
+
+
+def findings(rows: Sequence[dict[str, Any]], case: Case) -> list[Found]:
+    """Return what the elements of a divots document say, explained ones and notes left out."""
+    together: dict[object, list[dict[str, Any]]] = {}
+    for position, row in enumerate(rows):
+        if row.get("explained") or row["kind"].startswith("explained") or row.get("note"):
+            continue
+        number = row.get("finding")
+        key = ("row", position) if number is None else ("finding", number)
+        together.setdefault(key, []).append(row)
+    return [_found(of, case) for of in together.values()]
+
+
+def _found(rows: Sequence[dict[str, Any]], case: Case) -> Found:
+    cells = np.zeros(case.dims, bool)
+    kind = rows[0]["kind"]
+    for row in rows:
+        b, i, c = _numbers(row, case)
+        if kind in _RISING:
+            i = [it for it in range(case.dims[1]) if it > 0]
+        cells[np.ix_(b, i, c)] = True
+    text = " ".join(str(row.get("evidence") or "") for row in rows[:1])
+    cost = "time_lost" if case.rotated else "score_lost"
+    return Found(
+        kind=kind,
+        cells=cells,
+        size=math.log(max(1e-3, float(np.median([row["slowdown"] or 1 for row in rows])))),
+        score_lost=max(float(row.get(cost) or 0) for row in rows),
+        ambiguous=any(row.get("ambiguous") for row in rows)
+        or any(word in f"{kind} {text}" for word in _CANNOT_TELL),
+        text=text,
+    )
+
+
+def _numbers(row: dict[str, Any], case: Case) -> tuple[list[int], list[int], list[int]]:
+    """Return benchmarks, iterations and copies of a row, from 0; all where it is silent."""
+    b_count, i_count, c_count = case.dims
+    names = _listed(row, "benchmark", "benchmarks")
+    at = case.shape.copies
+    copies = _listed(row, "copy", "copies")
+    for keys, place in ((("cpu", "cpus"), at.cpu), (("node", "nodes"), at.node)):
+        if not copies and case.shape.known:
+            copies = np.flatnonzero(np.isin(place, _listed(row, *keys))).tolist()
+    return (
+        sorted({int(str(it)[1:]) for it in names}) or list(range(b_count)),
+        sorted({int(it) - 1 for it in _listed(row, "iteration", "iterations")})
+        or list(range(i_count)),
+        sorted(set(copies)) or list(range(c_count)),
+    )
+
+
+def _listed(row: dict[str, Any], one: str, many: str) -> list[Any]:
+    if row.get(many):
+        return list(row[many])
+    return [] if row.get(one) is None else [row[one]]
+
+
+def judge(case: Case, rows: Sequence[dict[str, Any]]) -> Verdict:
+    """Return what the rows of a run's divots document are worth."""
+    found = findings(rows, case)
+    verdict = Verdict(case, [])
+    for plant in case.plants:
+        effect, error = case.oracle(plant)
+        outcome = Outcome(plant, case.demanded(plant), abs(effect) / error)
+        outcome.cost = case.score_lost(plant)
+        verdict.plants.append(outcome)
+    of: list[list[Found]] = [[] for _ in case.plants]
+    for one in found:
+        inside = [_inside(one, plant, case.natural) for plant in case.plants]
+        fits = [
+            max(share, 1e-6) if _belongs(one, plant, share) else 0.0
+            for share, plant in zip(inside, case.plants, strict=True)
+        ]
+        if any(fits):
+            of[fits.index(max(fits))].append(one)
+            verdict.belonging += 1
+        else:
+            verdict.others.append((_what_else(one, case), one))
+    for outcome, belonging in zip(verdict.plants, of, strict=True):
+        _weigh(outcome, belonging, case, found)
+    return verdict
+
+
+def _truth(plant: Plant) -> list[tuple[Mask, Values]]:
+    """Return cells and effects of a plant; of two iterations also the other's, turned round."""
+    options = [(plant.mask, plant.delta)]
+    if plant.half and plant.family == "iteration":
+        turned = plant.mask[:, ::-1]
+        options.append((turned, -plant.delta[:, ::-1]))
+    return options
+
+
+def _inside(one: Found, plant: Plant, natural: Values) -> float:
+    """Return which share of a finding's cells the plant is in; single cells may be spikes too."""
+    best = max(float(mask[one.cells].mean()) for mask, _ in _truth(plant))
+    if not best or one.kind != "outlier-copy":
+        return best
+    spiked = (natural - np.median(natural, axis=2, keepdims=True)) * one.size >= 0.5 * one.size**2
+    return float((plant.mask | spiked)[one.cells].mean())
+
+
+def _belongs(one: Found, plant: Plant, inside: float) -> bool:
+    whole = bool(one.cells.any(axis=(0, 1)).mean() >= _ALL_COPIES)
+    if plant.half and plant.family == "place" and one.ambiguous:
+        return bool(one.cells.any(axis=(1, 2))[plant.where()[0]].any())
+    if plant.family in ("modes", "swaps") and whole:  # the benchmark as such: no size to speak of
+        spoken = set(np.flatnonzero(one.cells.any(axis=(1, 2))).tolist())
+        return one.kind not in _OF_A_PLACE and spoken == set(plant.where()[0])
+    if plant.family == "swaps" and one.kind == "slow-lgroup":
+        return False  # an lgroup that is another one next time is none to accuse
+    if plant.family not in ("modes", "swaps") and whole is (plant.family == "place"):
+        return False
+    return inside >= INSIDE and any(_sized(one, plant, *it) for it in _truth(plant))
+
+
+def _sized(one: Found, plant: Plant, mask: Mask, delta: Values) -> bool:
+    """Tell whether a finding has sign and about the size of what the plant does in its cells."""
+    cells = one.cells & mask
+    if not cells.any():
+        return False
+    true = plant.size if plant.family in ("drift", "startup") else float(np.median(delta[cells]))
+    size, of = one.size * math.copysign(1, true), abs(true)
+    return size > 0 and _LOWEST * of - _SLACK <= size <= _HIGHEST * of + _SLACK
+
+
+def contrast(field_: Values, cells: Mask) -> float:
+    """Return by how much cells differ in a field from the other copies of the same phases.
+
+    Of whole iterations: from the other iterations of the same benchmarks.
+    """
+    by_copy = cells.any(axis=(0, 1)).mean() < _ALL_COPIES
+    axis = 2 if by_copy else 1
+    phases = cells.any(axis=axis, keepdims=True) & ~cells
+    if not phases.any():
+        return 0.0
+    reference = np.ma.median(np.ma.array(field_, mask=~phases), axis=axis, keepdims=True)
+    differences = np.ma.array(field_ - reference, mask=~cells)
+    return float(np.ma.median(differences)) if differences.count() else 0.0
+
+
+def _what_else(one: Found, case: Case) -> str:
+    """Return what a finding is that belongs to no plant."""
+    true = contrast(case.natural, one.cells)
+    if true * one.size > 0 and abs(true) >= 0.5 * abs(one.size):
+        return "nature"
+    if _of_layout(one, case):
+        return "layout" if case.shape.known else "nature"  # without CPU numbers it is news
+    for plant in case.plants:
+        if plant.family == "place" and (what := _beside_plant(one, plant)):
+            return what
+    for plant in case.plants:
+        other = plant.mask.any(axis=2, keepdims=True) & ~plant.mask
+        if plant.half and one.size * plant.size < 0 and other[one.cells].mean() >= INSIDE:
+            return "wrong half"
+    true = contrast(case.natural + case.planted, one.cells)
+    return "wrong place" if true * one.size > 0 and abs(true) >= 0.5 * abs(one.size) else "invented"
+
+
+def _beside_plant(one: Found, plant: Plant) -> str:
+    """Return what is wrong in a finding that speaks of a plant's copies; empty: it does not."""
+    copies = one.cells.any(axis=(0, 1))
+    touched = (plant.mask & one.cells).any(axis=(0, 1))
+    if copies.mean() >= _ALL_COPIES:
+        modes = "modal" in one.kind and 0.15 <= touched.mean() <= 0.85
+        return "too wide" if modes else ""
+    if one.size * plant.size < 0 or touched[copies].mean() < INSIDE:
+        return ""
+    return "wrong size" if plant.mask[one.cells].mean() >= INSIDE else "too wide"
+
+
+def _of_layout(one: Found, case: Case) -> bool:
+    """Tell whether some copy outside shares so much less (or more) that it makes the size."""
+    members = one.cells.any(axis=(0, 1))
+    if members.all():
+        return False
+    level = np.median(case.layout[one.cells.any(axis=(1, 2)), 0], axis=0)
+    ratios = (np.median(level[members]) - level[~members]) / (one.size or 1e-9)
+    return bool(np.any((ratios >= 0.5) & (ratios <= 2)))
+
+
+def _weigh(outcome: Outcome, belonging: list[Found], case: Case, found: list[Found]) -> None:
+    """Fill in what those that belong to a plant say of it."""
+    plant = outcome.plant
+    outcome.fragments = len(belonging)
+    if plant.half and plant.family == "place":
+        other = plant.mask.any(axis=2, keepdims=True) & ~plant.mask
+        accused = any(
+            not it.ambiguous and it.size < 0 and other[it.cells].mean() >= INSIDE for it in found
+        )
+        said = any(it.ambiguous for it in belonging)
+        outcome.half = (
+            "said" if said else "wrong half" if accused else "right half" if belonging else "silent"
+        )
+    if not belonging or outcome.half == "wrong half":
+        return
+    if outcome.half:
+        outcome.found = outcome.whole = True
+    spoken = np.any([it.cells for it in belonging], axis=0)
+    as_modes = plant.family in ("modes", "swaps") and any(
+        _jaccard(it.cells, _phases(plant)) > 0.6 for it in belonging
+    )
+    for mask, delta in _truth(plant):
+        demanded = mask & _clear(plant, delta)
+        if as_modes or spoken[demanded].mean() >= COVERED:
+            outcome.found = True
+        best = max(belonging, key=lambda it: _jaccard(it.cells, demanded))
+        outcome.whole |= as_modes or _jaccard(best.cells, demanded) >= COVERED
+        outcome.exact |= any(
+            np.array_equal(it.cells.any(axis=(0, 1)), mask.any(axis=(0, 1))) for it in belonging
+        )
+    best = max(belonging, key=lambda it: _jaccard(it.cells, plant.mask))
+    if plant.family in ("place", "iteration") and outcome.whole:
+        true = (
+            float(np.median(plant.delta[plant.mask & best.cells]))
+            if (plant.mask & best.cells).any()
+            else plant.size
+        )
+        outcome.size_error = abs(abs(best.size) / abs(true) - 1)
+        outcome.cost_error = best.score_lost - outcome.cost
+
+
+def _phases(plant: Plant) -> Mask:
+    return np.broadcast_to(plant.mask.any(axis=2, keepdims=True), plant.mask.shape)
+
+
+def _clear(plant: Plant, delta: Values) -> Mask:
+    """Return the cells of benchmarks where the plant is half its size or more."""
+    return (np.abs(delta) >= 0.5 * abs(plant.size)) | (plant.family in ("drift", "startup"))
+
+
+def _jaccard(one: Mask, other: Mask) -> float:
+    return int((one & other).sum()) / max(1, int((one | other).sum()))
