@@ -1,12 +1,13 @@
 """`rater` and `python -m rater`; a signal while modules are read, or at the end, just ends it."""
 
+# `signal` would be a module to read: this is what it stands on, and is there.
+import _signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
 
-for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    if signal.getsignal(_number) is not signal.SIG_IGN:
-        signal.signal(_number, lambda number, _: os._exit(128 + number))
+for _number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
+    if _signal.getsignal(_number) is not _signal.SIG_IGN:
+        _signal.signal(_number, lambda number, _: os._exit(128 + number))
 
 from rater.cli import main  # noqa: E402 - not before: reading modules takes its time
 
