@@ -15,10 +15,9 @@ import fcntl
 import json
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -26,10 +25,11 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.process_id import ProcessId, is_alive, this_process
-from rater.settings.known import is_known_file
+from rater.settings.known import is_known_file, is_number_file
 from rater.settings.setting import is_number
 from rater.text.kinds import UnexpectedError, described, of_type
 from rater.text.words import printable
+from rater.trusted_files import flush_folder, open_file, replace_file
 
 _VERSION = 1
 _MOST_BYTES = 1 << 22
@@ -95,9 +95,9 @@ class DamagedError(Exception):
     """A journal that cannot be trusted; the text says what is in it."""
 
 
-def is_value(text: str) -> bool:
-    """Tell whether a text is what a file of a setting holds: a word or a number."""
-    return _VALUE.fullmatch(text) is not None
+def is_value(file: str, text: str) -> bool:
+    """Tell whether a file of a setting can hold a text: a number, and of some a word."""
+    return _VALUE.fullmatch(text) is not None and (is_number(text) or not is_number_file(file))
 
 
 def this_owner(root: Path, what: str) -> Owner:
@@ -110,28 +110,14 @@ def this_owner(root: Path, what: str) -> Owner:
 def save(path: Path, journal: Journal) -> None:
     """Write the journal so that it is on disk when this returns. Raises `OSError`."""
     document = {"rater": _VERSION, **asdict(journal)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        data = json.dumps(document, indent=1).encode()
-        while data:
-            data = data[os.write(number, data) :]
-        os.fsync(number)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
-        raise
-    finally:
-        os.close(number)
-    new.replace(path)
-    _flush_folder(path.parent)
+    # Others may read what is set, which /sys tells them as well: a run of theirs warns of it.
+    replace_file(path, json.dumps(document, indent=1).encode(), mode=0o644)
 
 
 def remove(path: Path) -> None:
     """Remove the journal for good. Raises `OSError`."""
     path.unlink(missing_ok=True)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def set_aside(path: Path) -> Path:
@@ -143,34 +129,23 @@ def set_aside(path: Path) -> Path:
     places = (path.with_name(f"{path.name}{ending}") for ending in endings)
     aside = next(place for place in places if not os.path.lexists(place))
     path.replace(aside)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
     return aside
 
 
 def load(path: Path) -> Journal | None:
     """Read the journal; None when there is none. Raises `DamagedError`, never guesses.
 
-    Root does not trust a journal that another user wrote.
+    Nobody but a trusted user may have written it.
     """
     try:
-        # Not blocking: to open a pipe that nobody writes to would wait for ever.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            state = os.fstat(number)
-            if not stat.S_ISREG(state.st_mode):
-                what = "a directory" if stat.S_ISDIR(state.st_mode) else "a pipe or a device"
-                raise DamagedError(f"{path}: it is no file but {what}")
-            with open(number, "rb", closefd=False) as file:
-                data = file.read(_MOST_BYTES)
-        finally:
-            os.close(number)
+        with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+            data = file.read(_MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
     text = data.decode("utf-8", "replace")
-    if os.geteuid() == 0 and state.st_uid != 0:
-        raise DamagedError(f"{path}: user {state.st_uid} wrote it, not root: {_excerpt(text)}")
     try:
         return _parsed(text)
     except ValueError as error:
@@ -190,12 +165,12 @@ def _parsed(text: str) -> Journal:
         got = described(error.value, "an object")
         raise ValueError(f"{error.at[1:]}: expected {error.expected}, got {got}") from error
     for entry in journal.entries:
-        if not is_value(entry.knob):
+        if not _VALUE.fullmatch(entry.knob):
             raise ValueError(f"no setting is called {entry.knob!r}")
         if not is_known_file(entry.file):
             raise ValueError(f"rater never sets {entry.file!r}")
         for value in (entry.old, *entry.ours):
-            if not is_value(value):
+            if not is_value(entry.file, value):
                 raise ValueError(f"{value!r} is no value of {entry.file}")
     return journal
 
@@ -205,21 +180,11 @@ def _excerpt(text: str) -> str:
     return " ".join(clean.split()) + ("..." if len(text) > _SHOWN else "") if clean else "nothing"
 
 
-def _flush_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
 @contextmanager
 def locked(path: Path, root: Path) -> Iterator[None]:
     """Be the only one who acts on a journal. Raises `InputError` that names the other one."""
-    lock = path.with_name(f"{path.name}.lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        number = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        number = _open_lock(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise InputError(
             f"{error.filename}: {error.strerror}: what settings were could not be kept there, so "
@@ -255,10 +220,12 @@ def _take(number: int, path: Path, root: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether somebody holds the lock of a journal; only looks."""
+    """Tell whether somebody holds the lock of a journal; only looks.
+
+    No, of a lock that this user may not open: then the journal's owner tells it.
+    """
     try:
-        lock = path.with_name(f"{path.name}.lock")
-        number = os.open(lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = _open_lock(path, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -268,3 +235,11 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(number)
     return False
+
+
+def _open_lock(path: Path, flags: int) -> int:
+    """Open the lock of a journal, which no other user may: who holds it keeps settings changed.
+
+    Not `.lock`, which others could open of an earlier rater and hold for ever.
+    """
+    return open_file(path.with_name(f"{path.name}.held"), flags, mode=0o600)

@@ -252,6 +252,13 @@ def is_known_file(file: str) -> bool:
     return any(matcher(pattern).fullmatch(file) for pattern in patterns)
 
 
+def is_number_file(file: str) -> bool:
+    """Tell whether such a file holds a number, and never a word."""
+    of_words = (it for it in SETTABLE if (it.choices or it.choices_in) and not it.words)
+    patterns = (pattern for one in of_words for pattern in one.files)
+    return not any(matcher(pattern).fullmatch(file) for pattern in patterns)
+
+
 def changes_with(setting: str, recorded: str) -> bool:
     """Tell whether a recorded setting is the one that is called `setting`, or follows from it."""
     for one in SETTABLE:

@@ -126,7 +126,7 @@ def write_value(root: Path, file: str, value: str) -> None:
     """Write a value as `echo` does, in one system call. Raises `OSError`, with the file's name."""
     path = root / file
     try:
-        number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        number = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.write(number, f"{value}\n".encode())
         finally:

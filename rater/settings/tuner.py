@@ -246,7 +246,7 @@ class Tuner:
             value = read_value(self._root, file)
         except OSError as error:
             raise RunError(f"{setting.name}: reading {error.filename}: {error.strerror}") from error
-        if not journals.is_value(value):
+        if not journals.is_value(file, value):
             raise RunError(
                 f"{setting.name}: {self._root / file} holds {value[:40]!r}, which could not be put "
                 "back: leave this setting out"

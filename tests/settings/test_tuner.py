@@ -421,7 +421,7 @@ def test_what_is_no_file_is_a_damaged_journal_and_each_that_is_moved_aside_is_ke
     box.journal.parent.mkdir()
     for place in ("settings.json.old", "settings.json.old2"):
         make(box.journal)
-        assert "it is no file but" in (box.left() or "")
+        assert "no file but" in (box.left() or "")
         assert forget(box.root, box.journal) == box.journal.with_name(place)
     assert box.left() is None
 
@@ -442,6 +442,7 @@ def test_who_may_not_put_back_is_told_that_the_owner_lives(
         ({"file": "etc/passwd"}, "rater never sets 'etc/passwd'"),
         ({"file": f"{THP}/../../../../etc/passwd"}, "rater never sets"),
         ({"old": "a b\nc"}, "is no value of"),
+        ({"old": "always"}, "'always' is no value of"),
         ({"old": 60}, "entries[0].old: expected a string, got the number 60"),
         ({"ours": "10"}, "entries[0].ours: expected a list, got '10'"),
         ({"beside": 1}, "entries[0].beside: expected true or false, got the number 1"),
@@ -467,7 +468,7 @@ def test_root_does_not_act_on_another_users_journal(box: Box) -> None:
     os.chown(box.journal, 12345, 12345)
     done, said = box.recover()
     assert not done
-    assert "user 12345 wrote it, not root" in said
+    assert "a file of user 12345" in said
     assert box.line(SWAPPINESS) == "10"
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.trusted_files import open_file
 
-_SHARED_MODE = 0o666  # any user's rater must be able to take the lock after another user's
+# Any user's rater must be able to take the lock after another user's, for which reading will do.
+_MODE = 0o644
 
 
 def default_lock_path() -> Path:
@@ -48,26 +51,37 @@ def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[No
             if share:
                 yield
                 return
-            first = os.pread(file, 500, 0).decode(errors="replace").strip() or "another rater"
+            first = _holder(file)
             raise InputError(
                 f"another run holds this machine: {first} (lock {path}). Two runs at once would "
                 "slow each other; wait for it, or use --share to run beside it"
             ) from error
-        with suppress(OSError):  # read-only when another user made the file: the lock holds
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{holder}\n".encode(), 0)
+        if os.fstat(file).st_uid == os.geteuid():  # else the lock holds, and nothing is written
+            with suppress(OSError):
+                os.ftruncate(file, 0)
+                os.pwrite(file, f"{holder}\n".encode(), 0)
         yield
     finally:
         os.close(file)
 
 
 def _open(path: Path) -> int:
-    """Open the lock file; in sticky directories O_CREAT on another user's file is refused."""
-    for flags in (os.O_RDWR, os.O_RDONLY):
-        with suppress(FileNotFoundError, PermissionError):
-            return os.open(path, flags | os.O_CLOEXEC)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SHARED_MODE)
-    with suppress(OSError):
-        os.fchmod(file, _SHARED_MODE)
+    """Open the lock file, which may be another user's: that is not written into."""
+    try:
+        file = open_file(path, os.O_CREAT | os.O_RDWR, mode=_MODE, anyones=True)
+    except PermissionError:
+        return open_file(path, os.O_RDONLY, anyones=True)
+    if os.fstat(file).st_uid == os.geteuid():
+        os.fchmod(file, _MODE)  # whatever the umask, or an earlier rater's mode
     return file
+
+
+def _holder(file: int) -> str:
+    """Return who has the lock: what stands in it, unless that process is gone by now.
+
+    Who holds another user's lock file could not write into it.
+    """
+    text = os.pread(file, 500, 0).decode(errors="replace").strip()
+    named = re.search(r"process (\d{1,9})", text)
+    gone = named is not None and not Path(f"/proc/{named[1]}").exists()
+    return "another user's rater" if gone or not text else text
