@@ -32,7 +32,8 @@ INSIDE, COVERED = 0.7, 0.6
 _LOWEST, _HIGHEST, _SLACK = 0.4, 2.5, 0.01  # of a size, as logarithms; and on top of that
 _ALL_COPIES = 0.6  # of the copies, in cells that are an iteration's or two modes'
 _RISING = ("drift",)
-_OF_A_PLACE = ("slow-lgroup", "slow-cpu", "slow-group", "slow-iteration", "drift")
+# Kinds that say which copies or iterations; others are about a benchmark, whatever they list.
+_OF_CELLS = ("slow-lgroup", "slow-cpu", "slow-group", "outlier-copy", "slow-iteration", "drift")
 _CANNOT_TELL = ("ambig", "cannot be told", "cannot tell which", "undecided")
 _HONEST = ("wrong size", "too wide")  # false, but they accuse no innocent
 WRONG = ("wrong half", "wrong place", "invented", *_HONEST)
@@ -189,14 +190,17 @@ def _belongs(one: Found, plant: Plant, inside: float) -> bool:
     whole = bool(one.cells.any(axis=(0, 1)).mean() >= _ALL_COPIES)
     if plant.half and plant.family == "place" and one.ambiguous:
         return bool(one.cells.any(axis=(1, 2))[plant.where()[0]].any())
-    if plant.family in ("modes", "swaps") and whole:  # the benchmark as such: no size to speak of
-        spoken = set(np.flatnonzero(one.cells.any(axis=(1, 2))).tolist())
-        return one.kind not in _OF_A_PLACE and spoken == set(plant.where()[0])
+    if plant.family in ("modes", "swaps") and one.kind not in _OF_CELLS:
+        return _of_its_benchmarks(one, plant)
     if plant.family == "swaps" and one.kind == "slow-lgroup":
         return False  # an lgroup that is another one next time is none to accuse
     if plant.family not in ("modes", "swaps") and whole is (plant.family == "place"):
         return False
     return inside >= INSIDE and any(_sized(one, plant, *it) for it in _truth(plant))
+
+
+def _of_its_benchmarks(one: Found, plant: Plant) -> bool:
+    return np.flatnonzero(one.cells.any(axis=(1, 2))).tolist() == plant.where()[0]
 
 
 def _sized(one: Found, plant: Plant, mask: Mask, delta: Values) -> bool:
@@ -283,7 +287,7 @@ def _weigh(outcome: Outcome, belonging: list[Found], case: Case, found: list[Fou
         outcome.found = outcome.whole = True
     spoken = np.any([it.cells for it in belonging], axis=0)
     as_modes = plant.family in ("modes", "swaps") and any(
-        _jaccard(it.cells, _phases(plant)) > 0.6 for it in belonging
+        it.kind not in _OF_CELLS and _of_its_benchmarks(it, plant) for it in belonging
     )
     for mask, delta in _truth(plant):
         demanded = mask & _clear(plant, delta)
@@ -303,10 +307,6 @@ def _weigh(outcome: Outcome, belonging: list[Found], case: Case, found: list[Fou
         )
         outcome.size_error = abs(abs(best.size) / abs(true) - 1)
         outcome.cost_error = best.score_lost - outcome.cost
-
-
-def _phases(plant: Plant) -> Mask:
-    return np.broadcast_to(plant.mask.any(axis=2, keepdims=True), plant.mask.shape)
 
 
 def _clear(plant: Plant, delta: Values) -> Mask:

@@ -20,7 +20,7 @@ from benchmarks.divot_cases.report import wilson
 from benchmarks.divot_cases.scoring import judge
 
 SEED = 15
-RUNS = range(30)
+RUNS = range(20)
 
 
 @cache
@@ -58,7 +58,7 @@ def answer(case: Case, plant: Plant, **changed: Any) -> dict[str, Any]:
 def test_a_plant_is_in_the_documents_times_and_nowhere_else() -> None:
     seen = 0
     for case, plant in planted("place"):
-        if len(case.plants) > 1 or not case.demanded(plant):
+        if len(case.plants) > 1 or case.elapsed_s.size > 1000 or not case.demanded(plant):
             continue
         rows = case.document()["observations"]
         b, i, c = plant.where()
