@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from rater.record.events import (
 from rater.record.frozen import record
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.status import CopyStatus, RunStatus, Validity
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 @record
@@ -56,6 +59,14 @@ class RunHead:
     suite_path: str | None = None
     suite_sha256: str | None = None
     resumed: int = 0  # how many times the run was taken up again
+
+    @property
+    def folder(self) -> str | None:
+        """Name of the folder of its run directories; None: what is said to be its uuid is none.
+
+        A database or document may say anything, and folders of runs are removed.
+        """
+        return self.uuid if _UUID.fullmatch(self.uuid) else None
 
 
 @record

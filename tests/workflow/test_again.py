@@ -71,6 +71,22 @@ def test_files_of_copies_that_are_stored_stay(tmp_path: Path) -> None:
     assert files == ["a.i1.c0000/data", "resume-1/b.i1.c0001.stdout", "resume-2/mine"]
 
 
+def test_what_a_link_names_is_not_among_what_attempts_left(tmp_path: Path) -> None:
+    folder, mine = tmp_path / "uuid", tmp_path / "mine"
+    for one in (folder, mine):
+        one.mkdir()
+    (mine / "precious").touch()
+    (folder / "resume-9").symlink_to(mine)
+    (folder / "p.i1.c0000").symlink_to(mine)
+    remove_unnamed(folder, (), folder / "resume-10")
+    assert [file.name for file in mine.iterdir()] == ["precious"]
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
+    folder.symlink_to(mine)
+    remove_unnamed(folder, (), folder / "resume-10")
+    assert (mine / "precious").exists()
+
+
 def test_a_run_goes_on_in_a_directory_whose_name_is_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,18 +38,19 @@ def remove_unnamed(folder: Path, named: Collection[str], own: Path) -> None:
     """Remove from a run's folder what killed attempts left, but the files that `named` names.
 
     `named` are directories, or patterns of files that end in `*`; `own` is the folder of
-    the attempt that is being made.
+    the attempt that is being made. No symbolic link is followed: links themselves go.
     """
     patterns = [name.removesuffix("*") for name in named if name.endswith("*")]
     for attempt in (folder, *listed(folder, "resume-*")):
-        if attempt == own:
+        if attempt == own or attempt.is_symlink():
             continue
         for entry in listed(attempt):
             text = storable(str(entry))
             kept = text in named or any(text.startswith(begin) for begin in patterns)
-            if kept or (attempt == folder and entry.name.startswith("resume-")):
+            is_attempt = attempt == folder and entry.name.startswith("resume-")
+            if kept or (is_attempt and not entry.is_symlink()):
                 continue
-            if entry.is_dir() and not entry.is_symlink():
+            if entry.is_dir() or entry.is_symlink():
                 remove_run_dir(entry)
             else:
                 with suppress(OSError):

@@ -209,17 +209,22 @@ def flush_file_system(folder: Path) -> str | None:
 def remove_run_dir(path: Path) -> str | None:
     """Remove a run directory; return what could not be removed, in words.
 
-    Folders the benchmark made without write permission are opened first.
+    Folders the benchmark made without write permission are opened first. No symbolic link is
+    followed, and where one stands in the place of the directory it alone is removed.
     """
-
     try:
+        if path.is_symlink():
+            path.unlink()
+            return f"{path} was a symbolic link by then: where it led was not removed"
+        if not path.exists():
+            return None
         try:
             shutil.rmtree(path)
         except PermissionError:
             _open_up(path)
             shutil.rmtree(path)
     except OSError as error:
-        return f"{path} could not be removed: {error.strerror} ({error.filename})"
+        return f"{path} could not be removed: {error.strerror or error} ({error.filename})"
     except RecursionError:
         return f"{path} could not be removed: folders nested too deeply; `rm -rf` can"
     return None
@@ -238,13 +243,20 @@ def links_work(inputs: Sequence[ReadyInput], work: Path) -> bool:
 
 
 def _open_up(path: Path) -> None:
-    """Give ourselves write permission for every folder below `path`."""
-    folders = [path]
-    while folders:
-        folder = folders.pop()
-        folder.chmod(0o700)
-        with os.scandir(folder) as entries:
-            folders += [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
+    """Give ourselves write permission for every folder below `path`, and for no other."""
+    _own(path, None)
+    for _, folders, _, handle in os.fwalk(path):
+        for name in folders:
+            _own(name, handle)
+
+
+def _own(name: str | Path, inside: int | None) -> None:
+    with suppress(NotADirectoryError):  # a link to a folder
+        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - no name: the descriptor
+        finally:
+            os.close(handle)
 
 
 def _ready_input(

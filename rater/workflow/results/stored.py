@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
-import shutil
 import sys
 
 from rater.errors import InputError
 from rater.record.stored import RunHead
 from rater.run.programs.compile import cache_root
+from rater.run.programs.inputs import remove_run_dir
 from rater.show.results.run import print_list
 from rater.store.connection import default_path, is_there
 from rater.store.exchange.export import (
@@ -23,8 +22,6 @@ from rater.store.store import open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.workflow.common import existing_store, print_json, say, show
 from rater.workflow.speccpu.import_results import write_rsf
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def list_runs(args: argparse.Namespace) -> int:
@@ -72,12 +69,13 @@ def remove(args: argparse.Namespace) -> int:
         sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))
         words = [which for which in args.which if which not in of_sweeps]
         named = list(dict.fromkeys(n for which in words for n in store.find_all(which)))
-        identities = {head.run: head.uuid for head in store.runs()}
+        folders = {head.run: head.folder for head in store.runs()}
         numbers = remove_sweeps(store, sweeps, named)
     for number in numbers:
-        identity = identities.get(number, "")
-        if _UUID.fullmatch(identity):  # a uuid from a document is no path
-            shutil.rmtree(cache_root() / "work" / identity, ignore_errors=True)
+        folder = folders.get(number)
+        trouble = remove_run_dir(cache_root() / "work" / folder) if folder else None
+        if trouble:
+            say(trouble)
     if args.json:
         print_json({"removed": [*numbers], **({"sweeps": sweeps} if sweeps else {})})
     else:

@@ -47,7 +47,12 @@ class Resume(Attempt):
 
     def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool, keep: bool) -> None:
         super().__init__()
-        self.uuid = run.head.uuid
+        if run.head.folder is None:
+            raise InputError(
+                f"run {run.head.run} cannot go on: no rater made this row of the database, its "
+                f"uuid is {run.head.uuid!r}"
+            )
+        self.uuid = run.head.folder
         self._runs = runs_folder
         self._keep = keep
         self._stored = run

@@ -426,6 +426,14 @@ def test_folders_without_write_permission_are_removed_too(tmp_path: Path) -> Non
     assert not run_dir.path.exists()
 
 
+def test_where_a_link_in_place_of_a_run_directory_leads_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "p").symlink_to(tmp_path / "mine")
+    said = f"{tmp_path}/p was a symbolic link by then: where it led was not removed"
+    assert remove_run_dir(tmp_path / "p") == said
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]
+
+
 def test_a_tool_is_heard_on_both_streams_and_a_flood_is_cut(tmp_path: Path) -> None:
     ended = run_tool(["sh", "-c", "echo out; echo err >&2; exit 3"], tmp_path)
     assert (ended.status, ended.output) == (3, "out\nerr")
