@@ -19,15 +19,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.ratio_interval import (
-    CONFIDENCE,
-    MOST_ROUNDS,
-    Basis,
-    Decision,
-    interval_of,
-    paired,
-    unpaired,
-)
+from rater.analysis.stats.estimate import Basis, paired, unpaired
+from rater.analysis.stats.ratio_interval import CONFIDENCE, MOST_ROUNDS, Decision, interval_of
 from rater.analysis.stats.sequential import confidence_of_each
 from rater.analysis.stats.student_t import quantile
 

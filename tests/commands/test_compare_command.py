@@ -37,10 +37,12 @@ def test_tags_are_compared_in_their_blocks(database: Path, rater: Rater) -> None
         "  thp=never (baseline): runs 1, 2, 3, 4, 5 in 5 blocks",
         "  thp=always: runs 6, 7, 8, 9, 10 in 5 blocks",
         "",
-        "benchmark never always speed-        95 % verdict improve- reduc- slowest",
-        "          ratio  ratio     up    interval           ment % tion %  copy %",
-        "gups       2.00   2.22  1.111 1.110-1.113 better     +11.1  +10.0    +0.0",
+        "benchmark never always speed-        95 % verdict           improve- slowest",
+        "          ratio  ratio     up    interval                     ment %  copy %",
+        "gups       2.00   2.22  1.111 1.110-1.113 better (5 rounds)    +11.1    +0.0",
         "",
+        "5 rounds: too few to see whether they are independent; a state that stays with a",
+        "    point for that long would look the same, 6 and more would show it",
         "intervals: paired within 5 blocks, Student's t, 4 degrees of freedom",
     ]
 
@@ -71,9 +73,9 @@ def test_several_runs_are_one_point_and_several_points_are_columns(
     # Of one benchmark, every point has a line of its own.
     table = out.splitlines()[5:10]
     assert table[0] == "gups: runs 1, 2, 3, 4, 5 is 2.00 ratio"
-    assert table[3].startswith("runs 6, 7, 8, 9, 10")
-    assert "better *" in table[3]
-    assert "worse *" in table[4]
+    assert table[3].startswith("B ")
+    assert "better (unblocked) *" in table[3]
+    assert "worse (unblocked) *" in table[4]
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
@@ -84,7 +86,7 @@ def test_points_whose_names_begin_alike_stay_apart_in_80_columns(
     for number, times in enumerate((SLOW, FAST, FAST)):
         make(database, both(times), {"tunables": f"{where}{number}"})
     _, out, _ = rater("compare", *(f"tag:tunables={where}{number}" for number in range(3)))
-    rows = [line for line in out.splitlines() if "better *" in line]
+    rows = [line for line in out.splitlines() if "better (5 rounds) *" in line]
     assert [row.split()[0] for row in rows] == ["B", "C"]
     assert f"  C  tunables={where}2: " in " ".join(out.split("\n"))
 
@@ -99,11 +101,12 @@ def test_several_benchmarks_of_several_points_are_rows_and_columns(
     assert status == 0
     rows = [line.split() for line in out.splitlines() if line.startswith(("gups", "lu", "suite"))]
     assert [(row[0], row[-3:]) for row in rows] == [
-        ("gups", ["1.000", "1.111++", "0.909--"]),
-        ("lu", ["1.000", "1.111++", "0.909--"]),
-        ("suite", ["1.000", "1.111++", "0.909--"]),
+        ("gups", ["1.000", "1.111(++)", "0.909(--)"]),
+        ("lu", ["1.000", "1.111(++)", "0.909(--)"]),
+        ("suite", ["1.000", "1.111(++)", "0.909(--)"]),
     ]
     assert "+ better, - worse" in out
+    assert "( ): with a doubt: unblocked" in out
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
@@ -114,6 +117,19 @@ def test_a_point_that_loses_its_slow_copies_says_so(database: Path, rater: Rater
     words = " ".join(out.split())
     assert "gups: better: median copy" in words
     assert "slowest copy -8.4 % against the median copy" in words
+
+
+def test_a_verdict_that_has_no_room_in_the_table_stands_whole_below_it(
+    database: Path, rater: Rater
+) -> None:
+    times = [10.0 * 1.02**i for i in range(8)]  # all of one, then all of the other
+    make(database, both(times[:4]))
+    make(database, both(times[4:]))
+    _, out, _ = rater("compare", "1,2,3,4", "5,6,7,8")
+    lines = out.splitlines()
+    assert "cannot tell: see below" in out
+    assert "gups: cannot tell: a drift would look the same (make them in turn)" in lines
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_json_has_everything(database: Path, rater: Rater) -> None:
@@ -139,7 +155,9 @@ def test_json_has_everything(database: Path, rater: Rater) -> None:
     (row,) = document["benchmarks"]
     (cell,) = row["points"]
     assert (row["benchmark"], row["unit"], cell["label"]) == ("gups", "ratio", "x=1")
-    assert cell["speedup"]["verdict"] == cell["speedup"]["words"] == "better"
+    assert cell["speedup"]["verdict"] == "better"
+    assert cell["speedup"]["words"] == "better (5 rounds)"
+    assert cell["speedup"]["doubts"] == ["5 rounds"]
     assert cell["speedup"]["basis"] == "blocks"
     assert cell["speedup"]["interval"][0] < cell["speedup"]["ratio"]
     assert cell["improvement"] == pytest.approx(cell["speedup"]["ratio"] - 1)
@@ -179,7 +197,7 @@ def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
     # One run each: how runs differ is not known.
     status, out, err = rater("compare", "1", "3", *gate)
     assert (status, "cannot tell: one run each" in out) == (2, True)
-    assert "cannot be judged, one run each: gups (run 3)" in err
+    assert "cannot be judged: gups (run 3): one run each; make several" in err
     for run in (3, 4):
         break_copy(database, run)
     status, _, err = rater("compare", "1,2", "3,4", *gate)

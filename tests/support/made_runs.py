@@ -49,13 +49,14 @@ def make(
     settings: dict[str, str] | None = None,
     names: Sequence[str] = ("gups",),
 ) -> None:
-    """Runs of benchmarks with a reference of 10 s, two copies each, in blocks 1, 2, ..."""
+    """Runs of benchmarks with a reference of 10 s, two copies each; tagged, in blocks 1, 2, ..."""
     with open_store(database) as store:
         for block, times in enumerate(seconds, 1):
             every = tags | {"block": str(block)} if tags else {}
             run = replace(
                 run_of(2),
                 uuid=f"{len(store.runs()):08x}",
+                started_at=f"2026-11-20T12:{block if tags else 0:02}:00Z",
                 tags=tuple(sorted(every.items())),
                 benchmarks=tuple(
                     BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in names

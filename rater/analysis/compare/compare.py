@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.compare.contrast import Stratum, in_pairs
+from rater.analysis.compare.contrast import Stratum, correlated_rounds, in_pairs
 from rater.analysis.compare.model import Comparison, Side
+from rater.analysis.compare.order import in_order
 from rater.analysis.compare.rows import Grid, RowMaker, kinds, mixed, p_of, with_holm
 from rater.analysis.conditions.differences import point_differences
 from rater.analysis.conditions.disturbances import disturbed_runs
@@ -51,10 +52,14 @@ def compare(
     sides = _sides(points, by, baseline)
     measured = _measured(sides)
     confidence = confidence_of_each(looks)
-    telling = RowMaker(margin, confidence, confidence_of_each(looks + 1))
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
+    correlated = tuple(
+        correlated_rounds([(at[0], at[place]) for at in grid], keys)
+        for place in range(1, len(sides))
+    )
+    telling = RowMaker(margin, confidence, confidence_of_each(looks + 1), correlated)
     lines: list[str] = []
     rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)
@@ -147,9 +152,10 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
 
 
 def _measured(sides: Sequence[Side]) -> dict[int, RunRates]:
-    """Return by number what each run says."""
+    """Return by number what each run says, and when it was made."""
     runs = [run_rates(one.run, one.block) for side in sides for one in side.runs]
-    return {run.run: run for run in same_keys(runs)}
+    made = (one for side in sides for one in side.runs)
+    return in_order({run.run: run for run in same_keys(runs)}, made)
 
 
 def _grid(

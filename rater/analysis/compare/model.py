@@ -8,7 +8,7 @@ from itertools import chain
 from rater.analysis.conditions.differences import PointDifference
 from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.results.points import Point, PointRun
-from rater.analysis.stats.ratio_interval import CONFIDENCE, Basis, RatioInterval
+from rater.analysis.stats.ratio_interval import CONFIDENCE, RatioInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class Comparison:
         # All looks together err as one at the usual level does.
         return self.compared * (1 - CONFIDENCE)
 
-    def unjudged(self) -> list[tuple[EffectRow, Side]]:
-        """Return what both sides have, one run each: no verdict can stand on that."""
+    def unjudged(self) -> list[tuple[EffectRow, Side, str]]:
+        """Return what both sides have, but so that no verdict can stand on it, and why."""
         return [
-            (row, side)
+            (row, side, cell.speedup.refused)
             for row in self.benchmarks
             for side, cell in zip(self.sides[1:], row.cells, strict=True)
-            if cell.speedup and cell.speedup.basis in (Basis.ITERATIONS, Basis.NOTHING)
+            if cell.speedup and cell.speedup.refused
         ]
 
     def verdicts(self) -> list[tuple[EffectRow, Side, Effect]]:

@@ -11,13 +11,8 @@ from rater.analysis.compare.contrast import Stratum, contrast, in_pairs
 from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.rates import IterationRate, Key, RunRates
 from rater.analysis.stats.descriptive import geometric_mean
-from rater.analysis.stats.ratio_interval import (
-    Decision,
-    Estimate,
-    RatioInterval,
-    interval_of,
-    joined,
-)
+from rater.analysis.stats.estimate import Estimate, joined
+from rater.analysis.stats.ratio_interval import Decision, RatioInterval, interval_of
 
 _HOUR_S = 3600.0
 
@@ -33,6 +28,7 @@ class RowMaker:
     margin: float
     confidence: float
     next_confidence: float  # once there are more runs
+    correlated: tuple[float, ...]  # by side but the baseline: see `correlated_rounds`
 
     def benchmark(self, key: Key, grid: Grid) -> EffectRow:
         """Return one benchmark in all sides; all runs of the grid have it."""
@@ -89,7 +85,13 @@ class RowMaker:
         for place in range(1, len(grid[0]) if grid else 0):
             strata = [in_pairs((at[0], at[place])) for at in grid]
             base, other = ([run for stratum in strata for run in stratum[i]] for i in (0, 1))
-            cells.append(self._cell(keys, strata, value(base), value(other), by_score=by_score))
+            cells.append(
+                self._cell(
+                    *(keys, strata, value(base), value(other)),
+                    by_score=by_score,
+                    correlated=self.correlated[place - 1],
+                )
+            )
         return tuple(cells)
 
     def _cell(
@@ -100,8 +102,13 @@ class RowMaker:
         value: float | None,
         *,
         by_score: bool,
+        correlated: float,
     ) -> Effect:
-        rate = _estimate(keys, strata, lambda sample: sample.per_hour, by_score=by_score)
+        rate = _estimate(
+            *(keys, strata, lambda sample: sample.per_hour),
+            by_score=by_score,
+            correlated=correlated,
+        )
         speedup = self._tell(rate) if rate else None
         same = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
         median = _estimate(keys, strata, _median_copy_rate) if same else None
@@ -148,10 +155,12 @@ def _estimate(
     *,
     by_score: bool = False,
     steps: int = 1,
+    correlated: float = 0.0,
 ) -> Estimate | None:
     """Return how far the sides lie apart in the mean over benchmarks of a value's logarithm.
 
-    `steps`: how many recorded times go into a value, each with the step it is known to.
+    `steps`: how many recorded times go into a value, each with the step it is known to;
+    `correlated`: see `correlated_rounds`.
     """
 
     def run_value(run: RunRates) -> float | None:
@@ -166,8 +175,8 @@ def _estimate(
 
     if len(keys) == 1:
         (key,) = keys
-        return contrast(strata, run_value, lambda run: run.rates[key].logs(value), step)
-    found = contrast(strata, run_value, lambda _: (), step)
+        return contrast(strata, run_value, lambda run: run.rates[key].logs(value), step, correlated)
+    found = contrast(strata, run_value, lambda _: (), step, correlated)
     if found is None or found.parts or by_score:
         return found
     # Single runs: the noise that iterations show in each benchmark.

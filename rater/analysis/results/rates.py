@@ -177,6 +177,8 @@ class RunRates:
     kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
     left_out: tuple[str, ...]  # what does not count, and why, in words
     step_s: float  # that all its times are multiples of
+    place: int | None = None  # among compared runs, in the order they were made in; None: not known
+    session: int = 0  # of those, parted by an hour in which none was made
 
     def step(self, key: Key) -> float:
         """Return how coarse a benchmark's shortest time is recorded, as a logarithm."""

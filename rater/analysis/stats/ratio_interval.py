@@ -1,51 +1,35 @@
 """Is one better than the other: ratios with confidence intervals, verdicts, how many more; pure.
 
-All is computed on logarithms: a change by a factor is as large up as down, both signs
-have the same chance to be found, and ratios of ratios add.
-
-- Values that were measured next to each other (one of each in every round) are paired:
-  Student's t interval of their differences. What drifts with time cancels.
-- Else Welch's interval (B. L. Welch, Biometrika 34, 1947: each side has a variance of its
-  own; degrees of freedom by F. E. Satterthwaite, Biometrics Bulletin 2, 1946, but never more
-  than two sides of the smaller size would have: by chance two or three values lie close, and
-  many on the other side would lend them their degrees. Equal things of 2 against 20 values were
-  else called apart in 12 of 100 cases).
-- Where one side has a single value, the noise of the other is taken for both (the classic
-  interval for two samples with one variance).
-
-Several such comparisons of the same two things under other conditions make one: their
-mean, with the variances added and the degrees of freedom by Satterthwaite.
+The interval is Student's, of an estimate with its error and degrees of freedom (`stats.estimate`).
+Where values may not be independent (`stats.independence`) the estimate comes with others that
+mind it, and the interval covers the intervals of all: a verdict holds in each of them.
 
 Of one run each, the iterations have an interval, which is shown; but iterations of a run
 share its luck, and of two equal things the intervals of single runs exclude 1 far more
-often than 5 % say: no verdict stands on them.
-
-Times that are recorded in coarse steps (result files in whole seconds) are known no better than
-that: rounding adds the variance of a uniform distribution, step^2 / 12, to what values show of
-each other, and as it errs alike in all values of a side, no mean takes it out: a
-step is added to the reach of the interval.
+often than 5 % say: no verdict stands on them. Nor on one run against several, which says nothing
+of its own noise: of equal things, one run of 3 % noise against ten of 0.3 % was called apart in
+82 of 100 cases.
 
 `better` and `worse` say that the interval excludes 1: of two equal things, 5 in 100
 comparisons say so by chance. `same` says that the interval lies within the margin: with 95 %
 intervals that is stricter than the two one-sided tests at 5 % of D. J. Schuirmann (Journal
-of Pharmacokinetics and Biopharmaceutics 15, 1987).
+of Pharmacokinetics and Biopharmaceutics 15, 1987). It is a statement on runs like those that were
+seen: of n without a slow one, as many as 1 - 0.05^(1/n) may be slow, and that stands beside it.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rater.analysis.stats.estimate import NO_DIFFERENCE, Basis, Estimate, SlowRuns
+from rater.analysis.stats.independence import DRIFT
 from rater.analysis.stats.student_t import exceeded, quantile
 
 CONFIDENCE = 0.95
 MOST_ROUNDS = 1000  # what is asked for beyond is no advice
-# Logarithms of numbers that are equal differ by roundings.
-_NO_DIFFERENCE = 1e-12
-_UNIFORM = 12  # a step's square over this is the variance of what rounding takes off
 _LARGEST_LOG = 700.0  # e to this is a number yet
 
 
@@ -55,58 +39,8 @@ class Decision(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     SAME = "same"
+    RARELY = "same, but rarely slow"  # the same but for a few runs that lie far below the others
     UNKNOWN = "cannot tell"
-
-
-class Basis(StrEnum):
-    """What an interval stands on."""
-
-    BLOCKS = "blocks"  # runs made next to each other, as pairs
-    RUNS = "runs"  # several runs each, or of one side
-    ITERATIONS = "iterations"  # of one run each: how runs differ is not in the interval
-    NOTHING = "single values"
-
-
-@dataclass(frozen=True, slots=True)
-class VarianceTerm:
-    """Independent values from which a mean was taken, as one source of its error."""
-
-    variance: float  # of one value
-    count: int  # the mean's variance is variance / count
-    degrees: int  # that the variance stands on
-    share: float = 1.0  # of this mean in what is estimated
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The logarithm of a ratio, with what is known of its error."""
-
-    log_ratio: float
-    parts: tuple[VarianceTerm, ...]  # (): nothing is known of the noise
-    basis: Basis
-    blur: float = 0.0  # how far the steps in which times are recorded may move it
-    most_degrees: float = math.inf
-
-    @property
-    def ratio(self) -> float:
-        """The factor itself."""
-        return math.exp(self.log_ratio)
-
-    def error(self, more: int = 0) -> float | None:
-        """Return the standard error, or what it would be with `more` values in each part."""
-        if not self.parts:
-            return None
-        return math.sqrt(sum(part.share**2 * _of_mean(part, more) for part in self.parts))
-
-    def degrees(self, more: int = 0) -> float:
-        """Return the degrees of freedom (Satterthwaite), or what they would be; 0: none."""
-        terms = [(part.share**2 * _of_mean(part, more), part.degrees + more) for part in self.parts]
-        whole = sum(variance for variance, _ in terms)
-        most = self.most_degrees + more * len(terms)
-        if not whole:
-            return float(min(most, sum(degrees for _, degrees in terms)))
-        found = 1 / sum((variance / whole) ** 2 / degrees for variance, degrees in terms)
-        return min(most, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +59,13 @@ class RatioInterval:
     verdict: Decision = Decision.UNKNOWN
     within: bool = False  # the interval lies within the margin; may stand beside better or worse
     # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
-    # they are; 0: the noise of runs is not known; None: more than MOST_ROUNDS.
+    # they are; 0: not known, or no number would; None: more than MOST_ROUNDS.
     more: int | None = 0
     blur: float = 0.0  # what the steps of the recorded times add to each side of the interval
     coarse: bool = False  # UNKNOWN: the steps of the recorded times are too coarse to tell
+    doubts: tuple[str, ...] = ()  # what is not as it takes for a verdict, in words
+    refused: str | None = None  # why there can be no verdict, in words
+    slow: tuple[SlowRuns, ...] = ()
 
     @property
     def decided(self) -> bool:
@@ -138,86 +75,82 @@ class RatioInterval:
     @property
     def words(self) -> str:
         """The verdict as it is shown."""
-        margin = f"{self.margin * 100:g} %"
+        slow = "; ".join(map(_slow_words, self.slow))
+        if self.verdict is Decision.RARELY:
+            return f"same median, but {slow}"
+        if self.verdict is Decision.UNKNOWN:
+            reason = "; ".join(part for part in (slow, self._why_unknown()) if part)
+            return f"{self.verdict}: {reason}" if reason else str(self.verdict)
+        beside = [*self.doubts, *([slow] if slow else [])]
         if self.verdict is Decision.SAME:
-            return f"same within {margin}"
-        if self.verdict is not Decision.UNKNOWN:
-            return f"{self.verdict} (less than {margin})" if self.within else str(self.verdict)
-        reason = self._why_unknown()
-        return f"{self.verdict}: {reason}" if reason else str(self.verdict)
+            beside += self._unseen()
+        elif self.within:
+            beside.insert(0, f"less than {self.margin * 100:g} %")
+        told = f" ({'; '.join(beside)})" if beside else ""
+        return f"{self.short}{told}"
+
+    @property
+    def short(self) -> str:
+        """The verdict without what it stands on."""
+        same = self.verdict is Decision.SAME
+        return f"same within {self.margin * 100:g} %" if same else str(self.verdict)
+
+    def _unseen(self) -> list[str]:
+        """Say how many runs may be slow though none was seen (95 %); of few runs nothing is known.
+
+        n runs without one are as likely as 5 % where 1 - 0.05^(1/n) of all runs are slow.
+        """
+        one_in = math.floor(1 / (1 - (1 - CONFIDENCE) ** (1 / self.count)))
+        return [f"slow runs: at most 1 in {one_in}"] if one_in > 1 else []
 
     def _why_unknown(self) -> str | None:
+        if self.refused:
+            return self.refused
         if self.coarse:
             return "times too coarse"
-        if self.basis in (Basis.ITERATIONS, Basis.NOTHING):
-            return "one run each"
+        more = None
         if self.more is None:
-            return f"more than {MOST_ROUNDS} rounds would"
-        return f"{self.more} more round{'s' * (self.more != 1)} would" if self.more else None
+            more = f"more than {MOST_ROUNDS} rounds would"
+        elif self.more:
+            more = f"{self.more} more round{'s' * (self.more != 1)} would"
+        return "; ".join(part for part in (*self.doubts, more) if part) or None
 
 
-def paired(
-    differences: Sequence[float], basis: Basis = Basis.BLOCKS, *, step: float = 0.0
-) -> Estimate:
-    """Return the mean of differences of logarithms, one for each pair; at least one.
-
-    `step`: how coarse the values are, as a logarithm: 0.1 where 10 s is recorded in whole seconds.
-    """
-    if len(differences) < 2:
-        return Estimate(statistics.fmean(differences), (), Basis.NOTHING)
-    variance = max(_variance(differences), 2 * step**2 / _UNIFORM)
-    part = VarianceTerm(variance, len(differences), len(differences) - 1)
-    return Estimate(statistics.fmean(differences), (part,), basis, step)
+def _slow_words(slow: SlowRuns) -> str:
+    """Return `1 run in 10 is 20 % slower`."""
+    whose = " of the baseline" if slow.of_baseline else ""
+    runs = "1 run" if slow.count == 1 else f"{slow.count} runs"
+    verb = "is" if slow.count == 1 else "are"
+    return f"{runs} in {slow.of}{whose} {verb} {slow.slower * 100:.2g} % slower"
 
 
-def unpaired(
-    here: Sequence[float], there: Sequence[float], basis: Basis, *, step: float = 0.0
-) -> Estimate:
-    """Return mean(here) - mean(there) of logarithms; both have at least one.
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """An interval of logarithms, and how often chance goes so far from 0."""
 
-    `step`: see `paired`.
-    """
-    least = step**2 / _UNIFORM
-    difference = statistics.fmean(here) - statistics.fmean(there)
-    sizes = (len(here), len(there))
-    if max(sizes) < 2:
-        return Estimate(difference, (), Basis.NOTHING)
-    variances = [max(_variance(side), least) if len(side) > 1 else None for side in (here, there)]
-    if min(sizes) > 1:
-        parts = [
-            VarianceTerm(variance or 0.0, size, size - 1)
-            for variance, size in zip(variances, sizes, strict=True)
-        ]
-        return Estimate(difference, tuple(parts), basis, step, 2.0 * (min(sizes) - 1))
-    # One variance for both: of the side that has one, so its degrees of freedom stand alone.
-    variance = next(it for it in variances if it is not None)
-    many = max(sizes)
-    return Estimate(
-        difference, (VarianceTerm(variance * (1 + 1 / many), 1, many - 1),), basis, step
-    )
+    low: float
+    high: float
+    p: float
+
+    def verdict(self, edge: float, *, less_is_better: bool) -> Decision:
+        """Return what it says; `edge`: a logarithm, within which two are the same."""
+        if self.low > 0 or self.high < 0:
+            better = (self.low > 0) is not less_is_better
+            return Decision.BETTER if better else Decision.WORSE
+        return Decision.SAME if self.within(edge) else Decision.UNKNOWN
+
+    def within(self, edge: float) -> bool:
+        return -edge < self.low and self.high < edge
 
 
-def joined(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of independent estimates; of at least one.
-
-    Where nothing is known of the noise of one of them, nothing is known of the mean's.
-    """
-    if len(estimates) == 1:
-        return estimates[0]
-    share = 1 / len(estimates)
-    mean = statistics.fmean(one.log_ratio for one in estimates)
-    if not all(one.parts for one in estimates):
-        return Estimate(mean, (), Basis.NOTHING)
-    parts = tuple(
-        VarianceTerm(part.variance, part.count, part.degrees, part.share * share)
-        for one in estimates
-        for part in one.parts
-    )
-    # The weakest basis is what must be told: they stand in the order of their strength.
-    order = list(Basis)
-    basis = max((one.basis for one in estimates), key=order.index)
-    blur = statistics.fmean(one.blur for one in estimates)
-    return Estimate(mean, parts, basis, blur, sum(one.most_degrees for one in estimates))
+def _reach_of(estimate: Estimate, confidence: float) -> _Reach:
+    error, middle = estimate.error() or 0.0, estimate.log_ratio
+    if not error:  # nor blur, then
+        return _Reach(middle, middle, 1.0)
+    degrees = estimate.degrees()
+    reach = quantile(confidence, degrees) * error + estimate.blur
+    p = exceeded(max(0.0, abs(middle) - estimate.blur) / error, degrees)
+    return _Reach(middle - reach, middle + reach, p)
 
 
 def interval_of(
@@ -231,60 +164,82 @@ def interval_of(
     """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
 
     Values without any noise at all, of which no step is known either: no difference is
-    `same`, a difference is `cannot tell`. Of one run each (`Basis.ITERATIONS`) there is an
-    interval and no verdict. `next_confidence`: of the interval that is looked at when there are
-    more values; None: the same.
+    `same`, a difference is `cannot tell`. What is refused has an interval and no verdict.
+    `next_confidence`: of the interval that is looked at when there are more values; None: the same.
     """
     count = min((part.count for part in estimate.parts), default=1)
-    interval = RatioInterval(estimate.ratio, margin, estimate.basis, count, blur=estimate.blur)
+    interval = RatioInterval(
+        *(estimate.ratio, margin, estimate.basis, count),
+        blur=estimate.blur,
+        refused=estimate.refused,
+    )
     error = estimate.error()
     if error is None:
         return interval
-    degrees, effect = estimate.degrees(), abs(estimate.log_ratio)
-    # Without any noise there is no blur either.
-    reach = quantile(confidence, degrees) * error + estimate.blur if error else 0.0
-    interval = replace(
-        interval,
-        degrees=degrees,
-        low=_exp(estimate.log_ratio - reach) if error else interval.ratio,
-        high=_exp(estimate.log_ratio + reach) if error else interval.ratio,
-    )
-    if estimate.basis is Basis.ITERATIONS:
+    alone = _reach_of(estimate, confidence)
+    reaches = [alone, *(_reach_of(one, confidence) for one in estimate.also)]
+    low, high = min(one.low for one in reaches), max(one.high for one in reaches)
+    whole = _Reach(low, high, max(one.p for one in reaches))
+    interval = replace(interval, degrees=estimate.degrees(), low=_exp(low), high=_exp(high))
+    if estimate.refused:
         return interval
+    effect = abs(estimate.log_ratio)
     if not error:
-        if effect > _NO_DIFFERENCE:
+        if effect > NO_DIFFERENCE:
             return replace(interval, p=1.0)
-        return replace(interval, p=1.0, verdict=Decision.SAME, within=True, more=None)
+        return replace(
+            *(interval,),
+            p=1.0,
+            verdict=Decision.SAME,
+            within=True,
+            more=None,
+            doubts=estimate.doubts,
+        )
     edge = math.log1p(margin)
-    within = effect + reach < edge
-    verdict = Decision.SAME if within else Decision.UNKNOWN
-    if effect > reach:
-        better = (estimate.log_ratio > 0) is not less_is_better
-        verdict = Decision.BETTER if better else Decision.WORSE
+    verdict = whole.verdict(edge, less_is_better=less_is_better)
+    slow: tuple[SlowRuns, ...] = ()
+    if not less_is_better:
+        slow = tuple(one for one in estimate.slow if one.slower > margin)
+    if slow and estimate.rest and verdict in (Decision.UNKNOWN, Decision.SAME):
+        # A step of a mode is no noise: it is told by how often, and the others by their own.
+        others = interval_of(estimate.rest, margin, confidence)
+        if others.verdict is Decision.SAME:
+            verdict = Decision.RARELY
     unknown = verdict is Decision.UNKNOWN
     coarse = unknown and max(effect, edge - effect) <= estimate.blur
+    doubts = estimate.doubts
+    more: int | None = None
+    if unknown:  # told is only what a verdict failed at
+        decided = alone.verdict(edge, less_is_better=less_is_better) is not Decision.UNKNOWN
+        reasons = dict.fromkeys(one.reason for one in estimate.also)
+        doubts = tuple(why for why in reasons if decided or why != DRIFT)
+        # More runs of the same kind would drift as well.
+        more = 0 if DRIFT in doubts else _more(estimate, edge, next_confidence or confidence)
     return replace(
         interval,
-        p=exceeded(max(0.0, effect - estimate.blur) / error, degrees),
+        p=whole.p,
         verdict=verdict,
-        within=within,
-        more=_more(estimate, edge, next_confidence or confidence)
-        if unknown and not coarse
-        else None,
+        within=whole.within(edge),
+        more=None if coarse else more,
         coarse=coarse,
+        doubts=doubts,
+        slow=slow,
     )
 
 
 def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
-    """Return how many more rounds make the interval narrow enough for the effect there is."""
-    effect = abs(estimate.log_ratio)
-    wanted = max(effect, edge - effect)
+    """Return how many more rounds make the intervals narrow enough for the effect there is."""
 
     def enough(more: int) -> bool:
-        error = estimate.error(more) or 0.0
-        return quantile(confidence, estimate.degrees(more)) * error + estimate.blur < wanted
+        return all(_narrow(one, edge, confidence, more) for one in (estimate, *estimate.also))
 
     return _least(enough, 1, MOST_ROUNDS)
+
+
+def _narrow(estimate: Estimate, edge: float, confidence: float, more: int) -> bool:
+    effect, error = abs(estimate.log_ratio), estimate.error(more) or 0.0
+    reach = quantile(confidence, estimate.degrees(more)) * error + estimate.blur
+    return reach < max(effect, edge - effect)
 
 
 def _least(enough: Callable[[int], bool], first: int, last: int) -> int | None:
@@ -300,12 +255,3 @@ def _least(enough: Callable[[int], bool], first: int, last: int) -> int | None:
 
 def _exp(log: float) -> float:
     return math.exp(min(max(log, -_LARGEST_LOG), _LARGEST_LOG))
-
-
-def _of_mean(part: VarianceTerm, more: int) -> float:
-    return part.variance / (part.count + more)
-
-
-def _variance(values: Sequence[float]) -> float:
-    variance = statistics.variance(values)
-    return variance if variance > _NO_DIFFERENCE**2 else 0.0

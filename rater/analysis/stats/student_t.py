@@ -34,6 +34,11 @@ def exceeded(t: float, degrees: float) -> float:
     return _incomplete_beta(degrees / 2, 0.5, degrees, t * t)
 
 
+def f_exceeded(ratio: float, above: int, below: int) -> float:
+    """Return how often a ratio of variances of so many degrees of freedom is larger (F test)."""
+    return _incomplete_beta(below / 2, above / 2, below, above * ratio)
+
+
 @cache
 def quantile(confidence: float, degrees: float) -> float:
     """Return t such that a variable of Student's distribution lies within +-t so often.

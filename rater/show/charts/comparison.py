@@ -12,7 +12,13 @@ from rater.show.console.format import number, plain
 
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
 _COLOURS = {Decision.BETTER: "var(--good)", Decision.WORSE: "var(--slow-text)"}
-_SIGNS = {Decision.BETTER: "+", Decision.WORSE: "\u2212", Decision.SAME: "=", Decision.UNKNOWN: "?"}
+_SIGNS = {
+    Decision.BETTER: "+",
+    Decision.WORSE: "\u2212",
+    Decision.SAME: "=",
+    Decision.RARELY: "~",
+    Decision.UNKNOWN: "?",
+}
 _MOST_LINES = 120  # of the comparison; of more than these only suites are drawn
 _FAR = 1.5  # times the largest ratio, or less than the smallest: no interval is drawn beyond
 _PAD = 0.05  # of the range of the ratios, at both ends

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rater.analysis.compare.model import Comparison, Effect
-from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
+from rater.analysis.stats.estimate import Basis
+from rater.analysis.stats.independence import LEAST_TESTED
+from rater.analysis.stats.ratio_interval import Decision, RatioInterval
 from rater.show.console.printer import Printer
 from rater.text.words import count, percent
 
@@ -21,13 +23,18 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
     sure = level(comparison)
     if not in_lines:
         printer.prose(
-            f"+ better, - worse, = same within {comparison.margin * 100:g} %, ? cannot tell"
+            f"+ better, - worse, = same within {comparison.margin * 100:g} %, ~ the same but for "
+            "rare slow runs, ? cannot tell"
             + (
                 f"; ++ and -- hold up with all {comparison.compared} comparisons considered (Holm)"
                 if comparison.compared > 1
                 else ""
             )
         )
+    doubts = dict.fromkeys(doubt for one in speedups if one.decided for doubt in one.doubts)
+    if doubts and not in_lines:
+        printer.prose(f"( ): with a doubt: {', '.join(doubts)}")
+    printer.some(_doubts(doubts))
     decided = any(one.decided for one in speedups)
     if len(comparison.benchmarks) >= _MANY_BENCHMARKS and decided:
         printer.some(_tallies(comparison))
@@ -64,6 +71,18 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         known = [more for more in most if more is not None]
         rounds = "more than 1000 rounds" if None in most else _rounds(max(known))
         printer.prose(f"? cannot tell: {rounds} would tell for all of them, at this noise.")
+
+
+def _doubts(told: Iterable[str]) -> Iterator[str]:
+    """Say what the words beside a verdict mean."""
+    for doubt in told:
+        if doubt.endswith("rounds"):
+            yield (
+                f"{doubt}: too few to see whether they are independent; a state that stays with a "
+                f"point for that long would look the same, {LEAST_TESTED} and more would show it"
+            )
+        elif "independent" in doubt:
+            yield f"{doubt}: neighbours in time are alike beyond chance; the interval minds it"
 
 
 def _tallies(comparison: Comparison) -> Iterator[str]:
@@ -107,10 +126,10 @@ def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
         elif basis is Basis.RUNS:
             how = f"Welch's over runs ({many} of the side that has fewer)"
             if most == 1:
-                how = "one run of one side, its noise taken to be that of the other side's runs"
+                how = "one run of one side, with the noise of the other side's: no verdict"
             yield (
-                f"intervals{some_of}: {how}{freedom}; they are not in blocks: a drift between "
-                "them counts as effect"
+                f"intervals{some_of}: {how}{freedom}; they are not in blocks: a drift that is no "
+                "straight line counts as effect"
             )
         elif basis is Basis.ITERATIONS:
             how = f"over the iterations of one run each ({many} of the side that has fewer)"
@@ -119,12 +138,12 @@ def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
             yield (
                 f"intervals in brackets{some_of}: {how}{freedom}; how runs differ from each other "
                 "is NOT in them, so they decide nothing: make several runs of each, in turn "
-                "(`rater sweep --rounds 5`)"
+                "(`rater sweep --rounds 6`)"
             )
         else:
             yield (
                 f"no interval{some_of}: one value each says nothing of the noise; make several "
-                "runs of each, in turn (`rater sweep --rounds 5`)"
+                "runs of each, in turn (`rater sweep --rounds 6`)"
             )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
-from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
+from rater.analysis.stats.ratio_interval import Decision, RatioInterval
 from rater.show.compare.differences import print_differences
 from rater.show.compare.disturbances import print_troubles
 from rater.show.compare.footer import level, print_foot, size
@@ -15,8 +16,16 @@ from rater.show.console.printer import Printer
 from rater.show.console.table import Column, Columns
 from rater.text.words import count, runs_text, signed_percent, some
 
-_MARKS = {Decision.BETTER: "+", Decision.WORSE: "-", Decision.SAME: "=", Decision.UNKNOWN: "?"}
-_STYLES = {Decision.BETTER: "green", Decision.WORSE: "red"}
+_MARKS = {
+    Decision.BETTER: "+",
+    Decision.WORSE: "-",
+    Decision.SAME: "=",
+    Decision.RARELY: "~",
+    Decision.UNKNOWN: "?",
+}
+_STYLES = {Decision.BETTER: "green", Decision.WORSE: "red", Decision.RARELY: "yellow"}
+_VERDICT = "verdict"
+_MOST_BELOW = 40  # of verdicts
 _LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
@@ -96,7 +105,7 @@ def _print_pair(comparison: Comparison, printer: Printer) -> None:
         of.numbers((labels[1], unit), lambda cell: cell.value, places, optional=3),
         *_speedup_columns(cells, comparison),
     ]
-    printer.table(columns, [_style(cell) for cell in cells])
+    _print_with_verdicts(columns, cells, _names(rows), printer)
 
 
 def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> None:
@@ -105,7 +114,7 @@ def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> N
     places = decimals([baseline, *(cell.value for cell in row.cells)])
     first = comparison.sides[0]
     speedups = _speedup_columns(row.cells, comparison)
-    beside = sum(column.width + 1 for column in speedups if not column.optional)
+    beside = sum(column.width + 1 for column in speedups)
     labels = [side.label for side in comparison.sides]
     if max(map(len, labels)) > printer.width - beside:  # cut, they would look alike
         labels = _headings(comparison, printer)
@@ -115,7 +124,36 @@ def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> N
         Columns(row.cells).numbers(row.unit, lambda cell: cell.value, places, optional=3),
         *speedups,
     ]
-    printer.table(columns, [_style(cell) for cell in row.cells])
+    _print_with_verdicts(columns, row.cells, labels[1:], printer)
+
+
+def _print_with_verdicts(
+    columns: Sequence[Column], cells: Sequence[Effect], names: Sequence[str], printer: Printer
+) -> None:
+    """Print a table; verdicts that have no room in it stand whole below it."""
+    fixed = sum(
+        (min(it.width, _LONGEST_HEADING) if it.flexible else it.width) + 1
+        for it in columns
+        if not it.optional and it.heading != _VERDICT
+    )
+    room, below = printer.width - fixed, []
+    made = []
+    for column in columns:
+        if column.heading == _VERDICT:
+            texts = []
+            for name, text, cell in zip(names, column.cells, cells, strict=True):
+                long = len(text) > room and cell.speedup is not None
+                below += [f"{name}: {text}"] if long else []
+                texts.append(
+                    f"{cell.speedup.verdict}: see below" if long and cell.speedup else text
+                )
+            made.append(replace(column, cells=texts))
+        else:
+            made.append(column)
+    printer.table(made, [_style(cell) for cell in cells])
+    if below:
+        printer.line()
+        printer.some(below, most=_MOST_BELOW)
 
 
 def _speedup_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Column]:
@@ -123,7 +161,7 @@ def _speedup_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Co
     columns = [
         of.right("speed-|up", lambda cell: _factor(cell.speedup)),
         of.right(f"{level(comparison)} %|interval", lambda cell: _interval(cell.speedup)),
-        of.left("verdict", lambda cell: _verdict(cell, comparison)),
+        of.left(_VERDICT, lambda cell: _verdict(cell, comparison)),
         of.right("improve-|ment %", lambda cell: _signed(cell.improvement), optional=2),
         of.right("reduc-|tion %", lambda cell: _signed(cell.reduction), optional=4),
     ]
@@ -183,14 +221,14 @@ def _inside(comparison: Comparison) -> Iterator[str]:
             continue
         name = f"{row.name}, {side.label}" if several else row.name
         yield (
-            f"{name}: {speedup.words}: median copy {_copy_words(median)}, "
+            f"{name}: {speedup.short}: median copy {_copy_words(median)}, "
             f"slowest copy {_signed(slowest.ratio - 1)} % against the median copy"
         )
 
 
 def _copy_words(told: RatioInterval) -> str:
     if told.verdict is Decision.SAME:
-        return told.words
+        return told.short
     words = f"{size(told.ratio - 1)} {'faster' if told.ratio > 1 else 'slower'}"
     return words if told.decided else f"{words} (cannot tell)"
 
@@ -229,7 +267,7 @@ def _interval(told: RatioInterval | None) -> str:
     if told is None or told.low is None or told.high is None:
         return "-"
     interval = f"{_figures(told.low)}-{_figures(told.high)}"
-    return f"({interval})" if told.basis is Basis.ITERATIONS else interval
+    return f"({interval})" if told.refused else interval
 
 
 def _figures(ratio: float) -> str:
@@ -249,8 +287,9 @@ def _verdict(cell: Effect, comparison: Comparison) -> str:
 def _marked(cell: Effect) -> str:
     if cell.speedup is None:
         return "-"
-    mark = _MARKS[cell.speedup.verdict]
-    return f"{_factor(cell.speedup)}{mark * 2 if cell.holds else mark}"
+    mark = _MARKS[cell.speedup.verdict] * (2 if cell.holds else 1)
+    doubted = cell.speedup.decided and cell.speedup.doubts
+    return f"{_factor(cell.speedup)}{f'({mark})' if doubted else mark}"
 
 
 def _slowest(told: RatioInterval | None) -> str:

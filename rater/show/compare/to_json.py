@@ -7,6 +7,7 @@ from rater.analysis.conditions.differences import PointDifference
 from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.results.points import PointRun
+from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.ratio_interval import RatioInterval
 from rater.text.to_json import Members, objects, to_json
 
@@ -52,8 +53,9 @@ TABLE = {
         "ratio",
         {"interval": lambda told: None if told.low is None else [told.low, told.high]},
         "verdict words within_margin=within more_rounds=more p recorded_step=blur"
-        " degrees_of_freedom=degrees basis values=count",
+        " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow",
     ),
+    SlowRuns: Members("count of slower of_baseline"),
 }
 
 

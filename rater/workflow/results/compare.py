@@ -97,7 +97,7 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
         if cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
     ]
     lost = [f"{name} ({label})" for name, label in comparison.lost]
-    unjudged = [f"{row.name} ({side.label})" for row, side in comparison.unjudged()]
+    unjudged = [f"{row.name} ({side.label}): {why}" for row, side, why in comparison.unjudged()]
     if worse:
         say(f"--fail-on worse: worse: {some(worse)}")
     if lost:
@@ -109,8 +109,8 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
         return _NOT_JUDGED
     if unjudged:
         say(
-            f"--fail-on worse: cannot be judged, one run each: {some(unjudged)}; make several "
-            "runs of both, in turn (rater sweep --rounds 5), or name several: 7,8,9 10,11,12"
+            f"--fail-on worse: cannot be judged: {some(unjudged)}; make several "
+            "runs of both, in turn (rater sweep --rounds 6), or name several: 7,8,9 10,11,12"
         )
         return _NOT_JUDGED
     if not any(cell.speedup for _, _, cell in comparison.verdicts()):

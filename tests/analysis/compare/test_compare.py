@@ -13,7 +13,8 @@ import pytest
 from rater.analysis.compare.compare import compare, decided
 from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.points import Point, PointRun
-from rater.analysis.stats.ratio_interval import Basis, Decision, RatioInterval
+from rater.analysis.stats.estimate import Basis
+from rater.analysis.stats.ratio_interval import Decision, RatioInterval
 from rater.errors import InputError
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
@@ -39,8 +40,15 @@ def run(number: int, seconds: dict[str, Sequence[Sequence[float]]], **head: Any)
 
 
 def point(label: str, *runs: StoredRun, blocks: bool = True, **values: str) -> Point:
-    members = [PointRun(it, place if blocks else None) for place, it in enumerate(runs)]
+    members = [
+        PointRun(made_at(it, place), place) if blocks else PointRun(it, None)
+        for place, it in enumerate(runs)
+    ]
     return Point(label, tuple(values.items()), tuple(members))
+
+
+def made_at(it: StoredRun, minute: int) -> StoredRun:
+    return replace(it, head=replace(it.head, started_at=f"2026-11-20T12:{minute:02}:00Z"))
 
 
 def brackets(first: int, seconds: Sequence[float], name: str = "a") -> list[StoredRun]:
@@ -74,7 +82,7 @@ def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> 
     speedup = known(row.cells[0].speedup)
     assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
     assert (speedup.basis, speedup.count, speedup.degrees) == (Basis.BLOCKS, 3, 2)
-    assert speedup.words == "better"
+    assert speedup.words == "better (3 rounds)"  # too few to see whether they hang together
     # As ratios: 2 copies x reference 10 s / bracket, geometric means over the runs.
     assert row.cells[0].baseline == pytest.approx(20 / 20)
     assert row.cells[0].value == pytest.approx(20 / (9.6 * 19.0 * 37.6) ** (1 / 3))
@@ -93,7 +101,7 @@ def test_both_signs_are_told_alike_and_improvement_and_reduction_are_two_things(
     slow, fast = [10.0, 10.01, 10.02, 9.99], [9.8, 9.82, 9.81, 9.79]
     there = compare([point("x", *brackets(1, slow)), point("y", *brackets(5, fast))])
     back = compare([point("y", *brackets(5, fast)), point("x", *brackets(1, slow))])
-    assert (told(there), told(back)) == ("better", "worse")
+    assert (told(there), told(back)) == ("better (4 rounds)", "worse (4 rounds)")
     assert only(there).cells[0].improvement == pytest.approx(0.0204, abs=1e-4)
     assert only(back).cells[0].improvement == pytest.approx(-0.0200, abs=1e-4)
     half = compare([point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [5.0, 5.05]))])
@@ -123,7 +131,7 @@ def test_of_single_runs_the_iterations_are_compared_and_decide_nothing() -> None
     comparison = compare([base, new])
     assert comparison.compared == 0
     assert not comparison.benchmarks[0].cells[0].holds
-    assert [(row.name, side.label) for row, side in comparison.unjudged()] == [("a", "y")]
+    assert comparison.unjudged() == [(only(comparison), comparison.sides[1], "one run each")]
 
 
 def test_the_suite_of_single_runs_has_the_noise_of_their_iterations() -> None:
@@ -151,9 +159,8 @@ def test_iterations_that_are_discarded_do_not_count() -> None:
 
 def test_two_runs_of_a_point_in_one_block_are_one_value() -> None:
     runs = brackets(1, [10.0, 10.4, 10.2])
-    base = Point(
-        "x", (), tuple(PointRun(it, block) for it, block in zip(runs, (1, 1, 2), strict=True))
-    )
+    blocks = zip(runs, (1, 1, 2), strict=True)
+    base = Point("x", (), tuple(PointRun(made_at(it, block), block) for it, block in blocks))
     new = point("y", *brackets(4, [9.5, 9.0, 9.1]))  # blocks 0, 1 and 2
     speedup = speedup_of(compare([base, new]))
     assert (speedup.count, speedup.basis) == (2, Basis.BLOCKS)
@@ -253,10 +260,10 @@ def test_a_tunable_that_only_removes_the_slow_copies_is_a_win_that_is_named() ->
         usual = list(10 * np.exp(rng.normal(0, 0.0005, 8)))
         new.append(run(10 + i, {"a": [usual]}))
     cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
-    assert known(cell.speedup).words == "better"
-    assert known(cell.median_copy).words == "same within 1 %"
+    assert known(cell.speedup).short == "better"
+    assert known(cell.median_copy).short == "same within 1 %"
     slowest = known(cell.slowest_over_median)
-    assert slowest.words == "better"
+    assert slowest.short == "better"
     assert slowest.ratio == pytest.approx(10 / 12, abs=0.01)
 
 
@@ -280,7 +287,7 @@ def test_base_and_peak_of_two_runs_are_one_benchmark() -> None:
         peak.append(replace(it, brackets=tuned, copies=copies))
     comparison = compare([point("base", *base), point("peak", *peak)])
     assert only(comparison).tune is None
-    assert told(comparison) == "better"
+    assert told(comparison) == "better (2 rounds)"
 
 
 def test_verdicts_that_hold_with_all_comparisons_considered_are_marked() -> None:
@@ -289,7 +296,7 @@ def test_verdicts_that_hold_with_all_comparisons_considered_are_marked() -> None
     much = point("p2", *brackets(9, [9.0, 9.09, 8.92, 9.0]))
     comparison = compare([base, slightly, much])
     first, second = only(comparison).cells
-    assert known(first.speedup).words == known(second.speedup).words == "better"
+    assert known(first.speedup).words == known(second.speedup).words == "better (4 rounds)"
     assert second.p_holm == pytest.approx(2 * (known(second.speedup).p or 0))
     assert first.p_holm == pytest.approx(known(first.speedup).p)  # the last one in order
     assert second.holds
@@ -315,14 +322,14 @@ def test_along_one_axis_the_others_are_held() -> None:
     comparison = compare(points, by="pages")
     assert [side.label for side in comparison.sides] == ["pages=small", "pages=large"]
     speedup = speedup_of(comparison)
-    assert speedup.words == "better"
+    assert speedup.words == "better (4 rounds)"
     assert speedup.ratio == pytest.approx(1 / 0.95, rel=0.004)
     assert speedup.degrees is not None
     assert 3 < speedup.degrees <= 6  # two strata of four blocks
     assert comparison.copies == (2,)
     assert comparison.left_out == ()
     other = compare(points, by="copies")
-    assert told(other) == "worse"
+    assert told(other) == "worse (4 rounds)"
     # A value that only one side has beside the axis has no partner.
     less = compare(points[:3], by="pages")
     assert less.left_out == (
@@ -338,7 +345,7 @@ def test_the_baseline_can_be_named() -> None:
     assert compare(points, baseline="copies=2 pages=large").sides[0].label == "copies=2 pages=large"
     by = compare(points, by="pages", baseline="pages=large")
     assert [side.label for side in by.sides] == ["pages=large", "pages=small"]
-    assert told(by) == "worse"
+    assert told(by) == "worse (4 rounds)"
     with pytest.raises(InputError, match="2 points have it"):
         compare(points, baseline="pages=large")
     with pytest.raises(InputError, match="no such point"):
@@ -429,7 +436,7 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
     comparison = compare([base, point("y", *fast)])
     cell = only(comparison).cells[0]
     speedup = known(cell.speedup)
-    assert (speedup.basis, speedup.words) == (Basis.BLOCKS, "better")
+    assert (speedup.basis, speedup.words) == (Basis.BLOCKS, "better (3 rounds)")
     assert cell.baseline == pytest.approx(20 / 20)  # of the runs that are compared
     assert comparison.left_out == (
         "run 9: not compared, the others are in pairs: no block is known",
@@ -473,10 +480,10 @@ def test_a_factor_of_two_without_noise_is_told_from_whole_seconds() -> None:
         base = point("x", file(1, here), file(2, here), blocks=False)
         return told(compare([base, point("y", file(3, there), file(4, there), blocks=False)]))
 
-    assert verdict(10.0, 5.0) == "better"
+    assert verdict(10.0, 5.0) == "better (unblocked)"
     assert verdict(10.0, 10.0) == "cannot tell: times too coarse"
-    assert verdict(1000.0, 1000.0) == "same within 1 %"
-    assert verdict(10.25, 10.26) == "same within 1 %"  # hundredths
+    assert verdict(1000.0, 1000.0) == "same within 1 % (unblocked)"
+    assert verdict(10.25, 10.26) == "same within 1 % (unblocked)"  # hundredths
 
 
 def test_scores_of_other_kinds_are_told_and_slow_copies_are_not_compared() -> None:
@@ -508,3 +515,69 @@ def test_what_disturbed_runs_is_told_by_run() -> None:
     moved = replace(loud, copies=tuple(replace(it, placement="not met") for it in loud.copies[1:]))
     (one,) = compare([point("x", quiet), point("y", moved)]).troubles
     assert (one.run, one.not_met, one.notable) == (2, (1,), ())
+
+
+def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> None:
+    slower = [10.0, 10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7]
+    base = point("x", *brackets(1, slower[:4]), blocks=False)
+    new = point("y", *brackets(5, slower[4:]), blocks=False)
+    assert told(compare([base, new])) == (
+        "cannot tell: a drift would look the same (make them in turn)"
+    )
+    # In turn the same drift is in both.
+    base = point("x", *brackets(1, slower[::2]))
+    new = point("y", *brackets(5, [time_s * 0.97 for time_s in slower[1::2]]))
+    assert told(compare([base, new])) == "better (4 rounds)"
+
+
+def test_names_of_blocks_do_not_make_blocks_of_runs_made_one_point_after_the_other() -> None:
+    base = [PointRun(made_at(it, i), i) for i, it in enumerate(brackets(1, [10.0, 10.2, 10.4]))]
+    new = [PointRun(made_at(it, 9 + i), i) for i, it in enumerate(brackets(4, [9.0, 9.1, 9.2]))]
+    comparison = compare([Point("x", (), tuple(base)), Point("y", (), tuple(new))])
+    assert speedup_of(comparison).basis is Basis.RUNS
+
+
+def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> None:
+    def day(number: int, runs: list[StoredRun]) -> list[StoredRun]:
+        heads = [
+            replace(it.head, started_at=f"2026-11-{number}T12:0{i}:00Z")
+            for i, it in enumerate(runs)
+        ]
+        return [replace(it, head=head) for it, head in zip(runs, heads, strict=True)]
+
+    base = point("x", *day(20, brackets(1, [10.0, 10.1, 10.2])), blocks=False)
+    new = point("y", *day(21, brackets(4, [9.0, 9.1, 9.2])), blocks=False)
+    comparison = compare([base, new])
+    assert told(comparison) == "cannot tell: each in a session of its own"
+    assert [side.label for _, side, _ in comparison.unjudged()] == ["y"]
+    # Back and forth, the sessions are what is compared.
+    again = [
+        point(
+            label,
+            *day(first, brackets(n, [time_s, time_s + 0.01])),
+            *day(first + 2, brackets(n + 2, [time_s + 0.02, time_s + 0.03])),
+            blocks=False,
+        )
+        for label, first, n, time_s in (("x", 20, 1, 10.0), ("y", 21, 5, 9.0))
+    ]
+    speedup = speedup_of(compare(again))
+    assert (speedup.words, speedup.count) == ("better (unblocked)", 2)
+
+
+def test_what_stays_with_a_point_in_all_benchmarks_is_seen_in_them_together() -> None:
+    # Of each benchmark alone six rounds say little.
+    rng = np.random.default_rng(4)
+    state = (0.0, 0.0, 0.0, 0.02, 0.02, 0.02)
+    base, new = [], []
+
+    def times(faster: float) -> dict[str, Sequence[Sequence[float]]]:
+        return {
+            name: [[10 * math.exp(rng.normal(-faster, 0.008))] * 2]
+            for name in ("a", "b", "d", "e", "g", "h", "i", "j")
+        }
+
+    for i, of_it in enumerate(state):
+        base.append(run(1 + i, times(0.0)))
+        new.append(run(20 + i, times(of_it)))
+    (suite, *_) = compare([point("x", *base), point("y", *new)]).suites
+    assert "not independent" in known(suite.cells[0].speedup).words

@@ -1,0 +1,291 @@
+"""How often `rater compare` is wrong where runs are not independent, before and after it looks.
+
+`python -m benchmarks.situations [--times N] [--seed N]`: for each named situation two points of
+equal mean (or, where a rare mode is lost, not), through the estimates that rater makes of runs in
+their order (`rater.analysis.stats.independence`), beside those that take runs as independent.
+
+- apart: equal points called better or worse; *plain*, of these those without a word of doubt
+- same: called the same; where they are not, that is wrong, unless the share of slow runs that
+  is told as possible beside it covers the truth (*told*)
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rater.analysis.stats.estimate import Basis, paired, unpaired
+from rater.analysis.stats.independence import MeasuredLog, of_rounds, of_runs
+from rater.analysis.stats.ratio_interval import Decision, RatioInterval, interval_of
+
+type Values = NDArray[np.float64]
+type Draw = Callable[[np.random.Generator], tuple[list[MeasuredLog], list[MeasuredLog]]]
+
+MARGIN = 0.01
+_NOISE = 0.01
+_APART = (Decision.BETTER, Decision.WORSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Two points and how they were measured."""
+
+    name: str
+    draw: Draw
+    in_rounds: bool = True
+    apart: bool = False  # whether they differ, so that apart is right and same is wrong
+    slow_share: float = 0.0  # of the second point's runs, truly
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Shares of all series."""
+
+    apart_before: float
+    apart: float
+    plain: float
+    same_before: float
+    same: float
+    told: float  # of what is called the same: those whose words are true
+    rarely: float
+
+
+def in_turn(here: Values, there: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+    """Return runs that were made in rounds; which point is first changes."""
+    lead = [i % 2 for i in range(len(here))]
+    return (
+        [MeasuredLog(float(v), 2 * i + lead[i]) for i, v in enumerate(here)],
+        [MeasuredLog(float(v), 2 * i + 1 - lead[i]) for i, v in enumerate(there)],
+    )
+
+
+def one_by_one(here: Values, there: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+    """Return runs of which the first point's were all made before the second's."""
+    return (
+        [MeasuredLog(float(v), i) for i, v in enumerate(here)],
+        [MeasuredLog(float(v), len(here) + i) for i, v in enumerate(there)],
+    )
+
+
+def independent(rounds: int, effect: float = 0.0, tails: float | None = None) -> Draw:
+    """Runs that differ by 1 % by chance alone; `tails`: degrees of Student's t."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        if tails is None:
+            values = rng.normal(0, _NOISE, (2, rounds))
+        else:
+            values = rng.standard_t(tails, (2, rounds)) * _NOISE / math.sqrt(tails / (tails - 2))
+        return in_turn(values[0] + math.log1p(effect), values[1])
+
+    return draw
+
+
+def loose(runs: int, effect: float = 0.0, *, alternating: bool = False) -> Draw:
+    """The same without rounds."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        values = rng.normal(0, _NOISE, (2, runs))
+        order = in_turn if alternating else one_by_one
+        return order(values[0] + math.log1p(effect), values[1])
+
+    return draw
+
+
+def sticky(rounds: int, correlation: float = 0.9) -> Draw:
+    """A state of each point that goes from round to round (1 %), beside 0.3 % of a run's own."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        state = np.empty((2, rounds))
+        state[:, 0] = rng.normal(0, _NOISE, 2)
+        for i in range(1, rounds):
+            fresh = rng.normal(0, _NOISE * math.sqrt(1 - correlation**2), 2)
+            state[:, i] = correlation * state[:, i - 1] + fresh
+        values = state + rng.normal(0, 0.003, (2, rounds))
+        return in_turn(values[0], values[1])
+
+    return draw
+
+
+def flipping(rounds: int, often: float = 0.15) -> Draw:
+    """Each point is in one of two states 3 % apart, and changes it now and then."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        flips = rng.random((2, rounds)) < often
+        flips[:, 0] = rng.random(2) < 0.5
+        values = 0.03 * (np.cumsum(flips, axis=1) % 2) + rng.normal(0, 0.005, (2, rounds))
+        return in_turn(values[0], values[1])
+
+    return draw
+
+
+def drifting(runs: int, drift: float) -> Draw:
+    """All runs of one point, then all of the other, while the machine gets slower."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        slower = -drift * np.arange(2 * runs) / (2 * runs - 1)
+        values = slower + rng.normal(0, _NOISE, 2 * runs)
+        return one_by_one(values[:runs], values[runs:])
+
+    return draw
+
+
+def sessions(rounds: int, *, known: bool, deviation: float = 0.01) -> Draw:
+    """Rounds of two sessions, in each of which each point has a luck of its own."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        luck = rng.normal(0, deviation, (2, 2))
+        of_it = (np.arange(rounds) >= rounds // 2).astype(int)
+        values = luck[:, of_it] + rng.normal(0, 0.005, (2, rounds))
+        sides = in_turn(values[0], values[1])
+        if not known:
+            return sides
+        a, b = (
+            [MeasuredLog(v.log, v.place, int(s)) for v, s in zip(side, of_it, strict=True)]
+            for side in sides
+        )
+        return a, b
+
+    return draw
+
+
+def session_each(runs: int, deviation: float = 0.01) -> Draw:
+    """All runs of one point in one session, all of the other in the next."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        values = rng.normal(0, deviation, (2, 1)) + rng.normal(0, 0.005, (2, runs))
+        here, there = one_by_one(values[0], values[1])
+        return here, [MeasuredLog(one.log, one.place, 1) for one in there]
+
+    return draw
+
+
+def one_noisy(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+    """One run of 3 % noise against ten of 0.3 %."""
+    return one_by_one(rng.normal(0, 0.003, 10), rng.normal(0, 0.03, 1))
+
+
+def rare(rounds: int, often: float, slower: float, noise: float = 0.003) -> Draw:
+    """The first point is in a slow mode now and then."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        values = rng.normal(0, noise, (2, rounds))
+        values[0] -= math.log1p(slower) * (rng.random(rounds) < often)
+        return in_turn(values[0], values[1])
+
+    return draw
+
+
+SITUATIONS = (
+    *(Situation(f"independent, {n} rounds", independent(n)) for n in (3, 5, 10, 20)),
+    Situation("independent, t of 3 degrees, 10 rounds", independent(10, tails=3)),
+    *(
+        Situation(f"+2 %, independent, {n} rounds", independent(n, 0.02), apart=True)
+        for n in (3, 5, 10, 20)
+    ),
+    Situation("A B A B without blocks, 5 runs", loose(5, alternating=True), in_rounds=False),
+    Situation("AAA then BBB, independent, 5 runs", loose(5), in_rounds=False),
+    *(
+        Situation(
+            f"+{by} %, {'A B A B' if turn else 'AAA then BBB'}, 5 runs",
+            loose(5, by / 100, alternating=turn),
+            in_rounds=False,
+            apart=True,
+        )
+        for turn in (True, False)
+        for by in (2, 5)
+    ),
+    *(Situation(f"a state that sticks to a point, {n} rounds", sticky(n)) for n in (5, 10, 20)),
+    *(Situation(f"a state of two that flips, {n} rounds", flipping(n)) for n in (5, 10, 20)),
+    *(
+        Situation(f"AAA then BBB, drift of {d} %, {n} runs", drifting(n, d / 100), in_rounds=False)
+        for n in (3, 5, 10)
+        for d in (5, 10)
+    ),
+    Situation("two sessions, known, 10 rounds", sessions(10, known=True)),
+    Situation("two sessions, not known, 10 rounds", sessions(10, known=False)),
+    Situation("a session for each point, 5 runs", session_each(5), in_rounds=False),
+    Situation("one run of 3 % noise against ten of 0.3 %", one_noisy, in_rounds=False),
+    *(
+        Situation(
+            f"1 run in 10 20 % slower, {n} rounds",
+            rare(n, 0.1, 0.2),
+            apart=True,
+            slow_share=0.1,
+        )
+        for n in (6, 10, 20, 30)
+    ),
+)
+
+
+def figures(situation: Situation, times: int, rng: np.random.Generator) -> Figures:
+    """Return how often what is said of a situation; all are shares of `times` series."""
+    counted = np.zeros(7)
+    for _ in range(times):
+        here, there = situation.draw(rng)
+        old, new = (
+            before(here, there, in_rounds=situation.in_rounds),
+            after(here, there, in_rounds=situation.in_rounds),
+        )
+        apart = new.verdict in _APART
+        same = new.verdict is Decision.SAME
+        possible = 1 - 0.05 ** (1 / new.count)
+        counted += (
+            old.verdict in _APART,
+            apart,
+            apart and new.words in {str(it) for it in _APART},
+            old.verdict is Decision.SAME,
+            same,
+            same and possible >= situation.slow_share,
+            new.verdict is Decision.RARELY,
+        )
+    return Figures(*(float(share) for share in counted / times))
+
+
+def before(
+    here: Sequence[MeasuredLog], there: Sequence[MeasuredLog], *, in_rounds: bool
+) -> RatioInterval:
+    """Return what is said of runs that are taken as independent."""
+    if in_rounds:
+        pairs = zip(here, there, strict=True)
+        return interval_of(paired([one.log - other.log for one, other in pairs]), MARGIN)
+    mine, theirs = ([one.log for one in side] for side in (here, there))
+    return interval_of(replace(unpaired(mine, theirs, Basis.RUNS), refused=None), MARGIN)
+
+
+def after(
+    here: Sequence[MeasuredLog], there: Sequence[MeasuredLog], *, in_rounds: bool
+) -> RatioInterval:
+    """Return what rater says."""
+    if in_rounds:
+        return interval_of(of_rounds(list(zip(here, there, strict=True))), MARGIN)
+    return interval_of(of_runs(here, there), MARGIN)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--times", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=7)
+    asked = parser.parse_args()
+    rng = np.random.default_rng(asked.seed)
+    print(f"{asked.times} series each; shares in %")
+    print(f"{'':46} apart: before  after  plain   same: before  after   told  rarely")
+    for situation in SITUATIONS:
+        it = figures(situation, asked.times, rng)
+        shares = (it.apart_before, it.apart, it.plain, it.same_before, it.same, it.told, it.rarely)
+        texts = [f"{100 * share:6.1f}" for share in shares]
+        right = " (differ)" if situation.apart else ""
+        print(
+            f"{situation.name + right:46}       {texts[0]} {texts[1]} {texts[2]}        "
+            f"{texts[3]} {texts[4]} {texts[5]}  {texts[6]}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

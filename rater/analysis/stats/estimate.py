@@ -1,0 +1,196 @@
+"""Estimates of how far two sides lie apart, with what is known of their error; pure.
+
+All is computed on logarithms: a change by a factor is as large up as down, both signs
+have the same chance to be found, and ratios of ratios add.
+
+- Values that were measured next to each other (one of each in every round) are paired:
+  Student's t interval of their differences. What drifts with time cancels.
+- Else Welch's interval (B. L. Welch, Biometrika 34, 1947: each side has a variance of its
+  own; degrees of freedom by F. E. Satterthwaite, Biometrics Bulletin 2, 1946, but never more
+  than two sides of the smaller size would have: by chance two or three values lie close, and
+  many on the other side would lend them their degrees. Equal things of 2 against 20 values were
+  else called apart in 12 of 100 cases).
+- Where one side has a single value, the noise of the other is taken for both (the classic
+  interval for two samples with one variance). Nobody knows whether it is: no verdict stands on it.
+
+Several such comparisons of the same two things under other conditions make one: their
+mean, with the variances added and the degrees of freedom by Satterthwaite.
+
+Times that are recorded in coarse steps (result files in whole seconds) are known no better than
+that: rounding adds the variance of a uniform distribution, step^2 / 12, to what values show of
+each other, and as it errs alike in all values of a side, no mean takes it out: a
+step is added to the reach of the interval.
+
+That values are independent is assumed here; `stats.independence` makes estimates of values in the
+order they were measured in, and looks whether they are.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain
+
+# Logarithms of numbers that are equal differ by roundings.
+NO_DIFFERENCE = 1e-12
+ONE_RUN_EACH, ONE_RUN = "one run each", "one run of one side"
+_UNIFORM = 12  # a step's square over this is the variance of what rounding takes off
+
+
+class Basis(StrEnum):
+    """What an interval stands on."""
+
+    BLOCKS = "blocks"  # runs made next to each other, as pairs
+    RUNS = "runs"  # several runs each, or of one side; not next to each other
+    ITERATIONS = "iterations"  # of one run each: how runs differ is not in the interval
+    NOTHING = "single values"
+
+
+@dataclass(frozen=True, slots=True)
+class VarianceTerm:
+    """Independent values from which a mean was taken, as one source of its error."""
+
+    variance: float  # of one value
+    count: int  # the mean's variance is variance / count
+    degrees: float  # that the variance stands on
+    share: float = 1.0  # of this mean in what is estimated
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRuns:
+    """Runs that lie far below all others of their side: a slow mode of their own."""
+
+    count: int
+    of: int  # runs of that side
+    slower: float  # 0.2: they take 20 % more time than its others
+    of_baseline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The logarithm of a ratio, with what is known of its error."""
+
+    log_ratio: float
+    parts: tuple[VarianceTerm, ...]  # (): nothing is known of the noise
+    basis: Basis
+    blur: float = 0.0  # how far the steps in which times are recorded may move it
+    most_degrees: float = math.inf
+    # The same where values are not as independent as it takes; a verdict must hold in all.
+    also: tuple[Estimate, ...] = ()
+    reason: str = ""  # of one of those: why it may be so, in words
+    doubts: tuple[str, ...] = ()  # what a verdict is told with, in words
+    refused: str | None = None  # why no verdict can stand on it, in words
+    slow: tuple[SlowRuns, ...] = ()
+    rest: Estimate | None = None  # without the slow runs
+
+    @property
+    def ratio(self) -> float:
+        """The factor itself."""
+        return math.exp(self.log_ratio)
+
+    def error(self, more: int = 0) -> float | None:
+        """Return the standard error, or what it would be with `more` values in each part."""
+        if not self.parts:
+            return None
+        return math.sqrt(sum(part.share**2 * _of_mean(part, more) for part in self.parts))
+
+    def degrees(self, more: int = 0) -> float:
+        """Return the degrees of freedom (Satterthwaite), or what they would be; 0: none."""
+        terms = [(part.share**2 * _of_mean(part, more), part.degrees + more) for part in self.parts]
+        whole = sum(variance for variance, _ in terms)
+        most = self.most_degrees + more * len(terms)
+        if not whole:
+            return float(min(most, sum(degrees for _, degrees in terms)))
+        found = 1 / sum((variance / whole) ** 2 / degrees for variance, degrees in terms)
+        return min(most, found)
+
+
+def paired(
+    differences: Sequence[float], basis: Basis = Basis.BLOCKS, *, step: float = 0.0
+) -> Estimate:
+    """Return the mean of differences of logarithms, one for each pair; at least one.
+
+    `step`: how coarse the values are, as a logarithm: 0.1 where 10 s is recorded in whole seconds.
+    """
+    if len(differences) < 2:
+        mean = statistics.fmean(differences)
+        return Estimate(mean, (), Basis.NOTHING, refused=ONE_RUN_EACH)
+    variance = max(_variance(differences), 2 * step**2 / _UNIFORM)
+    part = VarianceTerm(variance, len(differences), len(differences) - 1)
+    return Estimate(statistics.fmean(differences), (part,), basis, step)
+
+
+def unpaired(
+    here: Sequence[float], there: Sequence[float], basis: Basis, *, step: float = 0.0
+) -> Estimate:
+    """Return mean(here) - mean(there) of logarithms; both have at least one.
+
+    `step`: see `paired`.
+    """
+    least = step**2 / _UNIFORM
+    difference = statistics.fmean(here) - statistics.fmean(there)
+    sizes = (len(here), len(there))
+    if max(sizes) < 2:
+        return Estimate(difference, (), Basis.NOTHING, refused=ONE_RUN_EACH)
+    refused = ONE_RUN_EACH if basis is Basis.ITERATIONS else None
+    variances = [max(_variance(side), least) if len(side) > 1 else None for side in (here, there)]
+    if min(sizes) > 1:
+        parts = [
+            VarianceTerm(variance or 0.0, size, size - 1)
+            for variance, size in zip(variances, sizes, strict=True)
+        ]
+        most = 2.0 * (min(sizes) - 1)
+        return Estimate(difference, tuple(parts), basis, step, most, refused=refused)
+    # One variance for both: of the side that has one, so its degrees of freedom stand alone.
+    variance = next(it for it in variances if it is not None)
+    many = max(sizes)
+    part = VarianceTerm(variance * (1 + 1 / many), 1, many - 1)
+    return Estimate(difference, (part,), basis, step, refused=refused or ONE_RUN)
+
+
+def joined(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean of independent estimates; of at least one.
+
+    Where nothing is known of the noise of one of them, nothing is known of the mean's.
+    """
+    if len(estimates) == 1:
+        return estimates[0]
+    share = 1 / len(estimates)
+    mean = statistics.fmean(one.log_ratio for one in estimates)
+    if not all(one.parts for one in estimates):
+        return Estimate(mean, (), Basis.NOTHING, refused=ONE_RUN_EACH)
+    parts = tuple(
+        VarianceTerm(part.variance, part.count, part.degrees, part.share * share)
+        for one in estimates
+        for part in one.parts
+    )
+    # The weakest basis is what must be told: they stand in the order of their strength.
+    order = list(Basis)
+    basis = max((one.basis for one in estimates), key=order.index)
+    blur = statistics.fmean(one.blur for one in estimates)
+    most = max(len(one.also) for one in estimates)
+    also = [
+        joined([one.also[at] if at < len(one.also) else replace(one, also=()) for one in estimates])
+        for at in range(most)
+    ]
+    slow = tuple(chain.from_iterable(one.slow for one in estimates))
+    return Estimate(
+        *(mean, parts, basis, blur, sum(one.most_degrees for one in estimates), tuple(also)),
+        reason=next((one.reason for one in estimates if one.reason), ""),
+        doubts=tuple(dict.fromkeys(chain.from_iterable(one.doubts for one in estimates))),
+        refused=next((one.refused for one in estimates if one.refused), None),
+        slow=slow,
+        rest=joined([one.rest or replace(one, slow=()) for one in estimates]) if slow else None,
+    )
+
+
+def _of_mean(part: VarianceTerm, more: int) -> float:
+    return part.variance / (part.count + more)
+
+
+def _variance(values: Sequence[float]) -> float:
+    variance = statistics.variance(values)
+    return variance if variance > NO_DIFFERENCE**2 else 0.0
