@@ -61,7 +61,12 @@ def test_two_axes_by_two_rounds_run_every_point_once_a_block(
     document = json.loads(out)
     assert (status, document["runs_done"], document["runs_planned"]) == (0, 8, 8)
     assert [len(point["results"]) for point in document["points"]] == [2, 2, 2, 2]
-    assert document["comparison"] is not None
+    # The table and the comparison below it tell one number.
+    _, out, _ = rater("sweep", "--show", "last")
+    shown = [line.split() for line in out.splitlines() if line.split()[2:3] == ["2/2"]]
+    (row,) = document["comparison"]["benchmarks"]
+    improved = [0.0, *(cell["improvement"] * 100 for cell in row["points"])]
+    assert [float(line[-1]) for line in shown] == pytest.approx(improved, abs=0.051)
     status, out, _ = rater("sweep", "--list")
     assert "8/8 complete" in " ".join(out.split())
     status, out, _ = rater("sweep", "--resume", "1", "--quiet")

@@ -100,6 +100,12 @@ class Comparison:
         # All looks together err as one at the usual level does.
         return self.compared * (1 - CONFIDENCE)
 
+    @property
+    def overall(self) -> EffectRow | None:
+        """The one row that stands for all: the suite, or the only benchmark."""
+        rows = self.suites[:1] or (self.benchmarks if len(self.benchmarks) == 1 else ())
+        return rows[0] if rows else None
+
     def unjudged(self) -> list[tuple[EffectRow, Side, str]]:
         """Return what both sides have, but so that no verdict can stand on it, and why."""
         return [

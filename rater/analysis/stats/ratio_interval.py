@@ -70,7 +70,7 @@ class RatioInterval:
     @property
     def decided(self) -> bool:
         """Whether it is better, worse or the same."""
-        return self.verdict is not Decision.UNKNOWN
+        return self.verdict not in (Decision.UNKNOWN, Decision.RARELY)
 
     @property
     def words(self) -> str:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import RATIO, Overall
 from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
 from rater.show.console.format import decimals, duration, number
@@ -13,7 +14,7 @@ from rater.show.console.letters import letters
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column, Columns
 from rater.text.to_json import Members, to_json
-from rater.text.words import count, percent
+from rater.text.words import count, signed_percent
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
@@ -108,8 +109,11 @@ def print_sweeps(views: Sequence[SweepView], printer: Printer) -> None:
     )
 
 
-def print_sweep(view: SweepView, printer: Printer) -> None:
-    """Print a sweep's head, and every point with the results of its rounds."""
+def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer) -> None:
+    """Print a sweep's head, and every point with the results of its rounds.
+
+    How far points are from the first is what `comparison` says: rounds in pairs, not medians.
+    """
     _print_head(view, printer)
     printer.line()
     results = [[result.value for result in point.results] for point in view.points]
@@ -118,7 +122,7 @@ def print_sweep(view: SweepView, printer: Printer) -> None:
     units = {result.unit for point in view.points for result in point.results}
     unit = next(iter(units)) if len(units) == 1 else RATIO
     medians = [statistics.median(values) if values else None for values in results]
-    first = next((median for median in medians if median is not None), None)
+    first, changes = _changes(comparison)
     of, of_results = Columns(view.points), Columns(results)
     columns = [
         *_point_columns([p.values for p in view.points], printer),
@@ -134,8 +138,8 @@ def print_sweep(view: SweepView, printer: Printer) -> None:
         of_results.numbers("lowest", lambda v: min(v, default=None), places, optional=1),
         of_results.numbers("highest", lambda v: max(v, default=None), places, optional=1),
         Column(
-            "vs first|%" if medians[:1] == [first] else "vs base|%",
-            [_change(median, first) for median in medians],
+            "vs first|%" if view.points[0].label == first else "vs base|%",
+            [_signed(changes.get(point.label)) for point in view.points],
         ),
     ]
     printer.table(columns)
@@ -282,11 +286,18 @@ def _runs_of(view: SweepView, point: PointView) -> str:
     return f"{len(point.runs)}/{view.rounds}"
 
 
-def _change(median: float | None, first: float | None) -> str:
-    if median is None or not first:
-        return "-"
-    share = median / first - 1
-    return f"{'+' if share > 0 else ''}{percent(share)}"
+def _changes(comparison: Comparison | None) -> tuple[str | None, dict[str, float | None]]:
+    """Return the baseline's label, and each point's improvement over it; it has none itself."""
+    if comparison is None or comparison.overall is None:
+        return None, {}
+    base, *others = [side.label for side in comparison.sides]
+    cells = comparison.overall.cells
+    improved = {side: cell.improvement for side, cell in zip(others, cells, strict=True)}
+    return base, {base: 0.0, **improved}
+
+
+def _signed(share: float | None) -> str:
+    return "-" if share is None else signed_percent(share) if share else "0.0"
 
 
 def _when(view: SweepView) -> str:

@@ -48,7 +48,7 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
     from rater.show.console.printer import Printer
 
     printer = Printer(Console())
-    print_sweep(view, printer)
+    print_sweep(view, comparison, printer)
     if comparison is not None:
         from rater.show.compare.table import print_comparison
 
