@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import NoReturn, Self
 
 from rater.process_id import ProcessId, this_process
-from rater.record.events import Event, PhaseEnded, RunEnded
+from rater.record.events import Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import Host, MachinePU, PlacedCopy, Run
 from rater.record.status import RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
 from rater.store import resume
-from rater.store.connection import connect, translated
+from rater.store.connection import connect
 from rater.store.divots import (
     DivotSearch,
     RunTimes,
@@ -35,6 +32,7 @@ from rater.store.insert import (
     insert_run,
     store_judgements,
 )
+from rater.store.open_database import OpenDatabase
 from rater.store.read import load_run, run_heads
 from rater.store.remove import remove_runs
 
@@ -49,31 +47,15 @@ def open_store(path: Path) -> Store:
     return Store(connect(path), path)
 
 
-class Store:
-    """An open database. Every method raises `StoreError` when SQLite fails.
+class Store(OpenDatabase):
+    """The runs of an open database. Every method raises `StoreError` when SQLite fails.
 
     One thread at a time; it need not be the one that opened it.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
+        super().__init__(connection, path)
         self._contexts: dict[int, Context] = {}
-        self.path = path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the database; the last one to do so folds the write-ahead log in."""
-        self._connection.close()
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -155,6 +137,8 @@ class Store:
         What ends at the same time shares a transaction: it is in the database sooner
         than one after the other, at a fraction of the cost.
         """
+        if self._leave_if_lost():
+            events = (Noted(f"{self.lost}"), *events)
         try:
             context = self._contexts.get(run_id)
             if context is None:
@@ -249,48 +233,3 @@ class Store:
         """Return how many copy runs of a run are stored."""
         with self._reading():
             return copy_runs(self._connection, run_id)
-
-    # -- for modules with tables of their own (`store.sweeps`) ------------------------------------
-
-    @contextmanager
-    def writing(self, doing: str) -> Iterator[sqlite3.Connection]:
-        """Give the connection inside one transaction, all or nothing; `doing` is for errors."""
-        with self._transaction(doing):
-            yield self._connection
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection inside one view of all tables."""
-        with self._reading():
-            yield self._connection
-
-    # -- inside ---------------------------------------------------------------------------------
-
-    @contextmanager
-    def _transaction(self, doing: str, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-        # Immediate: a reader that turns writer later may find itself locked out.
-        try:
-            self._connection.execute(begin)
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-        except sqlite3.DatabaseError as error:
-            self._fail(error, doing)
-
-    def _reading(self) -> AbstractContextManager[None]:
-        """One view of all tables, whatever a running rater adds meanwhile."""
-        return self._transaction("reading", "BEGIN")
-
-    def _fail(self, error: sqlite3.DatabaseError, doing: str) -> NoReturn:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
-            raise error  # ours, and not the user's to mend
-        raise translated(error, self.path, doing) from error
-
-    def _checkpoint(self) -> None:
-        """Fold the log into the database now, while no copy is timed: this is what fsyncs."""
-        # Failing loses nothing: the rows are safe in the log, and the next time folds them in.
-        with suppress(sqlite3.OperationalError):
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

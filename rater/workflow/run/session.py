@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from rater.analysis.placement.proof import RunProof
 from rater.errors import InputError
 from rater.plan.request.sampling import parse_cadence
 from rater.plan.schedule.phases import Phase
-from rater.record.events import Event, RunEnded
+from rater.record.events import Event, Noted, RunEnded
 from rater.record.run import Run
 from rater.record.status import RunStatus
 from rater.record.stored import StoredRun
@@ -174,7 +173,13 @@ class Session:
         def fail(reason: str) -> None:
             supervisor.fail(reason)
 
-        recorder = Recorder(partial(store.append, entered.number), fail)
+        def append(*events: Event) -> None:
+            before = store.lost
+            store.append(entered.number, *events)
+            if screen and store.lost != before:
+                screen.put(Noted(f"{store.lost}"))
+
+        recorder = Recorder(append, fail)
         sinks: tuple[Sink, ...] = (recorder, *((screen,) if screen else ()))
         sinks += tuple(self.listeners(keeper))
 

@@ -1,0 +1,124 @@
+"""The database removed, replaced or cut short in mid-run: nothing is lost, and it is said."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rater.record.status import RunStatus
+from rater.store.connection import StoreError
+from rater.store.store import Store, open_store
+from tests.support.calls import Rater
+from tests.support.example_events import ended, phase
+from tests.support.stored_runs import begin, with_uuid
+
+RUN = ("run", "--copies", 2, "--iterations", 2, "--quiet", "--", "sh", "-c")
+
+
+@pytest.mark.parametrize(
+    ("order", "became"),
+    [
+        ("rm -f $RATER_DB*", "was removed or moved"),
+        ("rm -f $RATER_DB", "was removed or moved"),
+        ("rm -f $RATER_DB-wal", "lost its write-ahead log"),
+        ("mkdir old && mv $RATER_DB* old; : > $RATER_DB", "was replaced"),
+        ("cp $RATER_DB x && mv x $RATER_DB", "was replaced"),
+        ("mv db elsewhere", "was removed or moved"),
+        ("mkdir x && truncate -s 8192 $RATER_DB", "was cut short, from .* bytes to 8192"),
+    ],
+)
+def test_a_run_whose_database_is_lost_goes_on_in_a_copy_and_exits_1(
+    order: str, became: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    place = tmp_path / "db"
+    place.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RATER_DB", str(place / "rater.db"))
+    assert rater("run", "--quiet", "--", "true")[0] == 0
+    status, out, said = rater(*RUN, f"{order}; true")
+    assert (status, out) == (1, "")
+    (rescued,) = tmp_path.rglob("rater-rescued-1.db")
+    assert f"the database {became.split(',', maxsplit=1)[0]}" in said
+    assert f"is in {rescued}: `rater --db {rescued} list` shows it" in said
+    with open_store(rescued) as store:
+        run = store.load(2)
+        assert [head.run for head in store.runs()] == [1, 2]
+        assert (run.head.status, run.head.reason, len(run.copies)) == (RunStatus.COMPLETE, None, 4)
+        assert any(became.split(",", maxsplit=1)[0] in note for note in run.notes)
+        assert rescued.stat().st_mode & 0o777 == 0o600
+        if "cut short" in became:
+            assert "which is not all" in said
+        else:
+            assert len(store.load(1).copies) == 2
+    if "puts it back" in said:
+        words = said.partition("shows it; `")[2].partition("`")[0]
+        place.mkdir(exist_ok=True)
+        subprocess.run(["sh", "-c", words], check=True)
+        assert rater("show", 2)[0] == 0
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Iterator[Store]:
+    """A store of one run, whose file and folder are gone."""
+    place = tmp_path / "db"
+    store = open_store(place / "rater.db")
+    begin(store)
+    shutil.rmtree(place)
+    yield store
+    with pytest.raises(StoreError):
+        store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that has room for 40 kB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=40k", "rater-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("needs root that may mount: a disk that is full has to be tried")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_where_there_is_no_room_beside_it_the_next_place_takes_the_copy(
+    lost: Store, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    begin(lost, with_uuid("v"))
+    assert lost.path == tmp_path / "rater-rescued-1.db"
+    assert [head.run for head in lost.runs()] == [1, 2]
+    assert list(small_disk.iterdir()) == []
+
+
+def test_where_no_place_takes_a_copy_each_is_named_and_nothing_is_written_into_the_void(
+    lost: Store, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    monkeypatch.setenv("HOME", "/proc/none")
+    with pytest.raises(StoreError, match=f"no place took a copy: .*{small_disk}: .*full.*; /proc"):
+        begin(lost, with_uuid("v"))
+    assert [head.run for head in lost.runs()] == [1]
+
+
+def test_a_vacuum_of_another_program_is_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "rater.db"
+    with open_store(path) as store:
+        begin(store)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE large AS SELECT zeroblob(100000)")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            store.append(1, phase(0), ended(0, 1))
+            bytes_before = path.stat().st_size
+            other.execute("DROP TABLE large")
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        store.append(1, ended(1, 1))
+        assert path.stat().st_size < bytes_before
+    assert list(tmp_path.iterdir()) == [path]
