@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.divot_cases.machines import Shape, draw, layout_effect, small
+from benchmarks.divot_cases.machines import Shape, draw, layout_effect, sharing, small
 from benchmarks.divot_cases.noise import KINDS as NOISES
 from benchmarks.divot_cases.noise import MOST_SPIKES, SPIKE, Noise, t_tail
 from benchmarks.divot_cases.plants import FEW, KINDS, Plant, Stage, beside, few_of_few
@@ -131,10 +131,7 @@ class Case:
         Where there are none, sharing explains the members as well as a fault does. None are
         returned, too, where less than 70 % of the members have such.
         """
-        at = self.shape.copies
-        on_cpu = np.array([np.sum(at.cpu == one) for one in at.cpu])
-        threads = np.array([len(set(at.cpu[at.core == one].tolist())) for one in at.core])
-        on_node = np.array([np.sum(at.node == one) for one in at.node])
+        on_cpu, threads, on_node = sharing(self.shape.copies)
         same = (on_cpu[:, None] == on_cpu) & (threads[:, None] == threads)
         same &= on_node[:, None] <= on_node
         outside = same & ~members
@@ -165,10 +162,12 @@ class Case:
         """Tell whether what the document says fits another cause as well."""
         if plant.family == "startup":
             return self.dims[1] == 1  # copies that start late may as well be on slower CPUs
+        if plant.family != "place":
+            return False
+        members = plant.mask.any(axis=(0, 1))
+        like, n_in = int(self.like(members).sum()), int(members.sum())
         unseen = not self.shape.known and bool(np.ptp(self.layout, axis=2).max() > 0.002)
-        return plant.family == "place" and (
-            unseen or not self.like(plant.mask.any(axis=(0, 1))).any()
-        )
+        return unseen or like < n_in or (like == n_in and not plant.half)
 
     def document(self) -> dict[str, Any]:
         """Return it as an observations document."""

@@ -142,16 +142,23 @@ def small(rng: Chance, cores: int, smt: int = 1) -> Shape:
     return Shape(machine, machine, "one per PU", known=True)
 
 
+def sharing(at: Machine) -> tuple[Numbers, Numbers, Numbers]:
+    """Return for copies: copies on the CPU, busy threads of the core, busy CPUs of the lgroup."""
+    return (
+        np.array([np.sum(at.cpu == one) for one in at.cpu]),
+        np.array([len(np.unique(at.cpu[at.core == one])) for one in at.core]),
+        np.array([len(np.unique(at.cpu[at.node == one])) for one in at.node]),
+    )
+
+
 def layout_effect(rng: Chance, shape: Shape, benchmarks: int) -> NDArray[np.float64]:
     """Return what sharing costs, log of time by benchmark and copy, as physics has it.
 
     Copies on one CPU share its time (in proportion); threads of one core cost each other up to
-    that; copies of a fuller lgroup wait for memory, in some benchmarks.
+    that; copies of a fuller lgroup wait for memory, in some benchmarks (of copies on one CPU one
+    runs at a time).
     """
-    at = shape.copies
-    on_cpu = np.array([np.sum(at.cpu == one) for one in at.cpu])
-    threads = np.array([len(set(at.cpu[at.core == one].tolist())) for one in at.core])
-    on_node = np.array([np.sum(at.node == one) for one in at.node])
+    on_cpu, threads, on_node = sharing(shape.copies)
     threading = rng.uniform(0.3, 0.9, benchmarks)[:, None]
     waiting = (rng.uniform(0, 0.3, benchmarks) * (rng.random(benchmarks) < 0.4))[:, None]
     effect: NDArray[np.float64] = (

@@ -8,8 +8,9 @@ What belongs to no plant is, in this order: `nature` (lgroups, iterations or sin
 do half of it), `layout` (sharing really does), `wrong size` (the plant's cells, another size),
 `too wide` (its copies, but benchmarks or iterations that have no part in it, or "two modes" where
 it is a place), `wrong half` (two levels as good as each other, and the healthy one was accused
-without saying so), `wrong place` (there is half such a difference, of a plant, but most of those
-accused are innocent), `invented`.
+without saying so), `in other words` (half of it is there, of a plant that could not be told well),
+`wrong place` (there is half such a difference, of a plant, but most of those accused are
+innocent), `invented`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarks.divot_cases.plants import Plant
 type Mask = NDArray[np.bool_]
 type Values = NDArray[np.float64]
 
-INSIDE, COVERED = 0.7, 0.6
+INSIDE, COVERED, _OF_TWO = 0.7, 0.6, 0.4
 _LOWEST, _HIGHEST, _SLACK = 0.4, 2.5, 0.01  # of a size, as logarithms; and on top of that
 _ALL_COPIES = 0.6  # of the copies, in cells that are an iteration's or two modes'
 _RISING = ("drift",)
@@ -153,14 +154,16 @@ def judge(case: Case, rows: Sequence[dict[str, Any]]) -> Verdict:
         verdict.plants.append(outcome)
     of: list[list[Found]] = [[] for _ in case.plants]
     for one in found:
-        inside = [_inside(one, plant, case.natural) for plant in case.plants]
+        inside = [_inside(one, plant, case) for plant in case.plants]
         fits = [
-            max(share, 1e-6) if _belongs(one, plant, share) else 0.0
+            max(_own(one, plant), 1e-6) if _belongs(one, plant, share) else 0.0
             for share, plant in zip(inside, case.plants, strict=True)
         ]
         if any(fits):
-            of[fits.index(max(fits))].append(one)
             verdict.belonging += 1
+            for share, belonging in zip(fits, of, strict=True):
+                if share >= min(_OF_TWO, max(fits)):  # one finding may tell two plants, truly
+                    belonging.append(one)
         else:
             verdict.others.append((_what_else(one, case), one))
     for outcome, belonging in zip(verdict.plants, of, strict=True):
@@ -177,13 +180,27 @@ def _truth(plant: Plant) -> list[tuple[Mask, Values]]:
     return options
 
 
-def _inside(one: Found, plant: Plant, natural: Values) -> float:
-    """Return which share of a finding's cells the plant is in; single cells may be spikes too."""
-    best = max(float(mask[one.cells].mean()) for mask, _ in _truth(plant))
-    if not best or one.kind != "outlier-copy":
+def _own(one: Found, plant: Plant) -> float:
+    """Return which share of a finding's cells the plant is in."""
+    return max(float(mask[one.cells].mean()) for mask, _ in _truth(plant))
+
+
+def _inside(one: Found, plant: Plant, case: Case) -> float:
+    """Return which share of a finding's cells is right.
+
+    Where the plant is in some, others may be another's of the same sign, or (single copies) spikes.
+    """
+    best = _own(one, plant)
+    if not best or plant.family != "place":
         return best
-    spiked = (natural - np.median(natural, axis=2, keepdims=True)) * one.size >= 0.5 * one.size**2
-    return float((plant.mask | spiked)[one.cells].mean())
+    allowed = plant.mask.copy()
+    for other in case.plants:
+        if other.family == "place":
+            allowed |= other.delta * one.size > 0
+    if one.kind == "outlier-copy":
+        spikes = case.natural - np.median(case.natural, axis=2, keepdims=True)
+        allowed |= spikes * one.size >= 0.5 * one.size**2
+    return float(allowed[one.cells].mean())
 
 
 def _belongs(one: Found, plant: Plant, inside: float) -> bool:
@@ -242,6 +259,10 @@ def _what_else(one: Found, case: Case) -> str:
         other = plant.mask.any(axis=2, keepdims=True) & ~plant.mask
         if plant.half and one.size * plant.size < 0 and other[one.cells].mean() >= INSIDE:
             return "wrong half"
+    small = [it.delta for it in case.plants if not case.demanded(it)]
+    true = contrast(case.natural + sum(small, np.zeros(case.dims)), one.cells)
+    if small and true * one.size > 0 and abs(true) >= 0.5 * abs(one.size):
+        return "in other words"
     true = contrast(case.natural + case.planted, one.cells)
     return "wrong place" if true * one.size > 0 and abs(true) >= 0.5 * abs(one.size) else "invented"
 
@@ -260,10 +281,12 @@ def _beside_plant(one: Found, plant: Plant) -> str:
 
 def _of_layout(one: Found, case: Case) -> bool:
     """Tell whether some copy outside shares so much less (or more) that it makes the size."""
-    members = one.cells.any(axis=(0, 1))
+    members, benchmarks = one.cells.any(axis=(0, 1)), one.cells.any(axis=(1, 2))
+    if members.mean() >= _ALL_COPIES and "modal" in one.kind:
+        return bool(np.ptp(case.layout[benchmarks, 0], axis=1).max() >= 0.5 * abs(one.size))
     if members.all():
         return False
-    level = np.median(case.layout[one.cells.any(axis=(1, 2)), 0], axis=0)
+    level = np.median(case.layout[benchmarks, 0], axis=0)
     ratios = (np.median(level[members]) - level[~members]) / (one.size or 1e-9)
     return bool(np.any((ratios >= 0.5) & (ratios <= 2)))
 
