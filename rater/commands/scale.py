@@ -17,6 +17,13 @@ def register(subparsers: Subparsers) -> None:
         "curves of their own.",
     )
     parser.add_argument("which", metavar="RUN|SWEEP", nargs="+", help=POINTS)
+    parser.add_argument(
+        "--law",
+        choices=("log", "rate"),
+        default="log",
+        help="what the law's least squares are of: the logarithms of rates (the default: noise is "
+        "a share of a rate), or the rates themselves, as Gunther's examples are published",
+    )
     add_file(parser, "draw the curves as well, into FILE, by its name .svg, .png or .pdf")
     add_common(parser)
     parser.set_defaults(run=later("results.scale", "scale_points"))

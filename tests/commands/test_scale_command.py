@@ -13,11 +13,14 @@ from rich.console import Console
 
 from rater.analysis.results.points import Point, PointRun
 from rater.analysis.scaling.curve import Curve, scale
+from rater.analysis.stats.noise import Noise
+from rater.analysis.stats.usl import LawScale, fit_usl
 from rater.record.run import MachinePU
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredRun
 from rater.show.charts.scaling import curves_svg
 from rater.show.console.printer import Printer
+from rater.show.scaling.sentences import law_text
 from rater.show.scaling.table import print_scaling
 from rater.store.store import open_store
 from tests.support.calls import Rater
@@ -104,6 +107,20 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     )
     print_scaling(found, (), (), printer)
     assert max(map(len, text.getvalue().splitlines())) <= width
+
+
+def test_the_law_says_what_it_was_fitted_to_and_promises_no_peak_far_away(rater: Rater) -> None:
+    copies = (1, 2, 4, 8, 16)
+    for law_on in LawScale:
+        rates = [n / (1 + 0.1 * (n - 1) + 4e-18 * n * (n - 1)) for n in copies]
+        law = fit_usl(copies, rates, [1] * 5, Noise(0.01, None), law_on)
+        text = law_text(law, "ratio")
+        assert f"; fitted to {law_on}, residuals 0.0 % " in text
+        assert "no peak in the measured range, 1 to 16 copies" in text
+        assert "±" in text
+    assert rater("scale", 1, 2, 3, 4, "--law", "rate")[0] == 0
+    with pytest.raises(SystemExit):
+        rater("scale", 1, 2, "--law", "square")
 
 
 def test_json_has_everything(rater: Rater) -> None:

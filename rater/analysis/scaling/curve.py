@@ -26,7 +26,7 @@ from rater.analysis.scaling.excluded import RunDifferences, lacking, left_out, r
 from rater.analysis.scaling.samples import Sample, by_conditions, curve_names, samples_of
 from rater.analysis.stats.knee import CurveShape, shape_of
 from rater.analysis.stats.noise import Noise, noise_in_rounds, noise_of
-from rater.analysis.stats.usl import Refused, Usl, fit_usl
+from rater.analysis.stats.usl import LawScale, Refused, Usl, fit_usl
 from rater.text.cpuset import format_list
 from rater.text.words import some
 
@@ -131,15 +131,18 @@ class Scaling:
     samples: tuple[Sample, ...] = field(repr=False)
 
 
-def scale(points: Sequence[Point]) -> Scaling:
-    """Return the curves of the points' runs; one that stands in several points counts once."""
+def scale(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
+    """Return the curves of the points' runs; one that stands in several points counts once.
+
+    `law_on`: what the squares of the law's fit are of.
+    """
     samples = samples_of(points)
     groups = by_conditions(samples)
     names = curve_names(tuple(groups))
     curves, alone = [], []
     for key, members in groups.items():
         counts = tuple(sorted({one.places.copies for one in members}))
-        made = _curve(names[key], key, members)
+        made = _curve(names[key], key, members, law_on)
         if any(len(one.points) > 1 for one in made.series):
             curves.append(made)
             continue
@@ -157,6 +160,7 @@ def _curve(
     name: str,
     key: tuple[tuple[str, str], ...],
     members: Sequence[Sample],
+    law_on: LawScale,
 ) -> Curve:
     by_copies: dict[int, list[Sample]] = {}
     with_rates = [one for one in members if one.rates.rates]  # the others are told as lacking
@@ -192,7 +196,9 @@ def _curve(
         runs=tuple(one.run.head.run for of_it in by_copies.values() for one in of_it),
         places=tuple(places.values()),
         series=tuple(
-            made for kind in kinds if (made := _series(kind, by_copies, by_ratio)) is not None
+            made
+            for kind in kinds
+            if (made := _series(kind, by_copies, by_ratio, law_on)) is not None
         ),
         differences=run_differences(by_copies),
         lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
@@ -207,7 +213,9 @@ class _Kind:
     over: tuple[str, ...]
 
 
-def _series(kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool) -> Series | None:
+def _series(
+    kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool, law_on: LawScale
+) -> Series | None:
     found: list[tuple[CpusUsed, tuple[tuple[int, float], ...]]] = []
     in_rounds: list[dict[int, float]] = []
     for of_it in by_copies.values():
@@ -257,7 +265,7 @@ def _series(kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool) -> 
         points=tuple(points),
         noise=noise,
         shape=shape_of(copies, medians, runs, noise, copies.index(fair) + 1),
-        law=_law([places for places, _ in found], medians, runs, noise),
+        law=_law([places for places, _ in found], medians, runs, noise, law_on),
     )
 
 
@@ -280,7 +288,11 @@ def _linear(places: CpusUsed, single: dict[int, float]) -> float | None:
 
 
 def _law(
-    places: Sequence[CpusUsed], medians: Sequence[float], runs: Sequence[int], noise: Noise
+    places: Sequence[CpusUsed],
+    medians: Sequence[float],
+    runs: Sequence[int],
+    noise: Noise,
+    law_on: LawScale,
 ) -> Usl | Refused:
     """Fit the law to the points that are alike in what a copy has for itself.
 
@@ -300,6 +312,7 @@ def _law(
         [medians[i] for i in chosen],
         [runs[i] for i in chosen],
         noise,
+        law_on,
     )
     left = [one for i, one in enumerate(places) if i not in chosen]
     if isinstance(fitted, Refused) and left:

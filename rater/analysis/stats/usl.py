@@ -8,11 +8,14 @@ arXiv:0808.1431 (2008), with the rate of one copy, lambda, as third coefficient 
 the share of the work that has to wait for something shared; kappa is coherency: what each copy
 costs each other one. Both are at least 0 here. The peak is at sqrt((1 - sigma) / kappa).
 
-Least squares on log X, since noise of rates is a share of them (R's package usl takes X itself,
-by which the largest rates decide). For given sigma and kappa the best log lambda is a mean; the
-two are found by Levenberg's and Marquardt's damped Gauss-Newton steps, begun from the linear form
-n / X = (1 + sigma (n - 1) + kappa n (n - 1)) / lambda. A coefficient that would fall below 0 is
-held at 0 and the others are fitted again: of all such choices the one with the least squares.
+Least squares on log X, since noise of rates is a share of them; or, asked for, on X itself, by
+which the largest rates decide, as Gunther's examples are published (N. J. Gunther, "Guerrilla
+Capacity Planning", 2007; S. Moeding's R package usl). For given sigma and kappa the best lambda is
+a projection (G. H. Golub and V. Pereyra's variable projection, its derivatives as L. Kaufman, BIT
+15, 1975, simplifies them); the two are found by Levenberg's and Marquardt's damped Gauss-Newton
+steps, begun from the linear form n / X = (1 + sigma (n - 1) + kappa n (n - 1)) / lambda. A
+coefficient that would fall below 0 is held at 0 and the others are fitted again: of all such
+choices the one with the least squares.
 
 The 95 % intervals of sigma and kappa are those of the profile likelihood: all values with which the
 squares, at the best of the other two (none below 0), are no more than t^2 s^2 above the least,
@@ -26,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +42,7 @@ type Floats = NDArray[np.float64]
 LEAST_POINTS = 4  # three coefficients, and one to see whether they fit
 LEAST_RANGE = 4  # the largest number of copies over the smallest
 BAD_RMS = 0.10
+_FAR = 4  # times the largest number of copies: what lies beyond is no peak of this curve
 _ALPHA = 0.05  # that a straight line is not one, by chance
 _STEPS = 200
 _HALVES = 24
@@ -45,6 +50,13 @@ _LEAST_STEP = 1e-12  # where the law goes through all points
 _UNBOUNDED = 1e6  # times the first step: what is not outside there has no bound
 # Which of sigma and kappa are free.
 _CHOICES = ((True, True), (True, False), (False, True), (False, False))
+
+
+class LawScale(StrEnum):
+    """What the squares of a fit are of."""
+
+    LOG = "log X"
+    RATE = "X"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,11 @@ class Coefficient:
     low: float  # of the 95 % interval
     high: float  # infinite where nothing bounds it
 
+    @property
+    def symmetric(self) -> float | None:
+        """The standard error, where it says all: the interval does not reach the bound 0."""
+        return self.error if self.low > 0 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Usl:
@@ -66,13 +83,16 @@ class Usl:
     kappa: Coefficient
     copies: tuple[int, ...]  # it was fitted to
     residuals: tuple[float, ...]  # measured / fitted - 1, by number of copies
-    rms: float  # of the residuals
+    rms: float  # of the residuals; fitted to X: as a share of the mean rate
     degrees: int  # of freedom: numbers of copies less coefficients that were fitted
-    peak: float | None  # copies; None: none follows from the fit (kappa is 0, or not told from 0)
+    # Copies; None: none follows from the fit (kappa is 0, or not told from 0), or none near what
+    # was measured.
+    peak: float | None
     extrapolated: bool  # the peak lies beyond the largest number of copies
     # Without a peak: it lies beyond so many copies, if there is one (kappa at its upper bound).
     none_before: float | None
     limit: float | None  # without kappa: the rate that it comes near and never reaches
+    scale: LawScale = LawScale.LOG
 
     @property
     def bad(self) -> bool:
@@ -93,14 +113,18 @@ class Refused:
 
 
 def fit_usl(
-    copies: Sequence[int], rates: Sequence[float], runs: Sequence[int], noise: Noise
+    copies: Sequence[int],
+    rates: Sequence[float],
+    runs: Sequence[int],
+    noise: Noise,
+    scale: LawScale = LawScale.LOG,
 ) -> Usl | Refused:
     """Fit the law; `copies` ascend, each once, `rates` are medians over so many `runs`.
 
     Refused: fewer than four numbers of copies; a largest below four times the smallest; and
-    where a straight line fits as well: what the law explains beyond it is within `noise` (F with
-    2 degrees of freedom, whose tail has a closed form; with both coefficients at least 0 it is a
-    little strict).
+    where a straight line fits as well: what the law explains beyond it on log X is within `noise`
+    (F with 2 degrees of freedom, whose tail has a closed form; with both coefficients at least 0 it
+    is a little strict).
     """
     if len(copies) < LEAST_POINTS:
         return Refused(
@@ -111,18 +135,76 @@ def fit_usl(
             f"{copies[0]} to {copies[-1]} copies cover too little; the largest must be "
             f"{LEAST_RANGE} times the smallest"
         )
-    n = np.array(copies, dtype=np.float64)
-    y = np.log(np.array(rates, dtype=np.float64) / n)
-    begin = _linear_form(n, y)
-    fits = [(_descend(n, y, begin, free), free) for free in _CHOICES]
-    allowed = [(fit, free) for fit, free in fits if fit is not None and min(fit) >= 0]
-    (sigma, kappa), free = min(allowed, key=lambda found: _squares(n, y, found[0]))
-    straight, left = _squares(n, y, (0.0, 0.0)), _squares(n, y, (sigma, kappa))
+    n, x = np.array(copies, dtype=np.float64), np.array(rates, dtype=np.float64)
+    curve = _Points(n, x, LawScale.LOG)
+    at, free = _least(curve)
+    straight, left = curve.squares((0.0, 0.0)), curve.squares(at)
     error = math.sqrt(sum(noise.of_median(r) ** 2 for r in runs) / len(runs))
     if not any(free) or _by_chance(straight - left, error, noise.degrees) > _ALPHA:
         rms = math.sqrt(straight / len(copies))
         return Refused(f"a straight line fits as well (within {rms * 100:.1f} %)")
-    return _result(n, y, (sigma, kappa), free)
+    if scale is LawScale.RATE:
+        curve = _Points(n, x, scale)
+        at, free = _least(curve)
+    return _result(curve, at, free)
+
+
+type _At = tuple[float, float]  # sigma, kappa
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """What is fitted: with the best lambda, what is left of it and how that changes."""
+
+    n: Floats
+    x: Floats
+    scale: LawScale
+
+    def slowed(self, at: _At) -> Floats:
+        return 1 + at[0] * (self.n - 1) + at[1] * self.n * (self.n - 1)
+
+    def rate(self, at: _At) -> float:
+        """Return the best lambda."""
+        if self.scale is LawScale.LOG:
+            return math.exp(float(np.log(self.x / self.n * self.slowed(at)).mean()))
+        shape = self.n / self.slowed(at)
+        return float(self.x @ shape) / float(shape @ shape)
+
+    def residuals(self, at: _At) -> Floats:
+        """Return log of measured over fitted; on X the difference over the mean rate."""
+        fitted = self.rate(at) * self.n / self.slowed(at)
+        if self.scale is LawScale.LOG:
+            return np.asarray(np.log(self.x / fitted))
+        return np.asarray((self.x - fitted) / self.x.mean())
+
+    def squares(self, at: _At) -> float:
+        if self.slowed(at).min() <= 0:
+            return math.inf
+        return float((self.residuals(at) ** 2).sum())
+
+    def weights(self, at: _At) -> Floats:
+        """Return how a residual falls as log lambda grows."""
+        if self.scale is LawScale.LOG:
+            return np.ones_like(self.n)
+        return np.asarray(self.rate(at) * self.n / self.slowed(at) / self.x.mean())
+
+    def slopes(self, at: _At) -> Floats:
+        """Return how residuals grow with sigma and kappa, lambda as it is."""
+        columns = np.stack([self.n - 1, self.n * (self.n - 1)], axis=1)
+        return np.asarray(columns * (self.weights(at) / self.slowed(at))[:, None])
+
+    def projected(self, at: _At) -> Floats:
+        """Return the slopes with lambda at its best."""
+        weights, slopes = self.weights(at), self.slopes(at)
+        return np.asarray(slopes - np.outer(weights, weights @ slopes) / float(weights @ weights))
+
+
+def _least(curve: _Points) -> tuple[_At, tuple[bool, bool]]:
+    """Return sigma and kappa of the least squares, none below 0, and which of them are free."""
+    begin = _linear_form(curve)
+    fits = [(_descend(curve, begin, free), free) for free in _CHOICES]
+    allowed = [(fit, free) for fit, free in fits if fit is not None and min(fit) >= 0]
+    return min(allowed, key=lambda found: curve.squares(found[0]))
 
 
 def _by_chance(explained: float, error: float, degrees: int | None) -> float:
@@ -133,39 +215,17 @@ def _by_chance(explained: float, error: float, degrees: int | None) -> float:
     return math.exp(-half) if degrees is None else (1 + 2 * half / degrees) ** (-degrees / 2)
 
 
-def _linear_form(n: Floats, y: Floats) -> tuple[float, float]:
+def _linear_form(curve: _Points) -> _At:
     """Return where to begin: n / X is linear in three, weighted to relative errors."""
-    rows = np.exp(y)[:, None] * np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
+    n = curve.n
+    rows = (curve.x / n)[:, None] * np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
     (whole, sigma, kappa), *_ = np.linalg.lstsq(rows, np.ones_like(n), rcond=None)
     if whole <= 0:
         return 0.0, 0.0
     return max(0.0, float(sigma / whole)), max(0.0, float(kappa / whole))
 
 
-def _slowed(n: Floats, at: tuple[float, float]) -> Floats:
-    return 1 + at[0] * (n - 1) + at[1] * n * (n - 1)
-
-
-def _residuals(n: Floats, y: Floats, at: tuple[float, float]) -> Floats:
-    """Return log of measured over fitted, with the lambda that fits best."""
-    left = y + np.log(_slowed(n, at))
-    return np.asarray(left - left.mean())
-
-
-def _squares(n: Floats, y: Floats, at: tuple[float, float]) -> float:
-    if _slowed(n, at).min() <= 0:
-        return math.inf
-    return float((_residuals(n, y, at) ** 2).sum())
-
-
-def _slopes(n: Floats, at: tuple[float, float]) -> Floats:
-    """Return the derivatives of the log of what slows, by sigma and kappa."""
-    return np.stack([n - 1, n * (n - 1)], axis=1) / _slowed(n, at)[:, None]
-
-
-def _descend(
-    n: Floats, y: Floats, begin: tuple[float, float], free: tuple[bool, bool]
-) -> tuple[float, float] | None:
+def _descend(curve: _Points, begin: _At, free: tuple[bool, bool]) -> _At | None:
     """Return sigma and kappa of the least squares, below 0 where that is least.
 
     None: it was not reached. What is not free is 0.
@@ -174,16 +234,15 @@ def _descend(
     if not columns.size:
         return 0.0, 0.0
     at = np.array(begin) * free
-    squares, damping = _squares(n, y, (at[0], at[1])), 1e-3
+    squares, damping = curve.squares((at[0], at[1])), 1e-3
     for _ in range(_STEPS):
-        slopes = _slopes(n, (at[0], at[1]))[:, columns]
-        slopes = slopes - slopes.mean(axis=0)
+        slopes = curve.projected((at[0], at[1]))[:, columns]
         normal = slopes.T @ slopes
-        gradient = slopes.T @ _residuals(n, y, (at[0], at[1]))
+        gradient = slopes.T @ curve.residuals((at[0], at[1]))
         step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
         tried = at.copy()
         tried[columns] += step
-        reached = _squares(n, y, (tried[0], tried[1]))
+        reached = curve.squares((tried[0], tried[1]))
         if reached > squares:
             damping *= 8
             if damping > 1e12:
@@ -198,17 +257,17 @@ def _descend(
     return float(at[0]), float(at[1])
 
 
-def _interval(n: Floats, y: Floats, at: tuple[float, float], which: int) -> tuple[float, float]:
+def _interval(curve: _Points, at: _At, which: int) -> tuple[float, float]:
     """Return the interval of sigma (0) or kappa (1) by its profile; infinite: without bound."""
-    least, degrees = _squares(n, y, at), n.size - LEAST_POINTS + 1
+    least, degrees = curve.squares(at), curve.n.size - LEAST_POINTS + 1
     most = least * (1 + quantile(0.95, degrees) ** 2 / degrees)
 
     def within(value: float) -> bool:
-        return _profile(n, y, at, which, value) <= most
+        return _profile(curve, at, which, value) <= most
 
     value = at[which]
-    slopes = _slopes(n, at)[:, which]
-    step = max(_LEAST_STEP, math.sqrt(most / float(((slopes - slopes.mean()) ** 2).sum())))
+    slopes = curve.projected(at)[:, which]
+    step = max(_LEAST_STEP, math.sqrt(most / float((slopes**2).sum())))
     high = value + step
     while within(high):
         high += high - value
@@ -226,26 +285,24 @@ def _border(within: Callable[[float], bool], inside: float, outside: float) -> f
     return inside
 
 
-def _profile(n: Floats, y: Floats, at: tuple[float, float], which: int, value: float) -> float:
+def _profile(curve: _Points, at: _At, which: int, value: float) -> float:
     """Return the least squares with sigma (0) or kappa (1) at a value, the other at least 0."""
     other = at[1 - which]
     for _ in range(_STEPS):
         point = (value, other) if which == 0 else (other, value)
-        slope = _slopes(n, point)[:, 1 - which]
-        slope = slope - slope.mean()
-        moved = max(0.0, other - float(slope @ _residuals(n, y, point)) / float(slope @ slope))
+        slope = curve.projected(point)[:, 1 - which]
+        moved = max(0.0, other - float(slope @ curve.residuals(point)) / float(slope @ slope))
         small = abs(moved - other) <= 1e-6 * (other + 1e-9)
         other = moved
         if small:
             break
-    return _squares(n, y, (value, other) if which == 0 else (other, value))
+    return curve.squares((value, other) if which == 0 else (other, value))
 
 
-def _result(n: Floats, y: Floats, at: tuple[float, float], free: tuple[bool, bool]) -> Usl:
-    left = _residuals(n, y, at)
-    rate = math.exp(float((y + np.log(_slowed(n, at))).mean()))
+def _result(curve: _Points, at: _At, free: tuple[bool, bool]) -> Usl:
+    n, left, rate = curve.n, curve.residuals(at), curve.rate(at)
     columns = np.flatnonzero(free)
-    slopes = np.hstack([-np.ones((n.size, 1)), _slopes(n, at)[:, columns]])
+    slopes = np.hstack([-curve.weights(at)[:, None], curve.slopes(at)[:, columns]])
     degrees = n.size - slopes.shape[1]
     variance = float((left**2).sum()) / degrees
     scale = np.abs(slopes).max(axis=0)  # kappa's slopes are n times sigma's
@@ -255,7 +312,7 @@ def _result(n: Floats, y: Floats, at: tuple[float, float], free: tuple[bool, boo
     of_log = float(errors[0])
     known = {int(column): float(errors[place + 1]) for place, column in enumerate(columns)}
     sigma, kappa = (
-        Coefficient(at[which], known.get(which), *_interval(n, y, at, which)) for which in (0, 1)
+        Coefficient(at[which], known.get(which), *_interval(curve, at, which)) for which in (0, 1)
     )
     peak = none_before = limit = None
     if not kappa.low and math.isfinite(kappa.high):
@@ -264,6 +321,8 @@ def _result(n: Floats, y: Floats, at: tuple[float, float], free: tuple[bool, boo
         peak = max(1.0, math.sqrt(max(0.0, 1 - sigma.value) / kappa.value))
     elif kappa.error is None and sigma.low > 0:
         limit = rate / sigma.value
+    if peak is not None and peak > _FAR * float(n[-1]):
+        peak = None
     return Usl(
         rate=Coefficient(
             rate, rate * of_log, rate * math.exp(-reach * of_log), rate * math.exp(reach * of_log)
@@ -271,11 +330,12 @@ def _result(n: Floats, y: Floats, at: tuple[float, float], free: tuple[bool, boo
         sigma=sigma,
         kappa=kappa,
         copies=tuple(int(count) for count in n),
-        residuals=tuple(math.expm1(value) for value in left),
+        residuals=tuple((curve.x * curve.slowed(at) / n / rate - 1).tolist()),
         rms=math.sqrt(float((left**2).mean())),
         degrees=degrees,
         peak=peak,
         extrapolated=peak is not None and peak > float(n[-1]),
         none_before=none_before if none_before and none_before > float(n[-1]) else None,
         limit=limit,
+        scale=curve.scale,
     )

@@ -184,7 +184,8 @@ def law_text(law: Usl | Refused, unit: str) -> str:
         f"kappa {_coefficient(law.kappa)} (coherency), "
         f"lambda {law.rate.value:.4g} {unit} a copy"
     )
-    text += f"; residuals {percent(law.rms)} % (the largest {signed_percent(_largest(law))} %)"
+    largest = signed_percent(_largest(law))
+    text += f"; fitted to {law.scale}, residuals {percent(law.rms)} % (the largest {largest} %)"
     return f"{text}; {peak_text(law)}"
 
 
@@ -193,15 +194,18 @@ def peak_text(law: Usl) -> str:
     if law.bad:
         return "it does not describe this curve"
     last = law.copies[-1]
+    if law.peak is not None and not law.extrapolated:
+        return f"peak at {law.peak:.0f} copies"
+    no_peak = f"no peak in the measured range, {law.copies[0]} to {last} copies"
     if law.peak is not None:
-        where = f"peak at {law.peak:.0f} copies"
-        return f"{where}, extrapolated from {last}" if law.extrapolated else where
-    what = "kappa is not told from 0: no peak follows"
+        return f"{no_peak}; the law's is at {law.peak:.0f}, extrapolated"
     if law.limit is not None:
-        what = f"no peak: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
-    if law.none_before is None:
-        return what
-    return f"{what}, and none lies before {math.floor(law.none_before)} copies (95 %)"
+        return (
+            f"{no_peak}: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
+        )
+    if law.none_before is not None:
+        return f"{no_peak}, and none before {math.floor(law.none_before)} (95 %)"
+    return no_peak
 
 
 def _largest(law: Usl) -> float:
@@ -209,8 +213,12 @@ def _largest(law: Usl) -> float:
 
 
 def _coefficient(one: Coefficient) -> str:
+    """Return a value with what is known of its error; beside the bound 0 that is no +-."""
+    if one.symmetric is not None:
+        return f"{one.value:.3g} ± {one.symmetric:.1g}"
     if one.error is not None:
-        return f"{one.value:.3g} ± {one.error:.1g}"
+        high = "no bound" if math.isinf(one.high) else f"{one.high:.2g}"
+        return f"{one.value:.3g} (0 to {high})"
     return "0" if math.isinf(one.high) else f"0 (below {one.high:.2g})"
 
 

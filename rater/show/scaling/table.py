@@ -233,13 +233,13 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
         return
     if fitted:
         laws = [law for _, law in fitted]
-        held = any(None in (law.sigma.error, law.kappa.error) for law in laws)
+        held = any(None in (law.sigma.symmetric, law.kappa.symmetric) for law in laws)
         longest = max(laws, key=lambda law: len(law.copies)).copies
         printer.prose(
             "Universal Scalability Law over "
-            f"{', '.join(map(str, longest))} copies: sigma is "
+            f"{', '.join(map(str, longest))} copies, fitted to {laws[0].scale}: sigma is "
             "what copies wait for, kappa what each costs each other"
-            + ("; 0: held there, below the bound beside it by 95 %" if held else "")
+            + ("; <: of one at or near its bound 0, what it is below by 95 %" if held else "")
         )
         of = Columns(laws)
         printer.table(
@@ -265,9 +265,9 @@ def _value(one: Coefficient, places: int) -> str:
 
 
 def _error(one: Coefficient) -> str:
-    """Return the standard error, of one held at 0 what it is below (95 %)."""
-    if one.error is not None:
-        return f"{one.error:.1g}"
+    """Return the standard error, of one at or near its bound 0 what it is below (95 %)."""
+    if one.symmetric is not None:
+        return f"{one.symmetric:.1g}"
     return "held" if math.isinf(one.high) else f"<{one.high:.1g}"
 
 
@@ -278,7 +278,7 @@ def _peak(law: Usl) -> str:
         return f"{law.peak:.0f}{' (extrapolated)' if law.extrapolated else ''}"
     if law.none_before is not None:
         return f"none before {math.floor(law.none_before)}"
-    return "not told"
+    return f"none up to {law.copies[-1]}"
 
 
 def _print_noise(curve: Curve, printer: Printer) -> None:

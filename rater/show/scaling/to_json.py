@@ -57,7 +57,7 @@ TABLE = {
     ),
     Refused: Members("refused=reason"),
     Usl: Members(
-        "lambda=rate sigma kappa degrees_of_freedom=degrees",
+        "fitted_to=scale lambda=rate sigma kappa degrees_of_freedom=degrees",
         {
             "residuals": lambda law: objects(
                 "copies share", zip(law.copies, law.residuals, strict=True)
@@ -72,7 +72,7 @@ TABLE = {
         " limit_rate=limit",
     ),
     Coefficient: Members(
-        "value standard_error=error",
+        "value standard_error=symmetric",  # null: at or near its bound 0, the interval tells
         {
             "held_at_0": lambda one: one.error is None,
             # null: no bound

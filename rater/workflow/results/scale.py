@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rater.analysis.scaling.curve import Alone, scale
 from rater.analysis.scaling.pairs import orders, smt_yields
+from rater.analysis.stats.usl import LawScale
 from rater.errors import InputError
 from rater.show.charts.scaling import curves_svg
 from rater.show.charts.vega import write_drawing
@@ -19,6 +20,7 @@ from rater.workflow.common import existing_store, show
 from rater.workflow.results.output_file import drawing_file
 from rater.workflow.results.points import points_from, points_without_runs
 
+LAW_SCALES = {"log": LawScale.LOG, "rate": LawScale.RATE}  # by the words of --law
 _MOST_REASONS = 6
 
 
@@ -29,7 +31,7 @@ def scale_points(args: argparse.Namespace) -> int:
         words = list(dict.fromkeys(args.which))
         points = points_from(store, words)
         missing = points_without_runs(store, words)
-    scaling = scale(points)
+    scaling = scale(points, LAW_SCALES[args.law])
     smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
     if not scaling.curves and not smt and not rotated:
         raise InputError(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rater.analysis.stats.noise import Noise
-from rater.analysis.stats.usl import Refused, Usl, fit_usl
+from rater.analysis.stats.usl import LawScale, Refused, Usl, fit_usl
 
 NOISE = Noise(0.02, None)
 DOUBLING = (1, 2, 4, 8, 16, 32)
@@ -18,8 +18,13 @@ def law(copies: Sequence[int], rate: float, sigma: float, kappa: float) -> list[
     return [rate * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)) for n in copies]
 
 
-def fit(copies: Sequence[int], rates: Sequence[float], noise: Noise = NOISE) -> Usl:
-    found = fit_usl(copies, rates, [1] * len(copies), noise)
+def fit(
+    copies: Sequence[int],
+    rates: Sequence[float],
+    noise: Noise = NOISE,
+    scale: LawScale = LawScale.LOG,
+) -> Usl:
+    found = fit_usl(copies, rates, [1] * len(copies), noise, scale)
     assert isinstance(found, Usl)
     return found
 
@@ -60,6 +65,32 @@ def test_a_measured_curve_is_fitted_as_well_as_an_independent_search_does() -> N
     assert found.sigma.value == pytest.approx(0.01345, abs=5e-5)
     assert found.kappa.value == pytest.approx(1.151e-4, abs=5e-7)
     assert found.peak == pytest.approx(92.6, abs=0.1)
+
+
+def test_published_examples_come_out_as_published_on_the_scale_they_were_fitted_on() -> None:
+    # SPEC SDM91 on a SPARCcenter 2000 (Gunther, Guerrilla Capacity Planning), as the R package
+    # usl prints it: alpha 0.0277285 +- 0.0091217, beta 0.0001044 +- 0.0000199, gamma 89.9952 +-
+    # 14.2135, residual standard error 82.8, peak 96.5.
+    copies = [1, 18, 36, 72, 108, 144, 216]
+    rates = [64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2]
+    found = fit(copies, rates, scale=LawScale.RATE)
+    assert found.scale is LawScale.RATE
+    assert found.sigma.value == pytest.approx(0.0277285, abs=5e-7)
+    assert found.kappa.value == pytest.approx(0.0001044, abs=5e-8)
+    assert found.rate.value == pytest.approx(89.9952, abs=5e-4)
+    assert found.sigma.error == pytest.approx(0.0091217, rel=1e-3)
+    assert found.kappa.error == pytest.approx(0.0000199, rel=2e-3)
+    assert found.rate.error == pytest.approx(14.2135, rel=1e-3)
+    assert found.peak == pytest.approx(96.5, abs=0.05)
+    mean = sum(rates) / len(rates)
+    assert found.rms * mean * math.sqrt(7 / 4) == pytest.approx(82.8, abs=0.05)
+    # The ray tracer of the same book: alpha 0.057771, gamma 21.848843, beta held at 0.
+    copies = [1, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64]
+    rates = [20.0, 78, 130, 170, 190, 200, 210, 230, 260, 280, 310]
+    found = fit(copies, rates, scale=LawScale.RATE)
+    assert found.sigma.value == pytest.approx(0.057771, abs=1e-6)
+    assert found.rate.value == pytest.approx(21.848843, abs=1e-5)
+    assert (found.kappa.value, found.kappa.error, found.peak) == (0.0, None, None)
 
 
 @pytest.mark.slow
@@ -124,6 +155,22 @@ def test_a_peak_beyond_the_last_point_is_an_extrapolation() -> None:
     found = fit(DOUBLING, law(DOUBLING, 1.0, 0.02, 0.0002))
     assert found.peak == pytest.approx(70)  # sqrt(0.98 / 0.0002)
     assert found.extrapolated
+
+
+def test_a_peak_far_beyond_what_was_measured_is_none() -> None:
+    # Its law peaks at sqrt(0.9 / 4e-18), 4.7e8 copies.
+    found = fit(DOUBLING, law(DOUBLING, 1.0, 0.1, 4e-18), Noise(1e-9, None))
+    assert found.peak is None
+    assert not found.extrapolated
+    near = fit(DOUBLING, law(DOUBLING, 1.0, 0.02, 0.00005))  # 140 copies, more than 4 x 32
+    assert near.peak is None
+
+
+def test_an_error_that_would_reach_beyond_the_bound_is_told_as_an_interval() -> None:
+    found = fit(DOUBLING, [1.0, 1.85, 3.2, 4.9, 6.1, 7.9])
+    for one in (found.sigma, found.kappa):
+        assert (one.symmetric is None) == (one.low == 0)
+    assert None in (found.sigma.symmetric, found.kappa.symmetric)
 
 
 def test_no_peak_follows_from_a_kappa_that_is_not_told_from_0() -> None:
