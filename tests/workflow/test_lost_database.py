@@ -26,7 +26,7 @@ RUN = ("run", "--copies", 2, "--iterations", 2, "--quiet", "--", "sh", "-c")
         ("rm -f $RATER_DB*", "was removed or moved"),
         ("rm -f $RATER_DB", "was removed or moved"),
         ("rm -f $RATER_DB-wal", "lost its write-ahead log"),
-        ("mkdir old && mv $RATER_DB* old; : > $RATER_DB", "was replaced"),
+        ("mkdir old && mv $RATER_DB* old && : > $RATER_DB", "was replaced"),
         ("cp $RATER_DB x && mv x $RATER_DB", "was replaced"),
         ("mv db elsewhere", "was removed or moved"),
         ("mkdir x && truncate -s 8192 $RATER_DB", "was cut short, from .* bytes to 8192"),
@@ -60,6 +60,12 @@ def test_a_run_whose_database_is_lost_goes_on_in_a_copy_and_exits_1(
         place.mkdir(exist_ok=True)
         subprocess.run(["sh", "-c", words], check=True)
         assert rater("show", 2)[0] == 0
+
+
+def test_a_run_whose_lock_file_is_removed_has_a_note_of_it(rater: Rater) -> None:
+    status, out, said = rater("run", "--copies", 1, "--", "sh", "-c", "rm $RATER_LOCK")
+    assert (status, " ".join(out.split()).count("was removed or replaced during the run")) == (0, 1)
+    assert "was removed or replaced" in said
 
 
 @pytest.fixture

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import os
 import re
+import socket
+import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from rater.errors import InputError
@@ -14,6 +18,9 @@ from rater.trusted_files import open_file
 
 # Any user's rater must be able to take the lock after another user's, for which reading will do.
 _MODE = 0o644
+_PEER = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
+
+_held: list[tuple[int, Path]] = []  # locks of this process: descriptor, and where it was opened
 
 
 def default_lock_path() -> Path:
@@ -32,8 +39,9 @@ def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[No
     """Hold the machine's lock; `holder` tells a second rater who has it.
 
     The lock belongs to our open file: the kernel frees it when we die, however we
-    die, and copies do not inherit it (the descriptor is closed on exec). With
-    `share` a run goes on beside another, and is not in its way either.
+    die, and copies do not inherit it (the descriptor is closed on exec). As files can be
+    removed, a name that cannot is held with it. With `share` a run goes on beside another, and
+    is not in its way either.
 
     Raises `InputError` naming the other run when the machine is taken.
     """
@@ -44,25 +52,68 @@ def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[No
             f"{path}: cannot open the machine's lock ({error.strerror}); "
             "set RATER_LOCK to a file you may write, or use --share to run without it"
         ) from error
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.close, file)
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if share:
                 yield
                 return
-            first = _holder(file)
-            raise InputError(
-                f"another run holds this machine: {first} (lock {path}). Two runs at once would "
-                "slow each other; wait for it, or use --share to run beside it"
-            ) from error
+            raise _taken(path, _holder(file)) from error
+        name = stack.enter_context(socket.socket(socket.AF_UNIX))
+        try:
+            name.bind(_name(path))
+            name.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and not share:
+                raise _taken(path, f"{_listener(path)}; its lock file was removed") from error
         if os.fstat(file).st_uid == os.geteuid():  # else the lock holds, and nothing is written
             with suppress(OSError):
                 os.ftruncate(file, 0)
                 os.pwrite(file, f"{holder}\n".encode(), 0)
+        _held.append((file, path.absolute()))
+        stack.callback(_held.pop)
         yield
-    finally:
-        os.close(file)
+
+
+def lost_lock() -> str | None:
+    """Say that the file of the lock that this process holds is not there any more, if so."""
+    for file, path in _held:
+        try:
+            same = os.path.samestat(os.fstat(file), path.stat())
+        except OSError:
+            same = False
+        if not same:
+            return (
+                f"the machine's lock {path} was removed or replaced during the run: another run "
+                "may have gone on beside it"
+            )
+    return None
+
+
+def _taken(path: Path, first: str) -> InputError:
+    return InputError(
+        f"another run holds this machine: {first} (lock {path}). Two runs at once would "
+        "slow each other; wait for it, or use --share to run beside it"
+    )
+
+
+def _name(path: Path) -> str:
+    """Return a name in no file system (unix(7), abstract), which is gone with its process."""
+    return f"\0rater-lock-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}"
+
+
+def _listener(path: Path) -> str:
+    """Return the process that holds the name."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(_name(path))
+            told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        except OSError:
+            return "another rater"
+    return f"process {_PEER.unpack(told)[0]}"
 
 
 def _open(path: Path) -> int:

@@ -27,7 +27,7 @@ from rater.record.stored import StoredRun
 from rater.run.copies.guard import MARKER, Guard, guard
 from rater.run.copies.reserve import living_on
 from rater.run.host.idle import IdleWatch
-from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders
@@ -193,6 +193,11 @@ class Session:
                 sink.start()
                 started.callback(sink.close)
             outcome = trio.run(supervisor.run)
+            lost = lost_lock()
+            if lost is not None:
+                emit(Noted(lost))
+        if lost is not None:
+            (self.one_of_many or say)(f"warning: {lost}")
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:

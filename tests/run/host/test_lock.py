@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 
 
 def test_the_second_run_is_refused_and_told_who_is_first(tmp_path: Path) -> None:
@@ -36,6 +36,27 @@ def test_share_goes_on_beside_another_run(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with machine_lock(path, "first"), machine_lock(path, "second", share=True):
         assert path.read_text() == "first\n"
+
+
+@pytest.mark.parametrize("put_there", [None, "another"])
+def test_a_lock_file_that_is_removed_or_replaced_lets_no_second_run_begin_and_is_noticed(
+    tmp_path: Path, put_there: str | None
+) -> None:
+    path = tmp_path / "lock"
+    with machine_lock(path, "first"):
+        assert lost_lock() is None
+        path.unlink()
+        if put_there is not None:
+            path.write_text(put_there)
+        refused = rf"process {os.getpid()}; its lock file was removed.*--share"
+        with pytest.raises(InputError, match=refused), machine_lock(path, "second"):
+            pass
+        assert f"{path} was removed or replaced" in (lost_lock() or "")
+        with machine_lock(path, "beside", share=True):
+            pass
+    assert lost_lock() is None
+    with machine_lock(path, "third"):
+        assert path.read_text() == "third\n"
 
 
 def test_the_kernel_frees_the_lock_of_a_killed_rater(tmp_path: Path) -> None:
