@@ -21,8 +21,9 @@ from typing import Any, Self
 from rater.record.status import Validity
 from rater.run.check import checker_main
 from rater.run.check.request import CheckRequest, CheckRules, Judged
-from rater.run.copies.gate import high_pipe
-from rater.run.copies.guard import MARKER, Helpers
+from rater.run.copies.guard import Helpers
+from rater.run.copies.open_files import high_pipe
+from rater.run.copies.watch import MARKER
 from rater.run.host.cpu_time import process_cpu_s
 
 # CPU time that the output of one copy may take; wall time would blame it for a full machine.

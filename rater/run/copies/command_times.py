@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.gate import high_pipe
+from rater.run.copies.open_files import high_pipe
 
 _BLOCK = 1 << 16
 

@@ -83,6 +83,9 @@ def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
     notes = list(child.notes)
     if reaped.left_group:
         notes.append("left processes behind in its process group; they were killed")
+    if child.ignored_s is not None:
+        killed = ", killed" if reaped.signal == signal.SIGKILL else ""
+        notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")
     if child.stopped_for is not None:
         return _STOPPED[child.stopped_for], "; ".join(notes) or None
     if reaped.exit_code == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections import deque
@@ -51,6 +52,11 @@ class Ends:
             self._reports.take(child.pid)  # of an earlier process that had this number
         self.alive[child.pidfd] = child
         self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def forget(self, child: Child) -> None:
+        """Expect the end of a copy no more."""
+        del self.alive[child.pidfd]
+        os.close(child.pidfd)  # which takes it out of the epoll as well
 
     async def wait(self) -> None:
         """Wait for an end, or for a script's report."""

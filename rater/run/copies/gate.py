@@ -10,11 +10,7 @@ It closes descriptor 4 to say that it is ready, and reads a line from descriptor
 
 from __future__ import annotations
 
-import fcntl
-import os
 from functools import cache
-
-from rater.run.copies.guard import FIRST_FREE_FD
 
 GATE_NAME = b"rater-gate"  # how the gate's shell calls itself
 GATE_SHELL = "/bin/sh"
@@ -35,18 +31,3 @@ def gate_script(late: int) -> str:
         f'read -r rater_gate <&3 || [ -e "$2" ] || exit {NOT_RELEASED}; '
         f'shift {3 + late}; exec "$@" 3<&-'
     )
-
-
-def high_pipe() -> tuple[int, int]:
-    """Return a pipe whose ends lie above the descriptors that a gate's own are put on."""
-    ends = os.pipe()
-    if min(ends) >= FIRST_FREE_FD:
-        return ends
-    try:
-        read_end, write_end = (
-            fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD) for end in ends
-        )
-    finally:
-        for end in ends:
-            os.close(end)
-    return read_end, write_end

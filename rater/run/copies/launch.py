@@ -18,9 +18,9 @@ from rater.errors import RunError
 from rater.plan.placement.place import Placement
 from rater.plan.schedule.phases import Step
 from rater.record.events import GateFacts
-from rater.run.copies.gate import GATE_NAME, GATE_SHELL, gate_script, high_pipe
+from rater.run.copies.gate import GATE_NAME, GATE_SHELL, gate_script
 from rater.run.copies.guard import Guard
-from rater.run.copies.open_files import raise_limit
+from rater.run.copies.open_files import high_pipe, raise_limit
 from rater.run.host.priority import urgent
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.memory_tuning import transparent_pages
@@ -83,7 +83,23 @@ class Child:
     last_cpu: int | None = None  # of its first thread; None: it runs, or was not read
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
+    ignored_s: float | None = None  # so long it did not end after SIGTERM
     notes: list[str] = field(default_factory=list)
+
+    def send(self, number: int) -> bool:
+        """Send a signal to the copy's process group, and to the copy where it left that.
+
+        Return False where it belongs to another user by now, who alone may send it any. It is
+        a child that was not reaped: its number cannot be another process's.
+        """
+        self.signal_group(number)
+        try:
+            os.kill(self.pid, 0 if os.getpgid(self.pid) == self.pid else number)
+        except PermissionError:
+            return False
+        except ProcessLookupError:
+            return True
+        return True
 
     def signal_group(self, number: int) -> None:
         """Send a signal to the copy's whole process group."""
@@ -300,7 +316,8 @@ class Launcher:
     def discard(self, child: Child) -> None:
         """Kill and reap a copy that will not be measured."""
         child.close_gate()
-        reap(child)
+        if child.send(signal.SIGKILL):
+            reap(child)
         self._guard.hold(child.copy, 0)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.record.run import storable
-from rater.run.copies.guard import MARKER
+from rater.run.copies.watch import MARKER
 from rater.run.copies.watchdog import kill_marked
 from rater.run.host.sysfiles import listed
 from rater.run.programs.inputs import remove_run_dir

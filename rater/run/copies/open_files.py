@@ -1,12 +1,14 @@
-"""The limit of open files: what copies need, and raising our own to it."""
+"""Open files: the limit that copies need, and pipes out of the way of what they are given."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 
 from rater.errors import InputError
 
+FIRST_FREE_FD = 10  # below lie the numbers that a spawned program gets its descriptors on
 _FDS_PER_COPY = 2  # a pidfd, and the writing end of its own gate
 _FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
 
@@ -52,3 +54,18 @@ def raise_limit(copies: int, own_gates: bool) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
         _raised_from = (needed, original)
     return original
+
+
+def high_pipe() -> tuple[int, int]:
+    """Return a pipe whose ends lie above the descriptors that a gate's own are put on."""
+    ends = os.pipe()
+    if min(ends) >= FIRST_FREE_FD:
+        return ends
+    try:
+        read_end, write_end = (
+            fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD) for end in ends
+        )
+    finally:
+        for end in ends:
+            os.close(end)
+    return read_end, write_end

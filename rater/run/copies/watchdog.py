@@ -1,6 +1,6 @@
 """Kill what a dead supervisor left: run as a program of its own, it imports nothing of rater.
 
-`python -I -S watchdog.py PIPE_FD SLOTS_FD MARKER [CGROUP]`: sleeps until the
+`python -I -S watchdog.py PIPE_FD SLOTS_FD MARKER LIMIT [CGROUP]`: sleeps until the
 pipe, which only the supervisor holds open, reaches end of file. A supervisor
 that ended in order has emptied its slots by then and closes the pipe after
 writing one byte, and nothing is done. Else, within two seconds:
@@ -8,8 +8,9 @@ writing one byte, and nothing is done. Else, within two seconds:
 1. the cgroup of the run, when there is one, is killed as a whole;
 2. the process groups in the slots (32-bit numbers in a shared memory file,
    kept by the supervisor without a system call) are killed;
-3. every process whose environment carries the marker `RATER_RUN=uuid` is
-   killed, until none is left: this finds children in sessions of their own.
+3. every process is killed whose limit of file locks is LIMIT or whose environment has
+   the marker `RATER_RUN=uuid`, until none is left: this finds children in sessions of their
+   own, orphans, and those with an empty environment.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+RLIMIT_LOCKS = 10  # asm-generic/resource.h
 PATIENCE_S = 1.8
+LAST_PATIENCE_S = 60.0  # for what multiplies as fast as it is killed
 ATTEMPT_GAP_S = 0.02
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGPIPE)
 
 
 def kill_groups(slots: bytes) -> None:
@@ -35,42 +39,74 @@ def kill_groups(slots: bytes) -> None:
                 os.killpg(group, signal.SIGKILL)
 
 
-def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
-    """Kill every process but us that has such an entry in its environment; return which."""
+def kill_marked(
+    is_marker: Callable[[bytes], bool], limit: bytes = b"", session: int | None = None
+) -> set[int]:
+    """Kill every process but us with such an entry in its environment, or this limit of locks.
+
+    `session` is the supervisor's: in another one whole groups are killed, which a process that
+    forks as fast as we look cannot slip out of. Return which there were, but for those that
+    we may not kill.
+    """
     found = set()
     own = os.getpid()
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit() or int(process.name) == own:
-            continue
-        try:
-            environment = (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if any(map(is_marker, environment.split(b"\0"))):
-            found.add(int(process.name))
-            with suppress(OSError):
-                os.kill(int(process.name), signal.SIGKILL)
+    with os.scandir("/proc") as processes:  # in the order of their numbers, new ones included
+        for process in processes:
+            if not process.name.isdigit() or int(process.name) == own:
+                continue
+            if _is_marked(process.path, is_marker, limit):
+                with suppress(OSError):
+                    found |= {int(process.name)} if _kill(int(process.name), session) else set()
     return found
+
+
+def _kill(pid: int, session: int | None) -> bool:
+    """Kill a process, or its group; tell whether it lived."""
+    if session is not None and os.getsid(pid) != session:
+        os.killpg(os.getpgid(pid), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
+
+
+def _is_marked(process: str, is_marker: Callable[[bytes], bool], limit: bytes) -> bool:
+    with suppress(OSError):
+        if limit and _limit_of_locks(process) == limit:
+            return True
+    with suppress(OSError):  # not ours to read
+        return any(map(is_marker, Path(process, "environ").read_bytes().split(b"\0")))
+    return False
+
+
+def _limit_of_locks(process: str) -> bytes:
+    for line in Path(process, "limits").read_bytes().splitlines():
+        if line.startswith(b"Max file locks "):
+            return line.split()[3]
+    return b""
 
 
 def main(argv: list[str]) -> int:
     """Wait for the supervisor's end and clean up after a bad one."""
-    pipe, slots_fd, marker = int(argv[0]), int(argv[1]), argv[2].encode()
-    cgroup = Path(argv[3]) if len(argv) > 3 else None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGPIPE):
+    pipe, slots_fd, marker, limit = int(argv[0]), int(argv[1]), argv[2].encode(), argv[3].encode()
+    cgroup = Path(argv[4]) if len(argv) > 4 else None
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    session = os.getsid(os.getppid())
+    if cgroup is not None:  # begun by a supervisor that is inside
+        with suppress(OSError):
+            (cgroup.parent / "cgroup.procs").write_text("0")
     if os.read(pipe, 1):
         return 0
     if cgroup is not None:
         with suppress(OSError):
             (cgroup / "cgroup.kill").write_text("1")
-    deadline = time.monotonic() + PATIENCE_S
+    began_s = time.monotonic()
     clean = 0
-    while clean < 2 and time.monotonic() < deadline:
+    while clean < 2 and (took_s := time.monotonic() - began_s) < LAST_PATIENCE_S:
         kill_groups(os.pread(slots_fd, os.fstat(slots_fd).st_size, 0))
-        clean = 0 if kill_marked(marker.__eq__) else clean + 1
-        time.sleep(ATTEMPT_GAP_S)
-    while cgroup is not None and cgroup.exists() and time.monotonic() < deadline:
+        clean = 0 if kill_marked(marker.__eq__, limit, session) else clean + 1
+        if clean or took_s > PATIENCE_S:  # else at once: what forks for ever must not win
+            time.sleep(ATTEMPT_GAP_S)
+    while cgroup is not None and cgroup.exists() and time.monotonic() - began_s < PATIENCE_S:
         try:
             cgroup.rmdir()
         except OSError:

@@ -22,8 +22,10 @@ from pathlib import Path
 from rater.plan.placement.place import Placement
 from rater.plan.selftest import Disturbance
 from rater.record.events import CopyEnded, Event, PhaseEnded, PhaseStarted
-from rater.run.copies.gate import high_pipe
-from rater.run.copies.guard import MARKER, Guard, children
+from rater.run.copies.guard import Guard
+from rater.run.copies.open_files import high_pipe
+from rater.run.copies.orphans import children
+from rater.run.copies.watch import MARKER
 from rater.run.host.cpu_time import TICKS_PER_S, cpu_ticks, process_cpu_s
 from rater.run.host.priority import urgent
 from rater.run.selftest import competitor

@@ -43,7 +43,7 @@ async def watch_disk(job: Job, alive: Mapping[int, Child]) -> None:
                 )
                 child.stopped_for = "output"
                 child.notes.append(f"wrote {written / 1e6:.0f} MB of output, more than {limit}")
-                child.signal_group(signal.SIGKILL)
+                child.send(signal.SIGKILL)
                 _truncate(child.spec)
                 full = False
 

@@ -8,7 +8,7 @@ import signal
 import trio
 
 from rater.plan.schedule.phases import Phase
-from rater.record.events import PhaseStarted
+from rater.record.events import Noted, PhaseStarted
 from rater.record.status import CopyStatus
 from rater.run.copies.copy_ended import how_it_ended
 from rater.run.copies.ends import Ends
@@ -22,6 +22,8 @@ from rater.run.supervise.release import Release
 from rater.run.supervise.spawning import Spawner
 from rater.run.supervise.stopping import Stopper
 from rater.run.supervise.window import WindowWatch
+
+_MEND_S = 1.0
 
 
 class PhaseRun:
@@ -40,7 +42,7 @@ class PhaseRun:
         commands = self._window is not None or any(spec.workloads for spec in specs.values())
         self._ends = Ends(commands=commands, at_once=queued)
         self._alive = self._ends.alive
-        self._stopper = Stopper(job, self._alive)
+        self._stopper = Stopper(job, self._alive, self._give_up)
         self._release = Release(state, phase, self._window, self._stopper)
         self._launcher = Launcher(
             job.placements, state.guard, self._staggered or queued, self._ends.commands_fd
@@ -116,17 +118,26 @@ class PhaseRun:
         """Start what goes on until the last copy has ended."""
         nursery.start_soon(self._stopper.run)
         nursery.start_soon(watch_disk, self._state.job, self._alive)
+        nursery.start_soon(self._mend_watch)
         if self._window is not None:
             nursery.start_soon(self._window.run, self._close_window)
         self._queues.open(nursery)
         self.record.watch(nursery, self._alive)
+
+    async def _mend_watch(self) -> None:
+        """See to it that what would kill all copies if rater died does not die itself."""
+        while True:
+            trouble = self._state.guard.mend_watch()
+            if trouble is not None:
+                self._state.emit(Noted(trouble))
+            await trio.sleep(_MEND_S)
 
     def _close_window(self) -> None:
         """Nothing that counts runs any more: end what only kept the load up."""
         assert self._window is not None
         self._window.closed = True
         self.record.end_counters(self._alive)
-        self.signal_all(signal.SIGKILL)
+        self.kill_all()
 
     # -- reaping --------------------------------------------------------------------------------
 
@@ -176,7 +187,7 @@ class PhaseRun:
         for child in list(self._alive.values()):
             child.stopped_for = child.stopped_for or "stop"
             if child.start_ns is None:
-                child.signal_group(signal.SIGKILL)
+                self._stopper.kill(child)
             else:
                 self._stopper.ask_to_end(child)
 
@@ -190,6 +201,23 @@ class PhaseRun:
         return self._window is not None and self._window.suspended()
 
     def signal_all(self, number: int) -> None:
-        """Send a signal to every living copy's group."""
+        """Send a signal to every living copy."""
         for child in self._alive.values():
-            child.signal_group(number)
+            child.send(number)
+
+    def kill_all(self) -> None:
+        """Kill every living copy."""
+        for child in list(self._alive.values()):
+            self._stopper.kill(child)
+
+    def _give_up(self, child: Child) -> None:
+        """Go on without a copy that became another user's: the run ends, the copy does not."""
+        self._ends.forget(child)
+        self._state.guard.hold(child.copy, 0)
+        self._state.stop(
+            None,
+            f"copy {child.copy} of {child.step.benchmark} became another user's, whose processes "
+            f"rater cannot end: process {child.pid} still runs; end it with "
+            f"`sudo kill -9 {child.pid}`",
+        )
+        self._queues.finish_one()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import trio
 
-from rater.run.copies.gate import high_pipe
 from rater.run.copies.launch import Child, Launcher, Wanted
+from rater.run.copies.open_files import high_pipe
 from rater.run.supervise.job import RunState
 
 

@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -17,8 +17,11 @@ from rater.run.supervise.job import Job
 class Stopper:
     """Asks copies to end, and makes them; `run` is a task beside the phase."""
 
-    def __init__(self, job: Job, alive: Mapping[int, Child]) -> None:
+    def __init__(
+        self, job: Job, alive: Mapping[int, Child], give_up: Callable[[Child], None]
+    ) -> None:
         self._job = job
+        self._give_up = give_up  # is told of a copy that cannot be killed
         self._alive = alive  # by pidfd
         self._deadlines: deque[tuple[float, Child]] = deque()  # one limit for all: in order
         self._asked: deque[tuple[float, Child]] = deque()  # one grace for all: in order
@@ -36,8 +39,8 @@ class Stopper:
 
     def ask_to_end(self, child: Child) -> None:
         """Send SIGTERM; what still lives after the grace is killed."""
-        child.signal_group(signal.SIGTERM)
-        child.signal_group(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
+        child.send(signal.SIGTERM)
+        child.send(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
         self._asked.append((time.monotonic() + self._job.grace_s, child))
         self._changed.set()
 
@@ -70,5 +73,10 @@ class Stopper:
 
     def _kill(self, child: Child) -> None:
         if self._lives(child):
-            child.notes.append(f"ignored SIGTERM for {self._job.grace_s:g} s, killed")
-            child.signal_group(signal.SIGKILL)
+            child.ignored_s = self._job.grace_s
+            self.kill(child)
+
+    def kill(self, child: Child) -> None:
+        """Kill a copy that lives, or give it up where only another user may."""
+        if self._lives(child) and not child.send(signal.SIGKILL):
+            self._give_up(child)

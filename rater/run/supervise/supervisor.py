@@ -24,7 +24,8 @@ from rater.record.events import Event, Noted, PhaseStarted, Resting, RunEnded
 from rater.record.status import RunStatus
 from rater.run.check.checker import Checker
 from rater.run.check.judge import EndedCopy, Judge
-from rater.run.copies.guard import Guard, Leftover
+from rater.run.copies.guard import Guard
+from rater.run.copies.orphans import Leftover
 from rater.run.host.idle import rest, waited_note
 from rater.run.host.priority import urgent
 from rater.run.observe.counters import MachineReader
@@ -74,7 +75,6 @@ class Supervisor:
         self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None
         self._waiting: trio.CancelScope | None = None
-        self._strays: list[Leftover] = []
         self._suspended: str | None = None
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -197,9 +197,7 @@ class Supervisor:
         finally:
             self._phase = None
             over.set()
-        leftovers = [*self._strays, *self._state.guard.kill_leftovers()]
-        self._strays.clear()
-        for note in _leftover_notes(leftovers, phase):
+        for note in _leftover_notes(self._state.guard.kill_leftovers(), phase):
             self._emit(note)
         await done.wait()
         await self._judge.judge(running.record.take_ended())
@@ -211,7 +209,7 @@ class Supervisor:
 
     def _take(self, running: PhaseRun) -> list[EndedCopy]:
         """Return what has ended; what ended copies left behind dies now, not with the phase."""
-        self._strays += self._state.guard.kill_strays()
+        self._state.guard.kill_strays()
         return running.record.take_ended()
 
     async def _prepare(self, command: str) -> None:
@@ -241,7 +239,7 @@ class Supervisor:
         self._state.stop_flag.set()
         if self._phase is not None:
             if again:
-                self._phase.signal_all(signal.SIGKILL)
+                self._phase.kill_all()
             else:
                 self._phase.begin_stop()
         if self._waiting is not None:
@@ -297,15 +295,16 @@ def _expected_s(job: Job, phase: Phase) -> float | None:
 
 
 def _leftover_notes(found: Sequence[Leftover], phase: Phase) -> Iterator[Noted]:
-    """Name what copies of a phase left behind, the first few one by one."""
+    """Name what copies of a phase left behind, the first few one by one, those that live all."""
     what = phase.benchmark or "the ring"
-    for leftover in found[:_LEFTOVERS_NAMED]:
-        copy = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
-        yield Noted(
-            f"{copy} of {what} left process {leftover.pid} ({leftover.command}) behind; "
-            "it was killed"
+    dead = [it for it in found if it.killed]
+    for it in (*(it for it in found if not it.killed), *dead[:_LEFTOVERS_NAMED]):
+        copy = "a copy" if it.copy is None else f"copy {it.copy}"
+        became = (
+            "it was killed" if it.killed else f"it could not be killed: `sudo kill -9 {it.pid}`"
         )
-    more = len(found) - _LEFTOVERS_NAMED
+        yield Noted(f"{copy} of {what} left process {it.pid} ({it.command}) behind; {became}")
+    more = len(dead) - _LEFTOVERS_NAMED
     if more > 0:
         processes = "process was" if more == 1 else "processes were"
         yield Noted(f"{more} more {processes} left behind by copies of {what} and killed")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.plan.placement.place import Placement
-from rater.run.copies.guard import MARKER
+from rater.run.copies.watch import MARKER
 from rater.run.workplace.program import Program
 from rater.text.cpuset import format_list
 

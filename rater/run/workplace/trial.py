@@ -16,8 +16,8 @@ from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.schedule.phases import Step
 from rater.plan.suite.model import Benchmark, Size, Suite
 from rater.run.check.checker import Checker
-from rater.run.copies.guard import MARKER
 from rater.run.copies.launch import CopySpec
+from rater.run.copies.watch import MARKER
 from rater.run.copies.watchdog import kill_marked
 from rater.run.programs.child_process import AloneEnded, Excess, Limits, run_alone
 from rater.run.programs.compile import build, cache_errors

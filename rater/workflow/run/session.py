@@ -24,8 +24,9 @@ from rater.record.events import Event, Noted, RunEnded
 from rater.record.run import Run
 from rater.record.status import RunStatus
 from rater.record.stored import StoredRun
-from rater.run.copies.guard import MARKER, Guard, guard
+from rater.run.copies.guard import Guard, guard
 from rater.run.copies.reserve import living_on
+from rater.run.copies.watch import MARKER
 from rater.run.host.idle import IdleWatch
 from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 from rater.run.supervise.job import Job
@@ -107,7 +108,7 @@ class Session:
         with held() as signals:  # from the run's row on nothing is broken off: it is ended
             entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
             try:
-                with living_on(resolved.reserved, [keeper.watchdog_pid]):
+                with living_on(resolved.reserved, [keeper.watch.pid]):
                     outcome, recorder = self._supervise(keeper, entered, store, ready, signals)
             except Exception as error:
                 with suppress(StoreError):

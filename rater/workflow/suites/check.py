@@ -120,7 +120,8 @@ def _check(args: argparse.Namespace) -> int:
 @contextmanager
 def _guarded() -> Iterator[None]:
     """Nothing that is started meanwhile outlives this, daemons of set-ups included."""
-    from rater.run.copies.guard import MARKER, guard
+    from rater.run.copies.guard import guard
+    from rater.run.copies.watch import MARKER
 
     mark = str(uuid4())
     before = os.environ.get(MARKER)

@@ -135,7 +135,8 @@ def build_all(
     starts from all others. Returns which points cannot run with what was built, and why.
     Raises `InputError` where building does not succeed.
     """
-    from rater.run.copies.guard import MARKER, guard
+    from rater.run.copies.guard import guard
+    from rater.run.copies.watch import MARKER
     from rater.workflow.run.memory_tuning import untouched_programs
     from rater.workflow.run.prepare import make_ready
 

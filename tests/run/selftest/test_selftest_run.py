@@ -24,7 +24,8 @@ from rater.plan.placement.place import Placement
 from rater.plan.selftest import Disturbance, Fault, Injection
 from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
 from rater.record.status import CopyStatus
-from rater.run.copies.guard import children, guard
+from rater.run.copies.guard import guard
+from rater.run.copies.orphans import children
 from rater.run.host import discover as machine
 from rater.run.host.lock import default_lock_path, machine_lock
 from rater.run.host.thread_binding import memory_support
@@ -54,7 +55,7 @@ def planting(disturbance: Disturbance) -> Iterator[Injector]:
         finally:
             injector.close()
         assert keeper.helpers.pids == set()
-        assert set(children()) <= {keeper.watchdog_pid}
+        assert set(children()) <= {keeper.watch.pid}
 
 
 def state_of(process: subprocess.Popen[bytes]) -> str:

@@ -19,7 +19,7 @@ from rater.plan.schedule.phases import Order, make_plan
 from rater.record.events import CopyEnded, Event, PhaseStarted, Resting
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.run.copies import gate
-from rater.run.copies.guard import children
+from rater.run.copies.orphans import children
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
