@@ -62,10 +62,11 @@ def kill_marked(
 
 def _kill(pid: int, session: int | None) -> bool:
     """Kill a process, or its group; tell whether it lived."""
+    lived = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     if session is not None and os.getsid(pid) != session:
         os.killpg(os.getpgid(pid), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
-    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
+    return lived
 
 
 def _is_marked(process: str, is_marker: Callable[[bytes], bool], limit: bytes) -> bool:
