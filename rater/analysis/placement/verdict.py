@@ -30,7 +30,7 @@ _PAGE_BYTES_UNKNOWN = 2 << 20
 # What was seen tells of the whole copy when it had taken half of its memory by then, or, where its
 # peak is not known, when half of its time was over.
 LEAST_SEEN = 0.5
-SAMPLED_FROM_S = 0.5  # copies that ran for this long are looked at (run/observe/observer.py)
+SAMPLED_FROM_S = 2.0  # copies that ran for this long are looked at (run/observe/observer.py)
 
 
 class PlacementVerdict(StrEnum):

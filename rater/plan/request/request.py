@@ -209,8 +209,8 @@ class Request:
     )
     proof: str = _where(
         "look at running copies to tell whether they and their memory are where the plan "
-        "said: every copy once, then as often as costs less than 1 %% of one CPU (auto, the "
-        "default), once, every SECONDS, or not at all",
+        "said: every copy of 2 s once, then as often as costs less than 1 %% of one CPU (auto, the "
+        "default), each once, every SECONDS, or not at all",
         metavar="auto|once|SECONDS|off",
         kind=CADENCE,
         traits=SWEPT | MINOR,

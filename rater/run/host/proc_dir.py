@@ -30,10 +30,19 @@ def read_file(name: str, directory: int) -> bytes:
     """Return all of a file of the process; raises `OSError` when it is gone or hidden."""
     file = os.open(name, os.O_RDONLY, dir_fd=directory)
     try:
-        chunks = []
+        found = b""
         while chunk := os.read(file, _CHUNK):
-            chunks.append(chunk)
-        return b"".join(chunks)
+            found += chunk
+        return found
+    finally:
+        os.close(file)
+
+
+def read_piece(name: str, directory: int | None = None) -> bytes:
+    """Return the same of a file that the kernel hands out in one piece: stat, status, sched."""
+    file = os.open(name, os.O_RDONLY, dir_fd=directory)
+    try:
+        return os.read(file, _CHUNK)
     finally:
         os.close(file)
 
@@ -41,15 +50,9 @@ def read_file(name: str, directory: int) -> bytes:
 def last_cpu(pid: int) -> int | None:
     """Return the CPU that a process ran on last; one that has ended must not be reaped yet."""
     try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        return parse_last_cpu(read_piece(f"/proc/{pid}/stat"))
     except OSError:
         return None
-    try:
-        return parse_last_cpu(os.read(file, _CHUNK))
-    except OSError:
-        return None
-    finally:
-        os.close(file)
 
 
 def threads(directory: int) -> list[int]:
@@ -65,15 +68,9 @@ def threads(directory: int) -> list[int]:
 def gate_facts(pid: int) -> GateFacts:
     """Return what the kernel allows a copy that waits at its gate; it must not be reaped yet."""
     try:
-        file = os.open(f"/proc/{pid}/status", os.O_RDONLY)
+        return GateFacts(*parse_allowed(read_piece(f"/proc/{pid}/status")))
     except OSError:
         return GateFacts(None, None)
-    try:
-        return GateFacts(*parse_allowed(os.read(file, _CHUNK)))
-    except OSError:
-        return GateFacts(None, None)
-    finally:
-        os.close(file)
 
 
 def transparent_huge_page_bytes() -> int | None:

@@ -8,8 +8,6 @@ transparent one as 512 pages of 4 KB.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,8 +32,7 @@ _PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
 _GATE_NAME_AT = 3  # sh -c SCRIPT NAME
 
 
-@dataclass(frozen=True, slots=True)
-class NumaMaps:
+class NumaMaps(NamedTuple):
     """Memory of one process by /proc/PID/numa_maps."""
 
     node_bytes: dict[int, int]  # anonymous and shared memory and huge pages by node
@@ -45,8 +42,7 @@ class NumaMaps:
     resident_bytes: int  # all pages present, files included
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """One process or thread by its stat file."""
 
     state: str
@@ -62,8 +58,7 @@ class Stat:
         return self.state in "ZXx"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """What is used of a status file; None: not in it."""
 
     cpus: tuple[int, ...] | None  # Cpus_allowed_list
@@ -79,10 +74,10 @@ def parse_numa_maps(text: bytes) -> NumaMaps:
     one line, counted together by node. Where these lie on several nodes, only
     so many are taken for anonymous as the file's pages can not be.
     """
-    nodes: Counter[int] = Counter()
-    sizes: Counter[int] = Counter()
-    huge: Counter[int] = Counter()
-    policies: Counter[str] = Counter()
+    nodes: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    huge: dict[int, int] = {}
+    policies: dict[str, int] = {}
     resident = 0
     for line in text.split(b"\n"):
         # What precedes a policy is an address: the same mappings of other copies differ in it.
@@ -90,13 +85,16 @@ def parse_numa_maps(text: bytes) -> NumaMaps:
         if mapping is None:
             continue
         resident += mapping.resident_bytes
+        own = mapping.own_bytes
+        if not own:  # of a file, as most are
+            continue
         for node, count in mapping.nodes:
-            nodes[node] += count
-        if mapping.own_bytes:
-            (huge if mapping.huge else sizes)[mapping.page_bytes] += mapping.own_bytes
-            if mapping.policy is not None:
-                policies[mapping.policy] += mapping.own_bytes
-    return NumaMaps(dict(nodes), dict(sizes), dict(huge), dict(policies), resident)
+            nodes[node] = nodes.get(node, 0) + count
+        table = huge if mapping.huge else sizes
+        table[mapping.page_bytes] = table.get(mapping.page_bytes, 0) + own
+        if mapping.policy is not None:
+            policies[mapping.policy] = policies.get(mapping.policy, 0) + own
+    return NumaMaps(nodes, sizes, huge, policies, resident)
 
 
 class _Mapping(NamedTuple):

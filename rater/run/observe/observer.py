@@ -13,7 +13,7 @@ import math
 import os
 import queue
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +31,12 @@ FIRST_S = 0.2  # from a copy's release to its first sample
 # Where copies share CPUs a sample takes time from others of them, and those that end within half a
 # second need none: they are sampled as late as lets all be seen within that time.
 _CROWDED_FIRST_S = 0.45
+# With as often as costs little: copies that live for so long are all sampled; for the others there
+# is a budget, besides the share of one CPU: so much at once, and so much for each copy.
+_SURE_NS = 2_000_000_000
+_AT_ONCE_NS = 4_000_000
+_EACH_NS = 25_000
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _SAMPLE_NS = 250_000  # CPU time of a sample of a small copy whose caches are cold
 _AGAIN_NS = 50_000_000  # after a sample that gave nothing
 _AGAIN_AT_MOST_NS = 1_000_000_000
@@ -43,6 +49,9 @@ _TURN_NS = 500_000
 _MOST_IN_BATCH = 32  # copies sampled in one turn of the sampling thread
 _BATCH_CPU_NS = 5_000_000  # a turn ends when this was probably used
 _TOGETHER = 0.1  # of the interval: samples due so close are one turn
+
+
+_AUTO = Cadence()
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +98,8 @@ class Observer:
         self._settled_ns = 0  # the same as the next sample is planned by
         self._cpus = os.cpu_count() or 1
         self._samples = 0
+        self._released = 0  # copies' first runs in each phase
+        self._seen: Counter[int] = Counter()  # samples by copy
         self._gaps_ns = 0
         self._gaps = 0
         self._longest_ns = 0
@@ -167,13 +178,29 @@ class Observer:
         self._line_up()
         first = list(islice(self._owed.values(), _MOST_IN_BATCH))
         due = [state for state in first if state.due_ns <= now_ns]
-        if due:
-            return due, None
+        room, room_ns = self._room(now_ns)
+        sure = [state for state in due if now_ns - state.copy.start_ns >= _SURE_NS]
+        batch = due[:room] if room >= len(sure) else sure
+        if batch:
+            return batch, None
         batch, again_ns = self._affordable()
         if batch and again_ns <= now_ns:
             return batch, None
-        times = [state.due_ns for state in first] + ([again_ns] if batch else [])
+        times = [max(it.due_ns, min(room_ns, it.copy.start_ns + _SURE_NS)) for it in first] + (
+            [again_ns] if batch else []
+        )
         return [], min(times, default=None)
+
+    def _room(self, now_ns: int) -> tuple[int, int]:
+        """Return how many first samples the budget has room for, and when it has for one."""
+        if self._cadence != _AUTO:
+            return _MOST_IN_BATCH, now_ns
+        assert self._begin_ns is not None
+        mean_ns = self._spent_ns // self._samples if self._samples else _SAMPLE_NS
+        elapsed_ns = self._elapsed_ns + now_ns - self._begin_ns
+        granted_ns = _AT_ONCE_NS + _EACH_NS * self._released + _SHARE * elapsed_ns
+        left_ns = granted_ns - self._spent_ns
+        return max(0, int(left_ns // mean_ns)), now_ns + round((mean_ns - left_ns) / _SHARE)
 
     def _line_up(self) -> None:
         """Set when those that were released since the last turn are sampled."""
@@ -181,13 +208,19 @@ class Observer:
         first_ns = round(FIRST_S * 1e9)
         if copies > self._cpus:
             first_ns = max(first_ns, round(_CROWDED_FIRST_S * 1e9) - copies * _SAMPLE_NS)
-        for pid, state in self._new.items():
+        # Multiples of the golden ratio are spread evenly however many are taken, and so are the
+        # CPUs and lgroups of these copies, whether neighbours lie side by side or far apart.
+        for state in sorted(
+            self._new.values(),
+            key=lambda it: (self._seen[it.copy.copy], it.copy.copy * _GOLDEN % 1),
+        ):
             state.due_ns = state.copy.start_ns + first_ns
             # The next run of a copy that was seen is as good as one more sample of it.
             if not state.copy.repeats:
-                self._owed[pid] = state
+                self._owed[state.copy.pid] = state
+                self._released += 1
             elif not self._cadence.once:
-                self._again[pid] = state
+                self._again[state.copy.pid] = state
         self._new.clear()
 
     def _affordable(self) -> tuple[list[_State], int]:
@@ -282,6 +315,7 @@ class Observer:
         if self._take_out(state) is not None and not self._cadence.once:
             self._again[state.copy.pid] = state
         self._samples += 1
+        self._seen[state.copy.copy] += 1
         self._longest_ns = max(self._longest_ns, state.result.read_ns)
         emit(state.result)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from rater.run.host.proc_dir import (
     OnCPU,
     open_process,
     read_file,
+    read_piece,
     threads,
     transparent_huge_page_bytes,
 )
@@ -92,11 +92,12 @@ class _Sum:
     peak_bytes: int | None = None
     swap_bytes: int | None = None
 
-    def by[Key](self, part: Callable[[NumaMaps], Mapping[Key, int]]) -> Counter[Key]:
+    def by[Key](self, part: Callable[[NumaMaps], Mapping[Key, int]]) -> dict[Key, int]:
         """Return one of the tables of memory, added up."""
-        total: Counter[Key] = Counter()
+        total: dict[Key, int] = {}
         for maps in self.maps:
-            total.update(part(maps))
+            for key, size in part(maps).items():
+                total[key] = total.get(key, 0) + size
         return total
 
     def resident(self) -> int | None:
@@ -121,11 +122,12 @@ class _Sum:
         elif any(it.get("Private_Hugetlb") or it.get("Shared_Hugetlb") for it in self.rollups):
             return None  # of which size is not to be read there
         else:
-            found = Counter({PAGE_BYTES: sum(it.get("Anonymous", 0) for it in self.rollups)})
+            found = {PAGE_BYTES: sum(it.get("Anonymous", 0) for it in self.rollups)}
         if huge and transparent_size:
-            found[PAGE_BYTES] = max(0, found[PAGE_BYTES] - huge)
-            found[transparent_size] += huge
-        found.update(self.by(lambda maps: maps.huge_bytes))
+            found[PAGE_BYTES] = max(0, found.get(PAGE_BYTES, 0) - huge)
+            found[transparent_size] = found.get(transparent_size, 0) + huge
+        for size, count in self.by(lambda maps: maps.huge_bytes).items():
+            found[size] = found.get(size, 0) + count
         return tuple(sorted((size, count) for size, count in found.items() if count))
 
 
@@ -159,7 +161,7 @@ class Probe:
         begin = time.monotonic_ns()
         total = _Sum()
         try:
-            if not past_gate and is_gate(read_file("cmdline", directory), GATE_NAME):
+            if not past_gate and is_gate(read_piece("cmdline", directory), GATE_NAME):
                 return NoSample.AT_GATE
             self._process(copy.pid, directory, None, total)
             for orphan in orphans:
@@ -194,7 +196,7 @@ class Probe:
 
     def _process(self, pid: int, directory: int, parent: int | None, total: _Sum) -> None:
         """Add one process, then those below it; those that end meanwhile are no error."""
-        stat = parse_stat(read_file("stat", directory))
+        stat = parse_stat(read_piece("stat", directory))
         if stat is None or (parent is not None and stat.parent != parent):
             return
         # The first thread may have ended while others go on.
@@ -225,7 +227,7 @@ class Probe:
             with suppress(FileNotFoundError, ProcessLookupError):
                 own = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
                 try:
-                    of_thread = parse_stat(read_file("stat", own))
+                    of_thread = parse_stat(read_piece("stat", own))
                     if of_thread is None or of_thread.dead:
                         continue
                     total.cpus.add(of_thread.cpu)
@@ -240,12 +242,12 @@ class Probe:
 
     def _moves(self, directory: int, total: _Sum) -> None:
         if self._has_sched:
-            moves, pages = parse_sched(read_file("sched", directory))
+            moves, pages = parse_sched(read_piece("sched", directory))
             total.migrations = _plus(total.migrations, moves)
             total.pages_migrated = _plus(total.pages_migrated, pages)
 
     def _status(self, directory: int, total: _Sum) -> None:
-        status = parse_status(read_file("status", directory))
+        status = parse_status(read_piece("status", directory))
         if total.processes == 1:
             total.allowed = status.cpus
             total.peak_bytes = status.peak_bytes

@@ -204,7 +204,9 @@ def sample_of(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled:
 @contextmanager
 def idle_copies(number: int) -> Iterator[list[RunningCopy]]:
     with ExitStack() as stack:
-        yield [watched(stack.enter_context(python("pass")).pid, copy) for copy in range(number)]
+        pids = [stack.enter_context(python("pass")).pid for _ in range(number)]
+        now = time.monotonic_ns()
+        yield [replace(watched(pid, copy), start_ns=now) for copy, pid in enumerate(pids)]
 
 
 needs_numa_maps = pytest.mark.skipif(
@@ -463,6 +465,24 @@ def test_costly_samples_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None
         # 20 ms are 1 % of 2 s: the second sample has to wait for longer than this observes.
         samples = observe(Observer(Cadence()), mine, lambda _: False, 0.9)
     assert len(samples) == 1
+
+
+def test_of_short_copies_some_are_sampled_spread_over_their_numbers_and_of_long_ones_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rater.run.observe.observer._AT_ONCE_NS", 1_000_000)
+    monkeypatch.setattr("rater.run.observe.observer._EACH_NS", 0)
+    monkeypatch.setattr("rater.run.observe.observer._SHARE", 1e-6)
+    with idle_copies(8) as mine:
+        observer = Observer(Cadence())
+        # A sample is taken to cost 250 us, and the turn costs something: there is room for three.
+        short = observe(observer, mine, lambda _: False, 1.0)
+        rest = observe(observer, mine, lambda got: len(got) == 8)
+    # Multiples of 0.618 without their whole part: 0, 0.09 (5), 0.24 (2), 0.33 (7), 0.47 (4), ...
+    assert [sample.copy for sample in short] == [0, 5, 2]
+    assert sorted(sample.copy for sample in rest) == list(range(8))
+    assert [sample.copy for sample in rest[:5]] == [7, 4, 1, 6, 3]  # not seen before
+    assert rest[0].age_ns >= 2e9
 
 
 def test_cheap_samples_are_made_again_as_soon_as_they_can_be_afforded(
