@@ -74,8 +74,60 @@ type _Orphans = Callable[[], Mapping[int, Sequence[int]]]
 type _Line = OrderedDict[int, _State]  # by pid, who is due first in front
 
 
+class _SamplingThread:
+    """Samples what it is given: the thread, and its face on the trio thread.
+
+    A thread of trio's pool wakes as an ordinary one: with 64 busy copies a CPU that is up
+    to 0.1 s late for every batch. This one takes real-time priority once, and is then not
+    preempted either while the kernel holds a lock of a copy's memory for it.
+    """
+
+    def __init__(self, spread: bool) -> None:
+        self.probe = Probe(spread)
+        self._spread = spread
+        self._batches: queue.SimpleQueue[list[_State] | None] = queue.SimpleQueue()
+        self._sampled = trio.Event()
+
+    async def run(self) -> None:
+        """Be the thread, until `close`."""
+        try:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(self._serve)
+        finally:
+            self._sampled.set()  # nobody waits for it, unless the thread broke
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._batches.put(None)
+
+    async def sample(self, opened: list[_State]) -> None:
+        """Have each sampled in order; not to be cancelled, as the descriptors are in use."""
+        self._sampled = trio.Event()
+        self._batches.put(opened)
+        try:
+            with trio.CancelScope(shield=True):
+                await self._sampled.wait()
+        finally:
+            for state in opened:
+                os.close(state.directory)
+
+    def _serve(self) -> None:
+        # Where rater lives on one CPU it would be the supervisor that waits.
+        prompt = self._spread and len(os.sched_getaffinity(0)) > 1
+        with urgent() if prompt else nullcontext():
+            while (batch := self._batches.get()) is not None:
+                for state in batch:
+                    begin = time.thread_time_ns()
+                    state.result = self.probe.sample(
+                        state.copy, state.directory, state.past_gate, state.orphans
+                    )
+                    state.read_ns = time.monotonic_ns()
+                    state.cost_ns = time.thread_time_ns() - begin
+                trio.from_thread.run_sync(self._sampled.set)
+
+
 class Observer:
-    """Samples the copies of a run, phase by phase; all but `_serve` on the trio thread.
+    """Samples the copies of a run, phase by phase; on the trio thread.
 
     `spread`: see `Probe`; False when rater has CPUs of its own.
     """
@@ -83,14 +135,11 @@ class Observer:
     def __init__(self, cadence: Cadence, *, spread: bool = True) -> None:
         self._cadence = cadence
         self._interval_ns = round((cadence.every_s or _LEAST_AUTO_S) * 1e9)
-        self._spread = spread
-        self._probe = Probe(spread)
+        self._thread = _SamplingThread(spread)
         self._new: _Line = OrderedDict()  # released since the last turn
         self._owed: _Line = OrderedDict()  # to be sampled for the first time
         self._again: _Line = OrderedDict()  # for another time, as far as it can be afforded
         self._lines = (self._new, self._owed, self._again)
-        self._batches: queue.SimpleQueue[list[_State] | None] = queue.SimpleQueue()
-        self._sampled = trio.Event()
         self._sleep: trio.CancelScope | None = None
         self._begin_ns: int | None = None
         self._elapsed_ns = 0  # of phases that are over
@@ -125,12 +174,12 @@ class Observer:
         self._begin_ns = time.monotonic_ns()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._be_thread)
+                nursery.start_soon(self._thread.run)
                 try:
                     while True:
                         await self._go_round(orphans, emit)
                 finally:
-                    self._batches.put(None)
+                    self._thread.close()
         finally:
             self._elapsed_ns += time.monotonic_ns() - self._begin_ns
             self._begin_ns = None
@@ -146,7 +195,7 @@ class Observer:
         self._spent_ns += time.thread_time_ns() - begin
         if opened:
             self._spent_ns += _TURN_NS
-            await self._sample(opened)
+            await self._thread.sample(opened)
             begin = time.thread_time_ns()
             for state in opened:
                 self._take(state, emit)
@@ -159,8 +208,7 @@ class Observer:
 
     def report(self) -> Observed:
         """Return what it came to so far."""
-        current_ns = time.monotonic_ns() - self._begin_ns if self._begin_ns is not None else 0
-        elapsed_ns = self._elapsed_ns + current_ns
+        elapsed_ns = self._so_far_ns(time.monotonic_ns())
         return Observed(
             cadence=str(self._cadence),
             samples=self._samples,
@@ -168,8 +216,12 @@ class Observer:
             cpu_s=self._spent_ns / 1e9,
             share=self._spent_ns / elapsed_ns if elapsed_ns else 0.0,
             longest_read_s=self._longest_ns / 1e9,
-            unknown=tuple(self._probe.unknown),
+            unknown=tuple(self._thread.probe.unknown),
         )
+
+    def _so_far_ns(self, now_ns: int) -> int:
+        """Return for how long copies were observed, of CLOCK_MONOTONIC."""
+        return self._elapsed_ns + (0 if self._begin_ns is None else now_ns - self._begin_ns)
 
     # -- whose turn it is -------------------------------------------------------------------------
 
@@ -195,12 +247,12 @@ class Observer:
         """Return how many first samples the budget has room for, and when it has for one."""
         if self._cadence != _AUTO:
             return _MOST_IN_BATCH, now_ns
-        assert self._begin_ns is not None
+        granted_ns = (
+            _AT_ONCE_NS + _EACH_NS * self._released + round(_SHARE * self._so_far_ns(now_ns))
+        )
         mean_ns = self._spent_ns // self._samples if self._samples else _SAMPLE_NS
-        elapsed_ns = self._elapsed_ns + now_ns - self._begin_ns
-        granted_ns = _AT_ONCE_NS + _EACH_NS * self._released + _SHARE * elapsed_ns
         left_ns = granted_ns - self._spent_ns
-        return max(0, int(left_ns // mean_ns)), now_ns + round((mean_ns - left_ns) / _SHARE)
+        return max(0, left_ns // mean_ns), now_ns + round((mean_ns - left_ns) / _SHARE)
 
     def _line_up(self) -> None:
         """Set when those that were released since the last turn are sampled."""
@@ -208,12 +260,7 @@ class Observer:
         first_ns = round(FIRST_S * 1e9)
         if copies > self._cpus:
             first_ns = max(first_ns, round(_CROWDED_FIRST_S * 1e9) - copies * _SAMPLE_NS)
-        # Multiples of the golden ratio are spread evenly however many are taken, and so are the
-        # CPUs and lgroups of these copies, whether neighbours lie side by side or far apart.
-        for state in sorted(
-            self._new.values(),
-            key=lambda it: (self._seen[it.copy.copy], it.copy.copy * _GOLDEN % 1),
-        ):
+        for state in sorted(self._new.values(), key=self._fair_order):
             state.due_ns = state.copy.start_ns + first_ns
             # The next run of a copy that was seen is as good as one more sample of it.
             if not state.copy.repeats:
@@ -222,6 +269,14 @@ class Observer:
             elif not self._cadence.once:
                 self._again[state.copy.pid] = state
         self._new.clear()
+
+    def _fair_order(self, state: _State) -> tuple[int, float]:
+        """Rank those seen least first, and of these any number spread over CPUs and lgroups.
+
+        Multiples of the golden ratio are spread evenly, however many are taken, and so are the
+        numbers of copies taken in their order.
+        """
+        return self._seen[state.copy.copy], state.copy.copy * _GOLDEN % 1
 
     def _affordable(self) -> tuple[list[_State], int]:
         """Return who is next to be sampled once more, and when: the longest ago first."""
@@ -262,44 +317,6 @@ class Observer:
             except OSError:  # hidden from us, or no descriptor left: copies come first
                 self._put_off(state, now_ns)
         return opened
-
-    async def _sample(self, opened: list[_State]) -> None:
-        """Have each sampled in order; not to be cancelled, as the descriptors are in use."""
-        self._sampled = trio.Event()
-        self._batches.put(opened)
-        try:
-            with trio.CancelScope(shield=True):
-                await self._sampled.wait()
-        finally:
-            for state in opened:
-                os.close(state.directory)
-
-    async def _be_thread(self) -> None:
-        """Be the thread that samples, until it is given None.
-
-        A thread of trio's pool wakes as an ordinary one: with 64 busy copies a CPU that is up
-        to 0.1 s late for every batch. This one takes real-time priority once, and is then not
-        preempted either while the kernel holds a lock of a copy's memory for it.
-        """
-        try:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._serve)
-        finally:
-            self._sampled.set()  # nobody waits for it, unless the thread broke
-
-    def _serve(self) -> None:
-        # Where rater lives on one CPU it would be the supervisor that waits.
-        prompt = self._spread and len(os.sched_getaffinity(0)) > 1
-        with urgent() if prompt else nullcontext():
-            while (batch := self._batches.get()) is not None:
-                for state in batch:
-                    begin = time.thread_time_ns()
-                    state.result = self._probe.sample(
-                        state.copy, state.directory, state.past_gate, state.orphans
-                    )
-                    state.read_ns = time.monotonic_ns()
-                    state.cost_ns = time.thread_time_ns() - begin
-                trio.from_thread.run_sync(self._sampled.set)
 
     def _take(self, state: _State, emit: Callable[[Sampled], None]) -> None:
         self._spent_ns += state.cost_ns
