@@ -18,13 +18,16 @@ from typing import Any
 from rater.errors import InputError
 from rater.text import kinds
 from rater.text.kinds import UnexpectedError, ValueKind
-from rater.text.toml_lines import Key, find_line, key_lines
+from rater.text.toml_lines import PART, Key, find_line, key_lines
 
 # Names become names of files: neither "." nor "..", and not longer than a file system takes.
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 NAME_EXPECTED = "expected a name of at most 100 letters, digits, '.', '_' and '-'"
 REQUIRED: Any = object()  # the default of a key that must be there
 _MOST_MISTAKES = 100
+_MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
+# A key of more parts than any format has: tomllib's time grows with the square of them.
+_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])\s*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,14 @@ class Document:
 
 
 def toml_document(text: str, path: Path) -> Document:
-    """Parse a TOML text; raises `MistakesError` with the line when it is none."""
+    """Parse a TOML text; raises `MistakesError` with the line when it is none, or has no end."""
+    if len(text) > _MOST_TOML:
+        most = f"more than {_MOST_TOML // 10**6} MB of TOML: long texts can be files of their own"
+        raise MistakesError([Mistake(path, None, "", most)])
+    deep = _DEEP_KEY.search(text)
+    if deep:
+        line = text.count("\n", 0, deep.end()) + 1
+        raise MistakesError([Mistake(path, line, "", "a key of more than 32 parts")])
     try:
         return Document(path, tomllib.loads(text), text)
     except (ValueError, RecursionError) as error:  # tomllib's own, or a value beyond Python

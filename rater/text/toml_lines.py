@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
-_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
+PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_DOTTED = rf"{PART}(?:\s*\.\s*{PART})*"
 _HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]\]?\s*(?:#.*)?$")
 _ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
 # What hides or nests line ends: strings (the long kinds first), comments, brackets.
@@ -87,4 +87,4 @@ def _plain(key: Key) -> Key:
 
 
 def _parts(dotted: str) -> Key:
-    return tuple(part.strip("\"'") for part in re.findall(_PART, dotted))
+    return tuple(part.strip("\"'") for part in re.findall(PART, dotted))

@@ -186,6 +186,10 @@ def test_what_is_no_json_object_is_refused(data: bytes, said: str) -> None:
         ("a = \n", "f.toml:1: not valid TOML at column 5: invalid value"),
         ("a = [1,", "f.toml:1: not valid TOML at the end of the file: "),
         (f"a = 1{'0' * 5000}", "f.toml: not valid TOML: "),
+        ("b = 1\na" + ".a" * 900_000 + " = 1", "f.toml:2: a key of more than 32 parts"),
+        ("[a" + '."b"' * 400_000 + "]", "f.toml:1: a key of more than 32 parts"),
+        ("x = {a=1, a" + " . a" * 400_000 + " = 1}", "f.toml:1: a key of more than 32 parts"),
+        ("a=1\n" * 600_000, "f.toml: more than 2 MB of TOML: long texts can be files of their own"),
     ],
 )
 def test_what_is_no_toml_is_refused(text: str, said: str) -> None:

@@ -12,6 +12,7 @@ import re
 
 from rater.errors import InputError
 
+_LONGEST_SHOWN = 200  # characters of a description in a message
 MOST_PUS = 16384  # twice what Linux can have; hwloc's time grows with the square
 EXAMPLE = "such as 'pack:2 numa:4 l3:2 core:8 pu:2', or nodes=4x24 for 4 nodes of 24 CPUs"
 # One level: `pack:2`, `l3:2(size=32MB)`, `2`, `[numa]`.
@@ -37,7 +38,7 @@ def without_types(text: str) -> str:
         level = _LEVEL.match(text, position)
         if level is None:
             raise InputError(
-                f"{text!r} is neither a file nor a description of a machine (stuck at "
+                f"{shown(text)} is neither a file nor a description of a machine (stuck at "
                 f"{text[position:].strip()[:20]!r}): expected a path or a description {EXAMPLE}"
             )
         position = level.end()
@@ -46,12 +47,17 @@ def without_types(text: str) -> str:
             widths[_kind(level[1] or "")] = width
         if not 1 <= width <= MOST_PUS:
             raise InputError(
-                f"{text!r} does not describe a machine of 1 to {MOST_PUS} PUs: "
+                f"{shown(text)} does not describe a machine of 1 to {MOST_PUS} PUs: "
                 f"expected one {EXAMPLE}"
             )
         levels.append((level[0], width if level[2] is not None else 0))
     widths["pu"] = width
     return "".join(_with_loops(level, width, widths) for level, width in levels)
+
+
+def shown(text: str) -> str:
+    """Return a description as a message quotes it: no longer than anybody reads."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
 
 
 def _with_loops(level: str, width: int, widths: dict[str, int]) -> str:

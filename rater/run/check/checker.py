@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from rater.record.status import Validity
 from rater.run.check import checker_main
+from rater.run.check.compare_output import written_bytes
 from rater.run.check.request import CheckRequest, CheckRules, Judged
 from rater.run.copies.guard import Helpers
 from rater.run.copies.open_files import high_pipe
@@ -150,7 +151,7 @@ def _limit_s(request: CheckRequest) -> float:
     names = [want.file for want in request.rules.expected]
     for name in (*names, *(metric.file for metric in request.rules.metrics)):
         with suppress(OSError):
-            size += request.path_of(name).stat().st_size
+            size += written_bytes(request.path_of(name).stat())
     return LIMIT_S + size / LIMIT_BYTES_PER_S
 
 

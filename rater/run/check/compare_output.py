@@ -17,6 +17,9 @@ from rater.plan.suite.model import Expected
 
 _LONGEST_LINE = 65536  # bytes, beyond four times the longest expected line
 _BLOCK = 65536  # bytes
+# A file larger than this whose written part is less than one in so many is none that a program
+# wrote: to read 8 TB of holes takes hours. (File systems that compress save less than that.)
+_LARGE, _MOST_HOLES = 1 << 30, 100
 _LONGEST_NUMBER = 200  # characters; a longer token is text, so that all sums stay doubles
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?")
 _INTEGER = re.compile(rb"[+-]?\d+")
@@ -75,10 +78,24 @@ def open_regular(path: Path, name: str) -> BufferedReader:
         raise WrongOutputError(f"{name} was not written") from None
     except OSError as error:
         raise WrongOutputError(f"{name} cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    found = os.fstat(handle)
+    problem = None
+    if not stat.S_ISREG(found.st_mode):
+        problem = "is not a regular file"
+    elif found.st_size > _LARGE and written_bytes(found) < found.st_size // _MOST_HOLES:
+        problem = f"is {found.st_size / 1e9:.0f} GB long and nearly all of it holes, not read"
+    if problem is not None or not found.st_size:
         os.close(handle)
-        raise WrongOutputError(f"{name} is not a regular file")
-    return os.fdopen(handle, "rb")
+    if problem is not None:
+        raise WrongOutputError(f"{name} {problem}")
+    # What has no size is not read: a link to a file of /proc may wait for ever (kmsg), or have no
+    # end (pagemap).
+    return os.fdopen(handle, "rb") if found.st_size else Path(os.devnull).open("rb")
+
+
+def written_bytes(found: os.stat_result) -> int:
+    """Return how much of a file is there to be read, holes left out."""
+    return min(found.st_size, found.st_blocks * 512)
 
 
 def _compare(file: BufferedReader, want: Expected) -> None:

@@ -8,14 +8,15 @@ at which the supervisor sees a line, as they are for ends of copies.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from contextlib import suppress
 from typing import NamedTuple
 
 from rater.record.events import WorkloadTime
 from rater.run.copies.open_files import high_pipe
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 16  # bytes: all that the pipe holds
+_LONGEST_LINE = 256
+_MOST_STRANGE = 1 << 20  # bytes that no script has to report
 
 
 class CommandReport(NamedTuple):
@@ -33,29 +34,55 @@ class CommandReports:
     def __init__(self) -> None:
         self.read_end, self.write_end = high_pipe()
         os.set_blocking(self.read_end, False)
-        self._by_pid: defaultdict[int, list[CommandReport]] = defaultdict(list)
+        self._by_pid: dict[int, list[CommandReport]] = {}
+        self._due: dict[int, int] = {}  # lines that a script has still to write, by its process
         self._rest = b""
+        self._strange = 0  # bytes that are none of these
 
     def close(self) -> None:
         """Close both ends."""
         os.close(self.read_end)
         os.close(self.write_end)
 
+    def expect(self, pid: int, workloads: int) -> None:
+        """Listen to a script of so many commands, which reports two lines of each at most."""
+        self._by_pid[pid], self._due[pid] = [], 2 * workloads
+
+    @property
+    def flooded(self) -> bool:
+        """Tell whether so much came that no script has to report that it is a flood."""
+        return self._strange > _MOST_STRANGE
+
     def read(self, now_ns: int) -> None:
-        """Take in what has been reported by `now_ns`; returns at once."""
+        """Take in what has been reported by `now_ns`; returns at once, whoever goes on writing."""
         with suppress(BlockingIOError):
-            while block := os.read(self.read_end, _BLOCK):
-                *lines, self._rest = (self._rest + block).split(b"\n")
-                for line in lines:
-                    # A benchmark that opens its script's descriptors may write here too.
-                    with suppress(ValueError):
-                        pid, kind, workload, value = line.split()
-                        self._by_pid[int(pid)].append(
-                            CommandReport(kind.decode("ascii"), int(workload), int(value), now_ns)
-                        )
+            block = os.read(self.read_end, _BLOCK)
+            if self.flooded:
+                return
+            *lines, self._rest = (self._rest + block).split(b"\n")
+            for line in lines:
+                if not self._report(line, now_ns):
+                    self._strange += len(line) + 1
+            if len(self._rest) > _LONGEST_LINE:
+                self._strange += len(self._rest)
+                self._rest = b""
+
+    def _report(self, line: bytes, now_ns: int) -> bool:
+        """Keep one line; False for one that a benchmark wrote, which opened its script's pipe."""
+        try:
+            pid, workload, value = map(int, (line.split()[n] for n in (0, 2, 3)))
+            kind = line.split()[1].decode("ascii")
+        except (ValueError, IndexError):
+            return False
+        if not self._due.get(pid):
+            return False
+        self._due[pid] -= 1
+        self._by_pid[pid].append(CommandReport(kind, workload, value, now_ns))
+        return True
 
     def take(self, pid: int) -> list[CommandReport]:
         """Return what a script has reported, in order, and forget it."""
+        self._due.pop(pid, None)
         return self._by_pid.pop(pid, [])
 
 

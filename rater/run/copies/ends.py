@@ -49,7 +49,7 @@ class Ends:
     def expect(self, child: Child) -> None:
         """Take a copy in."""
         if self._reports:
-            self._reports.take(child.pid)  # of an earlier process that had this number
+            self._reports.expect(child.pid, child.spec.workloads)
         self.alive[child.pidfd] = child
         self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
@@ -57,6 +57,11 @@ class Ends:
         """Expect the end of a copy no more."""
         del self.alive[child.pidfd]
         os.close(child.pidfd)  # which takes it out of the epoll as well
+
+    @property
+    def flooded(self) -> bool:
+        """Tell whether a copy floods the pipe that scripts report by."""
+        return self._reports is not None and self._reports.flooded
 
     async def wait(self) -> None:
         """Wait for an end, or for a script's report."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.topology.build import RawNode, RawPU, build
 from rater.plan.topology.model import Topology
-from rater.plan.topology.synthetic import EXAMPLE, MOST_PUS, without_types
+from rater.plan.topology.synthetic import EXAMPLE, MOST_PUS, shown, without_types
 from rater.plan.topology.xml import parse_xml
 
 THIS_MACHINE = "this machine"
@@ -118,7 +118,7 @@ def from_synthetic(text: str) -> Topology:
     if found:
         return _nodes_x_cpus(text.strip(), int(found[1]), int(found[2]))
     described = without_types(text)
-    topology = parse_xml(_hwloc_xml(described, f"the description {text!r}"), text.strip())
+    topology = parse_xml(_hwloc_xml(described, f"the description {shown(text)}"), text.strip())
     if "memory=" in text:
         return topology
     # hwloc makes up 1 GiB for each node that is said to have none.
@@ -127,7 +127,7 @@ def from_synthetic(text: str) -> Topology:
 
 def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
     if not 1 <= nodes * cpus <= MOST_PUS:
-        raise InputError(f"{text} is {nodes * cpus} CPUs, expected 1 to {MOST_PUS}")
+        raise InputError(f"{text[:40]} is {nodes * cpus} CPUs, expected 1 to {MOST_PUS}")
     block = (1 << cpus) - 1
     everything = (1 << nodes * cpus) - 1
     return build(
@@ -201,5 +201,5 @@ def _without_warnings() -> Iterator[None]:
 def _exists(spec: str) -> bool:
     try:
         return Path(spec).exists()
-    except ValueError:  # a NUL in it
+    except (OSError, ValueError):  # longer than any path, or a NUL in it
         return False

@@ -147,6 +147,12 @@ class PhaseRun:
                 await self._ends.wait()
                 for child, now_ns in self._ends.gather():
                     self._finish(child, now_ns)
+                if self._ends.flooded and not self._state.stop_flag.is_set():
+                    self._state.stop(
+                        None,
+                        "a copy floods the pipe by which scripts report when their commands end "
+                        "(descriptor 9 of its script): no time is to be had with that",
+                    )
 
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:

@@ -134,6 +134,27 @@ def test_a_pipe_or_folder_in_place_of_the_output_does_not_hang(tmp_path: Path) -
         assert mistake(tmp_path / name, want) == f"{name} is not a regular file"
 
 
+@pytest.mark.parametrize("file", ["/proc/kmsg", "/proc/self/pagemap"])
+def test_a_link_to_a_file_of_the_kernel_that_never_ends_is_an_empty_output(
+    tmp_path: Path, file: str
+) -> None:
+    (tmp_path / "out").symlink_to(file)
+    if os.access(file, os.R_OK):
+        said = mistake(tmp_path / "out", Expected("out", "1", 0, 0))
+        assert said == "out line 1: got the end of the file, expected 1"
+
+
+@pytest.mark.parametrize("how", [{"sha256": "0" * 64}, {"ignore": "^."}, {}])
+def test_terabytes_of_holes_are_not_read(tmp_path: Path, how: dict[str, str]) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        file.write(b"1\n")
+        file.truncate(8 << 40)
+    want = Expected("out", "1\n", 0, 0, **how)
+    assert mistake(tmp_path / "out", want) == (
+        "out is 8796 GB long and nearly all of it holes, not read"
+    )
+
+
 @pytest.mark.parametrize(
     ("got", "want", "said"),
     [

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def reports_of(
             ],
         )
         _, status = os.waitpid(pid, 0)
+        pipe.expect(pid, 9)
         pipe.read(7)
         return os.waitstatus_to_exitcode(status), pipe.take(pid)
     finally:
@@ -131,6 +133,8 @@ def test_a_script_that_nobody_listens_to_reports_nothing(tmp_path: Path) -> None
 def test_lines_that_come_in_pieces_or_are_no_lines_do_no_harm() -> None:
     pipe = CommandReports()
     try:
+        for pid in (5, 6):
+            pipe.expect(pid, 2)
         for piece in (b"5 e 1 0\n5 e", b" 2 3\nnonsense\n5 \xff 1 1\n6 s 1 9\n"):
             os.write(pipe.write_end, piece)
             pipe.read(1)
@@ -138,6 +142,25 @@ def test_lines_that_come_in_pieces_or_are_no_lines_do_no_harm() -> None:
         assert pipe.take(5) == []
         assert pipe.take(6) == [("s", 1, 9, 1)]
         pipe.read(2)  # returns at once
+    finally:
+        pipe.close()
+
+
+@pytest.mark.parametrize("line", [b"5 e 1 0\n", b"7 e 1 0\n", b"x" * 300, b"\n"])
+def test_a_flood_is_noticed_and_neither_kept_nor_followed(line: bytes) -> None:
+    pipe = CommandReports()
+    try:
+        pipe.expect(5, 2)
+        os.set_blocking(pipe.write_end, False)
+        written = 0
+        while written < 4 << 20:
+            written += os.write(pipe.write_end, line * (4096 // len(line)))
+            if written % (32 << 10) < 4096:
+                assert written > 1 << 20 or not pipe.flooded
+                pipe.read(1)
+        assert pipe.flooded
+        assert len(pipe.take(5)) <= 4  # two of each command
+        assert pipe.take(7) == []
     finally:
         pipe.close()
 
@@ -175,6 +198,21 @@ commands = [
 command = ["true"]
 sizes.train = {}
 """
+
+
+def test_a_run_whose_copy_floods_that_pipe_is_stopped_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "flood.py").write_text(
+        "import os\n"
+        "folder = f'/proc/{os.getppid()}/fd/'\n"
+        "pipes = [it for it in os.listdir(folder) if 'pipe:' in os.readlink(folder + it)]\n"
+        "with open(folder + pipes[0], 'wb') as told:\n"
+        "    while True: told.write(b'5 s 1 1\\n' * 500)\n"
+    )
+    file = tmp_path / "s.toml"
+    file.write_text(SUITE.replace("echo a", f"exec {sys.executable} {tmp_path}/flood.py"))
+    done = rater("run", file, "--copies", "2", "--quiet")
+    assert done.returncode == 1
+    assert "floods the pipe by which scripts report" in done.stderr + done.stdout
 
 
 def test_benchmarks_of_suites_have_workload_times_where_they_run_several_commands(
