@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from rater.errors import InputError
+from rater.plan.placement.counts import MOST_COPIES
 from rater.process_id import ProcessId, is_alive
 from rater.record.events import (
     CpuReading,
@@ -82,6 +83,11 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     heads = run_heads(connection, run_id)
     if not heads:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
+    if heads[0].copies > MOST_COPIES:  # a number that pages and pictures would make room for
+        raise InputError(
+            f"run {run_id} says that it had {heads[0].copies} copies, and no run has more than "
+            f"{MOST_COPIES}: its row in the database is damaged"
+        )
 
     def table[T](kind: type[T], name: str, **how: Any) -> tuple[T, ...]:
         return read_table(connection, kind, name, run_id=run_id, **how)

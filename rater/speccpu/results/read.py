@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import math
 import sys
 import tempfile
 import zlib
@@ -31,7 +30,7 @@ class _Unpacker(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-_MOST_BYTES = 1 << 30  # of what is unpacked or comes through a pipe, which may have no end
+MOST_BYTES = 128_000_000  # less than a minute; what is packed or comes by pipe may have no end
 _PIECE_BYTES = 1 << 20
 _STANDARD_INPUT = ("-", "/dev/stdin")
 _FEED_BYTES = 1 << 16
@@ -44,21 +43,25 @@ _UNPACKERS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
 _PACKED = {b"(\xb5/\xfd": "zstd"}
 
 
-def read_spec(path: Path) -> SpecFile:
+def _nobody(_: int) -> None:
+    pass
+
+
+def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
     """Read a raw file or a log, what of it can be read; `problems` names the rest by line.
 
     gzip, bzip2 and xz are unpacked, and `-` and pipes read to their end; what is stored is
-    the same as of the plain file. Raises `InputError` when there is no file, or no result of
-    SPEC CPU in it.
+    the same as of the plain file. `told` is called with the bytes that are read so far. Raises
+    `InputError` when there is no file, too large a one, or no result of SPEC CPU in it.
     """
     with _opened(path) as stream:
         magic = stream.read(8)
         stream.seek(0)
         unpacker = next((it for key, it in _UNPACKERS.items() if magic.startswith(key)), None)
         if unpacker is None:
-            whole = _Bounded(stream, None)
+            whole = _Bounded(stream, None, told)
         else:
-            whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0])
+            whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0], told)
         head = whole.head()
         reader = read_rsf if is_raw(head) else read_log
         file = reader(whole, _name(path))
@@ -84,6 +87,12 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield spooled
     else:
         problem = file_problem(path)
+        size = 0 if problem else path.stat().st_size
+        if size > MOST_BYTES:
+            problem = (
+                f"{path} has {size / 1e6:.0f} MB; expected a result file of at most "
+                f"{MOST_BYTES // 10**6} MB (parts of a log can be imported one by one)"
+            )
         if problem is not None:
             raise InputError(problem)
         with path.open("rb") as stream:
@@ -93,7 +102,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def _spooled(stream: BinaryIO) -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as file:
-        left = _MOST_BYTES + 1  # one more than is read, so that more is noticed
+        left = MOST_BYTES + 1  # one more than is read, so that more is noticed
         while left > 0 and (piece := stream.read(min(left, _PIECE_BYTES))):
             file.write(piece)
             left -= len(piece)
@@ -133,10 +142,11 @@ class _Unpacked:
 class _Bounded:
     """What the readers read: it ends where unpacking fails, or at the limit, and says so."""
 
-    def __init__(self, stream: Readable, kind: str | None) -> None:
+    def __init__(self, stream: Readable, kind: str | None, told: Callable[[int], None]) -> None:
         self._stream = stream
         self._kind = kind
-        self._left: float = math.inf if kind is None else _MOST_BYTES
+        self._told = told
+        self._left = MOST_BYTES
         self._head = b""
         self.problem: str | None = None
 
@@ -164,8 +174,9 @@ class _Bounded:
             return b""
         self._left -= len(piece)
         if self._left < 0:
-            self.problem = f"more than {_MOST_BYTES >> 30} GiB: read up to here"
+            self.problem = f"more than {MOST_BYTES // 10**6} MB: read up to here"
             return b""
+        self._told(MOST_BYTES - self._left)
         return piece
 
 

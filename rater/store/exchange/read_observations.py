@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from rater.plan.placement.counts import MOST_COPIES
 from rater.record.run import BenchmarkUsed, Host, MachinePU
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
@@ -139,7 +140,7 @@ def _head(run: TableReader) -> RunHead:
         order=run.get("order", choice(("homogeneous", "rotated")), "homogeneous")
         if steady
         else _ORDERS[mode],
-        copies=run.get("copies", whole(1)),
+        copies=run.get("copies", whole(1, MOST_COPIES)),
         iterations=0,
         discard=0,
         stagger_ms=0.0,

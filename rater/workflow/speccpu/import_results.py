@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rater.errors import InputError
-from rater.workflow.common import print_json
+from rater.workflow.common import print_json, say
 
 if TYPE_CHECKING:
     from rater.record.stored import StoredRun
+
+_SAYING_S = 5.0  # between two words on how far the reading is
 
 
 def import_spec(args: argparse.Namespace) -> int:
@@ -38,7 +42,7 @@ def import_spec(args: argparse.Namespace) -> int:
     try:
         for place, name in enumerate(args.file):
             try:
-                one = to_import(read_spec(Path(name)), topology)
+                one = to_import(read_spec(Path(name), _progress(name)), topology)
             except InputError as error:
                 errors.append(str(error))
                 print(f"rater: {error}", file=sys.stderr)
@@ -60,6 +64,19 @@ def import_spec(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"runs": documents, "errors": errors})
     return InputError.exit_status if errors else 0
+
+
+def _progress(name: str) -> Callable[[int], None]:
+    """Return what says every few seconds how much of a file was read."""
+    last_s = time.monotonic()
+
+    def told(read_bytes: int) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s > _SAYING_S:
+            last_s = time.monotonic()
+            say(f"{name}: {read_bytes // 10**6} MB read")
+
+    return told
 
 
 def write_rsf(stored: StoredRun, out: TextIO) -> None:
