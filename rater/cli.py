@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from rater import __version__
 from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
 from rater.stop_signals import Stopped, handled, raise_stopped
+from rater.streams import outlive_readers
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
@@ -24,6 +24,7 @@ FAMILIES = (
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "restore")
+_STARTING = ("run", "rerun", "sweep", "selftest")  # copies
 _LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 
@@ -79,22 +80,18 @@ def _main(argv: Sequence[str] | None) -> int:
             f"`{args.subcommand}`"
         )
     args.command = command
-    for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding lacks is shown escaped, it is no reason to fail.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    outlive_readers()
     if args.subcommand not in _RESTORING or any(getattr(args, it, None) for it in _LOOKING):
         _report_settings()
     try:
+        if args.subcommand in _STARTING:
+            import_module("rater.run.copies.limits").refuse_small_limits()
         status: int = args.run(args)
         sys.stdout.flush()
     except RaterError as error:
-        print(f"rater: {error}", file=sys.stderr)
+        with suppress(OSError):
+            print(f"rater: {error}", file=sys.stderr)
         return error.exit_status
-    except BrokenPipeError:
-        # The reader of our output left (`rater list | head`): nothing to say, nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     except OSError as error:
         # Of the system, not of a copy: standard output on a full disk, no more processes.
         with suppress(OSError):

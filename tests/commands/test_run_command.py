@@ -251,6 +251,25 @@ def test_closed_standard_descriptors_do_not_matter(closed: str) -> None:
     assert rows("SELECT status FROM copy") == [("ok",), ("ok",)]
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_who_leaves_changes_no_exit_status(
+    unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    python = f'"{sys.executable}" -m rater'
+    for words, status in (
+        ("run --copies 2 --proof off -- true", 0),
+        ("run --copies 2 --proof off -- false", 1),
+        ("show last", 0),
+        ("list --json", 0),
+    ):
+        # Nobody reads from the start; what rater says on standard error goes there too.
+        command = f"exec 3>&1; {{ {python} {words} 2>&1; echo $? >&3; }} | true"
+        done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
+        assert (done.stdout, done.stderr) == (f"{status}\n", ""), words
+    assert rows("SELECT status FROM run") == [("complete",), ("failed",)]
+
+
 def test_a_full_standard_output_is_an_error_in_words() -> None:
     command = f'"{sys.executable}" -m rater run --copies 2 -- true > /dev/full'
     done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)

@@ -25,10 +25,13 @@ def _needed_files(copies: int, own_gates: bool) -> int:
     return copies * (_FDS_PER_COPY if own_gates else 1) + _FDS_OTHER + _open_files()
 
 
-def open_files_problem(copies: int, own_gates: bool = False) -> str | None:
-    """Return why so many copies cannot have the files they need open; None: they can."""
+def open_files_problem(copies: int, own_gates: bool = False, coming: int = 0) -> str | None:
+    """Return why so many copies cannot have the files they need open; None: they can.
+
+    `coming`: files that rater itself will have opened until then.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    needed = _needed_files(copies, own_gates)
+    needed = _needed_files(copies, own_gates) + coming
     if hard == resource.RLIM_INFINITY or needed <= hard:
         return None
     return (

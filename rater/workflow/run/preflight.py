@@ -10,6 +10,7 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.placement.memory_needs import Preflight
 from rater.plan.topology.lgroup_memory import LgroupMemory
+from rater.run.copies.limits import refuse_copies
 from rater.run.host.busy import BusyWatch, busy_warning
 from rater.run.host.lock import default_lock_path, machine_lock
 from rater.run.host.memory import lgroups_now, preflight_now
@@ -92,7 +93,10 @@ def checked(
 
 def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> list[str]:
     """Return why programs of a run could not be found, built or given their pages."""
-    checks: list[Callable[[], object]] = [partial(refuse_pages, resolved.request, planned)]
+    checks: list[Callable[[], object]] = [
+        partial(refuse_pages, resolved.request, planned),
+        partial(refuse_copies, resolved.plan),
+    ]
     if resolved.request.wrap:
         checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
     if any(workload.benchmark.sources for workload in resolved.workloads):

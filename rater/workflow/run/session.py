@@ -25,6 +25,7 @@ from rater.record.run import Run
 from rater.record.status import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.copies.guard import Guard, guard
+from rater.run.copies.limits import refuse_copies
 from rater.run.copies.reserve import living_on
 from rater.run.copies.watch import MARKER
 from rater.run.host.idle import IdleWatch
@@ -77,6 +78,7 @@ class Session:
             f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
             f"since {now_utc()}"
         )
+        refuse_copies(resolved.plan)
         with ExitStack() as stack:
             if self.one_of_many is None:
                 lock = machine_lock(default_lock_path(), holder, share=request.share)

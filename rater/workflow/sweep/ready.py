@@ -95,12 +95,10 @@ def resolved_with(
 
 def _out_of_reach(resolved: Resolved) -> list[str]:
     """Say what would be found out only when copies are begun."""
-    from rater.run.copies.open_files import open_files_problem
     from rater.run.programs.compile import find_command
     from rater.workflow.run.memory_tuning import untouched_programs
 
-    problem = open_files_problem(resolved.plan.copies)
-    found = [problem] if problem else []
+    found: list[str] = []
     if resolved.request.command:
         try:
             untouched_programs(resolved.tuning, {find_command(resolved.request.command[0])})

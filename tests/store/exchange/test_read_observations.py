@@ -197,6 +197,7 @@ _SECONDS = "a number of seconds, 0 or more"
         ("run.host", "\ud800", "run.host: expected a text"),
         ("run.mode", "random", 'run.mode: expected "homogeneous" or "staggered".*got .random'),
         ("run.copies", 0, "run.copies: expected a whole number from 1"),
+        ("run.copies", 2**31 - 1, "run.copies: expected a whole number from 1 to 99999"),
         ("run.started_at", "yesterday", "run.started_at: expected null or a time"),
         ("run.increment", -1, "run.increment: expected a whole number from 0"),
         ("run.stagger_ms", -1, "run.stagger_ms: expected a number of milliseconds"),
