@@ -54,6 +54,20 @@ def user_name(user: int) -> str:
         return str(user)
 
 
+def other_writer(path: Path) -> str | None:
+    """Say who else may have written a file, in words; None: nobody but trusted users."""
+    found = path.stat()
+    if not is_trusted(found.st_uid):
+        return f"it is a file of user {user_name(found.st_uid)}"
+    if found.st_mode & stat.S_IWOTH:
+        return "everybody may write into it"
+    try:
+        settled(path.resolve().parent)
+    except UntrustedError as error:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
 def settled(path: Path, *, make: bool = False) -> Path:
     """Return a folder's real path, which nobody but trusted users can lead elsewhere.
 
@@ -91,6 +105,24 @@ def settled(path: Path, *, make: bool = False) -> Path:
             _check_folder(entry, found)
         here = entry
     return here
+
+
+def meant_file(path: Path) -> Path:
+    """Return the file that a path means: links are followed where trusted users made them.
+
+    It need not be there. Raises `UntrustedError` for the link of another user, `OSError`.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return path
+        if not stat.S_ISLNK(found.st_mode):
+            return path
+        if not is_trusted(found.st_uid):
+            raise UntrustedError(path, f"a symbolic link of user {user_name(found.st_uid)}")
+        path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
 def private_folder(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from rater.errors import InputError, RunError
 from rater.store.schema import migrate, number_of
+from rater.trusted_files import open_file
 
 APPLICATION_ID = int.from_bytes(b"ratr", "big")
 
@@ -83,13 +85,11 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises `InputError` for anything that is not a database of this rater or an
     older one; a file that is not ours is left as it was.
     """
-    _make_folder(path)
-    exists = is_there(path)
-    if exists:
-        _check_file(path)
-    mode = "rw" if exists else "rwc"
+    if not is_there(path):
+        _make_file(path)
+    _check_file(path)
     # Absolute, because a relative file URI has no meaning; quoted, because of `?` and `#`.
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         connection = sqlite3.connect(
             uri,
@@ -117,12 +117,18 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _make_folder(path: Path) -> None:
+def _make_file(path: Path) -> None:
+    """Make an empty file, with its folders: SQLite itself would do so wherever a link leads."""
     try:
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        os.close(open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    except FileExistsError as error:
+        if not is_there(path):  # else another rater was faster
+            raise InputError(
+                f"{path}: a symbolic link to nothing, no database; name a file with --db"
+            ) from error
     except OSError as error:
         raise InputError(
-            f"{path}: cannot make the folder of the database ({error.strerror}: {error.filename}); "
+            f"{path}: cannot make the database ({error.strerror}: {error.filename}); "
             "name another with --db or RATER_DB"
         ) from error
 
@@ -154,6 +160,21 @@ def _check_file(path: Path) -> None:
                 f"{path}: read-only for you ({place} cannot be written, which its write-ahead "
                 "log needs); copy it to a folder of yours and name the copy with --db"
             )
+    _check_beside(path.resolve())  # where SQLite looks
+
+
+def _check_beside(path: Path) -> None:
+    """Refuse files that SQLite would take up with a database and others have put there."""
+    owners = (0, os.geteuid(), path.stat().st_uid)
+    for end in ("-wal", "-shm", "-journal"):
+        beside = path.with_name(f"{path.name}{end}")
+        try:
+            found = beside.lstat()
+        except OSError:
+            continue
+        others = os.geteuid() == 0 and found.st_uid not in owners  # a group may share one
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or others:
+            raise InputError(f"{beside}: SQLite did not make this for the database: remove it")
 
 
 def _is_open_here(path: Path) -> bool:

@@ -135,7 +135,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> N
     for path, says in (
         (tmp_path, "a directory, not a database; name a file with --db"),
         (tmp_path / "pipe", "not a regular file"),
-        (tmp_path / "file" / "rater.db", "cannot make the folder of the database"),
+        (tmp_path / "file" / "rater.db", "cannot make the database"),
     ):
         with pytest.raises(InputError, match=says):
             open_store(path)

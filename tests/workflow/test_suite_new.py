@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -179,15 +178,11 @@ def test_the_name_of_a_suite_of_rater_is_refused(new: New) -> None:
 def test_what_cannot_be_finished_is_taken_back(
     new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chmod = Path.chmod
+    def full(_: int, __: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    def full(path: Path, mode: int, **_: Any) -> None:
-        if path.name == "smooth.sh":
-            raise OSError(28, "No space left on device", str(path))
-        chmod(path, mode)
-
-    monkeypatch.setattr(Path, "chmod", full)
-    with pytest.raises(InputError, match=r"smooth\.sh: No space left on device; name a folder"):
+    monkeypatch.setattr(os, "fchmod", full)
+    with pytest.raises(InputError, match=r"mine\.toml: No space left on device; name a folder"):
         new("mine")
     assert list(tmp_path.iterdir()) == []
 

@@ -67,7 +67,7 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
     return Host(
         fingerprint=hashlib.sha256("\n".join(identity).encode()).hexdigest(),
         hostname=read_text(proc / "sys/kernel/hostname") or platform.node(),
-        machine_id_hash=_machine_id(etc),
+        machine_id_hash=machine_id(etc),
         product=" ".join(text for text in dmi if text) or None,
         vendor=vendor,
         cpu_model=model,
@@ -79,6 +79,17 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
         nodes=len(topology.nodes),
         packages=len({pu.package for pu in pus if pu.package is not None}),
     )
+
+
+def machine_id(etc: Path = _ETC) -> str | None:
+    """Return what tells this machine from all others, None where nothing does.
+
+    machine-id(5) asks that the id itself be kept and a keyed hash be shown.
+    """
+    text = read_text(etc / "machine-id")
+    if not text or text == "uninitialized":
+        return None
+    return hmac.new(text.encode(), b"rater", hashlib.sha256).hexdigest()[:32]
 
 
 def settings_snapshot(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
@@ -181,14 +192,6 @@ def _arm_parts(cpuinfo: dict[str, list[str]]) -> str | None:
     if parts is None:
         return None
     return f"ARM part {parts} variant {_joined(cpuinfo, 'CPU variant') or '?'}"
-
-
-def _machine_id(etc: Path) -> str | None:
-    """machine-id(5) asks that the id itself be kept and a keyed hash be shown."""
-    text = read_text(etc / "machine-id")
-    if not text or text == "uninitialized":
-        return None
-    return hmac.new(text.encode(), b"rater", hashlib.sha256).hexdigest()[:32]
 
 
 def _libc() -> str | None:

@@ -20,6 +20,7 @@ from rater.errors import InputError
 from rater.plan.suite.model import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.text.document import did_you_mean
+from rater.trusted_files import private_folder
 
 # Holds the hash of the program beside it; no benchmark can be called so.
 _STAMP = "sha256 of the program"
@@ -197,8 +198,13 @@ def key_of(*parts: str | bytes) -> str:
 
 @contextmanager
 def cache_errors(cache: Path) -> Iterator[None]:
-    """Turn what a file system refuses into an error that names the cache and the way out."""
+    """Turn what a file system refuses into an error that names the cache and the way out.
+
+    In a cache that others can write into nothing is run or removed: its folders are made here.
+    """
     try:
+        for name in ("build", "digests", "inputs", "setup", "work"):
+            private_folder(cache / name)
         yield
     except OSError as error:
         raise InputError(

@@ -104,18 +104,6 @@ def library() -> str:
     return f"(function () {{{script}}})();"  # its hundreds of short names stay its own
 
 
-def write_drawing(svg: str, path: Path) -> None:
-    """Write an SVG as what the file's name says: .svg, .png or .pdf.
-
-    Raises `InputError` where it cannot be written, or vl-convert is missing.
-    """
-    data = rendered(svg, path.suffix.lower().removeprefix("."))
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
-
-
 def rendered(svg: str, form: str) -> bytes:
     """Return an SVG as the content of a file: svg, png or pdf."""
     if form == "svg":

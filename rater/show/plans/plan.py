@@ -12,6 +12,7 @@ from rater.plan.placement.summary import LgroupShare
 from rater.plan.schedule.phases import Order, Plan
 from rater.plan.topology.model import Topology
 from rater.show.console.format import duration, gigabytes, plain
+from rater.show.plans.commands import EXECUTED, Executed, executed_lines
 from rater.show.plans.placements import copies_document, lgroups_document, place_lines
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, objects, to_json
@@ -53,6 +54,7 @@ class PlanView:
     threads: tuple[tuple[str, int], ...] = ()  # CPUs a copy uses, by benchmark
     cooldown_s: float = 0.0  # rest between phases
     until_idle_s: float | None = None  # longest wait for an idle machine between them; None: none
+    executed: Executed | None = None  # of a dry run
 
 
 def print_plan(view: PlanView, out: TextIO, width: int) -> None:
@@ -74,6 +76,8 @@ def plan_document(view: PlanView) -> dict[str, Any]:
     document: dict[str, Any] = to_json(_DOCUMENT.of(view))
     if view.estimates is not None:
         document |= {"dry_run": True} | to_json(view.estimates)
+    if view.executed is not None:
+        document["executes"] = EXECUTED.of(view.executed)
     return document
 
 
@@ -133,6 +137,9 @@ def _lines(view: PlanView, width: int) -> Iterator[str]:
             yield f"           and {len(view.orders) - _ORDERS_SHOWN} more orders (--json has all)"
     else:
         yield f"order    all copies: {' then '.join(plan.benchmarks)}"
+    if view.executed is not None:
+        yield ""
+        yield from executed_lines(view.executed)
     if view.estimates is not None:
         yield ""
         yield from _estimates(view, view.estimates)

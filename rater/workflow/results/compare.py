@@ -11,14 +11,13 @@ from rater.analysis.compare.model import Comparison
 from rater.analysis.results.points import Point
 from rater.errors import InputError
 from rater.show.charts.comparison import comparison_chart, comparison_svg
-from rater.show.charts.vega import write_drawing
 from rater.show.compare.table import print_comparison
 from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
 from rater.store.store import Store
 from rater.text.words import parse_percent, some
 from rater.workflow.common import existing_store, say, show
-from rater.workflow.results.output_file import drawing_file
+from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.points import (
     NOT_DONE,
     looks_of,

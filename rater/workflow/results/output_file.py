@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.show.charts.vega import vega
+from rater.show.charts.vega import rendered, vega
+from rater.trusted_files import meant_file
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -33,3 +38,56 @@ def drawing_file(name: str | None) -> Path | None:
     path = checked_path(Path(name))
     vega()  # before the work: it may not be installed
     return path
+
+
+def write_drawing(svg: str, path: Path) -> None:
+    """Write an SVG as what the file's name says: .svg, .png or .pdf.
+
+    Raises `InputError` where it cannot be written, or vl-convert is missing.
+    """
+    write_output(path, rendered(svg, path.suffix.lower().removeprefix(".")))
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a file beside its place, then put it there: nobody sees half of one.
+
+    Who may read a file that is there already stays as it is, as if it were written over. Raises
+    `InputError`.
+    """
+    part = None
+    try:
+        real = meant_file(path)  # through a link: the link stays
+        if real.exists() and not real.is_file():  # a device: nothing can take its place
+            with real.open("wb") as device:
+                device.write(data)
+            return
+        with tempfile.NamedTemporaryFile(dir=real.parent, prefix=".rater-", delete=False) as file:
+            part = Path(file.name)
+            file.write(data)
+            _give_mode(file.fileno(), real)
+        part.replace(real)
+        part = None
+    except OSError as error:
+        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
+    finally:
+        if part is not None:
+            with suppress(OSError):
+                part.unlink()
+
+
+def _give_mode(part: int, real: Path) -> None:
+    """Give the private new file the owner and mode of that whose place it takes.
+
+    Where there is none yet: the mode of any other new file. By descriptor, whatever others put
+    in its place by now.
+    """
+    try:
+        there = real.lstat()
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        os.fchmod(part, 0o666 & ~umask)
+        return
+    with suppress(OSError):  # only root may; root must not lock the owner out of a private page
+        os.fchown(part, there.st_uid, there.st_gid)
+    os.fchmod(part, stat.S_IMODE(there.st_mode) & 0o777)

@@ -19,13 +19,12 @@ from rater.show.charts.panels import picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
-from rater.show.charts.vega import write_drawing
 from rater.show.console.format import plain
 from rater.show.console.printer import Printer
 from rater.show.html.data import run_data
 from rater.workflow.common import existing_store, print_json_rows
 from rater.workflow.results.divots import analysis_of
-from rater.workflow.results.output_file import drawing_file
+from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.page import loaded
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
-import stat
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
@@ -21,7 +17,7 @@ from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.store.store import Store
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.results.output_file import checked_path
+from rater.workflow.results.output_file import checked_path, write_output
 from rater.workflow.results.page import loaded
 from rater.workflow.results.points import (
     looks_of,
@@ -59,7 +55,7 @@ def report(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
         return 0
-    _write(path, page)
+    write_output(path, page.encode())
     size = path.stat().st_size
     if args.json:
         print_json({"runs": numbers, "file": str(path), "bytes": size})
@@ -146,48 +142,3 @@ def _check(path: Path, *, force: bool) -> None:
             f"-o {path}: is there already, and is no page that rater wrote; name another file, "
             "or --force writes over it"
         )
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the page beside its place, then put it there: nobody sees half of one.
-
-    Who may read a page that is there already stays as it is, as if it were written over.
-    """
-    part = None
-    try:
-        real = Path(os.path.realpath(path))  # through a link: the link stays
-        with tempfile.NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            newline="\n",
-            dir=real.parent,
-            prefix=".rater-report-",
-            delete=False,
-        ) as file:
-            part = Path(file.name)
-            file.write(text)
-        _give_mode(part, real)
-        part.replace(real)
-    except OSError as error:
-        raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
-    finally:
-        if part is not None:
-            with suppress(OSError):
-                part.unlink()
-
-
-def _give_mode(part: Path, real: Path) -> None:
-    """Give the private new file the owner and mode of that whose place it takes.
-
-    Where there is none yet: the mode of any other new file.
-    """
-    try:
-        there = real.stat()
-    except FileNotFoundError:
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o666 & ~umask)
-        return
-    with suppress(OSError):  # only root may; root must not lock the owner out of a private page
-        os.chown(part, there.st_uid, there.st_gid)
-    part.chmod(stat.S_IMODE(there.st_mode))

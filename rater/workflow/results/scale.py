@@ -10,14 +10,13 @@ from rater.analysis.scaling.pairs import orders, smt_yields
 from rater.analysis.stats.usl import LawScale
 from rater.errors import InputError
 from rater.show.charts.scaling import curves_svg
-from rater.show.charts.vega import write_drawing
 from rater.show.console.printer import Printer
 from rater.show.scaling.table import print_scaling
 from rater.show.scaling.to_json import scaling_document
 from rater.text.cpuset import format_list
 from rater.text.words import count
 from rater.workflow.common import existing_store, show
-from rater.workflow.results.output_file import drawing_file
+from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.points import points_from, points_without_runs
 
 LAW_SCALES = {"log": LawScale.LOG, "rate": LawScale.RATE}  # by the words of --law

@@ -35,10 +35,12 @@ from rater.show.divots.confirm import (
     trial_document,
 )
 from rater.show.divots.to_json import evidence_line
+from rater.show.plans.commands import print_executed
 from rater.workflow.common import existing_store, say, show
 from rater.workflow.results.divots import analysis_of
 from rater.workflow.run.attempt import Attempt
-from rater.workflow.run.repeat import go_to, narrowed, request_of, with_its_suites
+from rater.workflow.run.plan_view import executed
+from rater.workflow.run.repeat import go_to, narrowed, not_ours, request_of, with_its_suites
 from rater.workflow.run.resolve import resolve
 from rater.workflow.run.session import Session
 
@@ -78,6 +80,10 @@ def confirm(args: argparse.Namespace) -> int:
     if args.dry_run or not args.json:
         show(args, lambda: trial_document(view), partial(print_trial, view))
     if args.dry_run:
+        if not args.json:
+            print_executed(executed(resolve(requests[0], topology)), sys.stdout)
+        for text in not_ours(args, f"run {run.head.run}"):
+            say(text)
         return 0
     return _run(args, view, trial.slowdown, requests, topology)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from rater.record.stored import StoredRun
+from rater.show.console.format import plain
 from rater.show.plans.plan import Estimates, plan_document, print_plan
 from rater.workflow.common import print_json
 from rater.workflow.run.plan_view import plan_view
@@ -40,6 +41,7 @@ def dry_run(
         found, number = what_changed(again, conditions_now(resolved)), again.head.run
         document["differences"] = changes_document(found)
         if not args.json:
+            print(plain(f"in       {Path.cwd()}"))
             print(
                 f"differs from run {number}:{changes_text(found)}"
                 if found

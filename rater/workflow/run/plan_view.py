@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import shutil
 import sys
 
@@ -11,8 +13,11 @@ from rater.plan.placement.summary import remarks, shares
 from rater.plan.schedule.phases import order_table
 from rater.run.host import discover as machine
 from rater.run.host.memory import lgroups_now
+from rater.run.programs.script import Line, shown
+from rater.show.plans.commands import Executed
 from rater.show.plans.plan import Estimates, PlanView, plan_document, print_plan
 from rater.workflow.common import print_json_rows
+from rater.workflow.run.head import directory_here
 from rater.workflow.run.resolve import (
     Resolved,
     expected_total_s,
@@ -20,7 +25,9 @@ from rater.workflow.run.resolve import (
     resolve,
     size_and_tune,
 )
+from rater.workflow.run.workload import Workload
 from rater.workflow.run_arguments import request_from
+from rater.workflow.speccpu.kit import kit_command
 
 
 def plan(args: argparse.Namespace) -> int:
@@ -74,4 +81,41 @@ def plan_view(
         threads=threads,
         cooldown_s=resolved.request.cooldown_s,
         until_idle_s=resolved.request.until_idle_s,
+        executed=None if estimates is None else executed(resolved),
+    )
+
+
+def executed(resolved: Resolved) -> Executed:
+    """Return all that a run executes, before anything is built or looked for."""
+    request, workloads = resolved.request, resolved.workloads
+    environment: dict[str, str] = {}
+    setups = []
+    for it in workloads:
+        if it.suite is not None:
+            setups.append(it.suite.setup)
+            environment |= dict(it.suite.environment)
+        setups.append(it.benchmark.setup)
+        environment |= dict(it.benchmark.environment) | dict(it.size.environment)
+    environment |= dict(request.environment)
+    added = resolved.tuning.added({os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
+    environment |= {os.fsdecode(name): os.fsdecode(value) for name, value in added.items()}
+    return Executed(
+        directory=directory_here(),
+        setups=tuple(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
+        commands=tuple((it.benchmark.name, _command(it)) for it in workloads),
+        wrap=shlex.join(request.wrap) or None,
+        prepare=request.prepare,
+        environment=tuple(environment.items()),
+    )
+
+
+def _command(it: Workload) -> str:
+    if it.kit:
+        return kit_command(it.kit)
+    own = it.benchmark.command or (it.benchmark.name,)
+    return shown(
+        [
+            Line((*(one.program or own), *one.args), one.stdin, one.stdout, one.stderr)
+            for one in it.size.commands
+        ]
     )

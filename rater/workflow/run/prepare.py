@@ -14,7 +14,7 @@ from rater.plan.schedule.phases import Order
 from rater.plan.suite.model import Suite
 from rater.run.host.requirements import Needs, available, estimate
 from rater.run.programs.child_process import Limits
-from rater.run.programs.compile import Built, build, find_command
+from rater.run.programs.compile import Built, build, cache_errors, find_command
 from rater.run.programs.inputs import (
     ReadyInput,
     SetupFiles,
@@ -77,12 +77,8 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
         kit_lines(w.kit) if w.kit else lines_of(w.benchmark, w.size, b)
         for w, b in zip(workloads, built, strict=True)
     )
-    try:
+    with cache_errors(cache):
         work.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(
-            f"{work}: cannot be made ({error.strerror}); set RATER_CACHE to a folder of yours"
-        ) from error
     later(remove_if_empty, work)
     linked = all(links_work(some, work) for some in inputs)
     needs = needs_of(resolved, work, inputs, linked=linked)

@@ -24,9 +24,11 @@ from rater.plan.suite.find import find_suite, load_suite, split_selection, suite
 from rater.record.events import Noted
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
+from rater.run.host.snapshot import machine_id
 from rater.show.compare.changes import changes_text
 from rater.store.connection import default_path
 from rater.store.store import Store
+from rater.trusted_files import other_writer
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.resolve import Resolved, resolve
 
@@ -88,10 +90,14 @@ def resolve_again(
 ) -> Resolved:
     """Plan a stored run once more, in the directory it was called in, which becomes ours.
 
-    `benchmarks`: just these; `tags`: more of them. Raises `InputError` that says which run.
+    `benchmarks`: just these; `tags`: more of them. A dry run says among its refusals that others
+    may have written what it shows. Raises `InputError` that says which run.
     """
     head = run.head
     request = request_of(head)
+    others = not_ours(args, f"run {head.run}", run)
+    if not args.dry_run:
+        refuse(others)
     go_to(args, head)
     with _naming(head):
         request = with_its_suites(request, head)
@@ -103,7 +109,8 @@ def resolve_again(
             force=request.force or args.force,
             share=request.share or args.share,
         )
-        return resolve(request, machine.discover())
+        resolved = resolve(request, machine.discover())
+    return replace(resolved, refusals=(*others, *resolved.refusals))
 
 
 def go_to(args: argparse.Namespace, head: RunHead) -> None:
@@ -120,9 +127,12 @@ def go_into(
 ) -> None:
     """Make `directory` ours, where `what` was made; what the caller named stays where it is.
 
-    Raises `InputError` when it cannot be entered.
+    Whatever runs what a database says comes through here. Raises `InputError` when it cannot be
+    entered, or when others may have written that database, unless nothing will be run.
     """
     args.db = str(default_path(args.db).absolute())
+    if not args.dry_run:
+        refuse(not_ours(args, what))
     for name in _PLACES:
         if os.environ.get(name):
             os.environ[name] = str(Path(os.environ[name]).absolute())
@@ -139,6 +149,28 @@ def go_into(
         ) from error
     if "PWD" in os.environ:  # shells that copies start believe it where it is right
         os.environ["PWD"] = directory
+
+
+def not_ours(args: argparse.Namespace, what: str, run: StoredRun | None = None) -> tuple[str, ...]:
+    """Say why nobody knows that this user asked for what a database has; () with --force."""
+    if args.force:
+        return ()
+    path = default_path(args.db)
+    writer = other_writer(path)
+    why = f"{path} may say what others want ({writer})" if writer else None
+    if why is None and run is not None:
+        here = machine_id()
+        if here is not None and here != run.host.machine_id_hash:
+            why = f"it was made on another machine ({run.head.hostname or 'not known'})"
+    if why is None:
+        return ()
+    return (f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it",)
+
+
+def refuse(reasons: Sequence[str]) -> None:
+    """Raise `InputError` where there are reasons."""
+    if reasons:
+        raise InputError("\n".join(reasons))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from rater.show.compare.changes import (
     remainder_document,
 )
 from rater.show.live.line_view import phase_name
+from rater.show.plans.commands import EXECUTED, print_executed
 from rater.store.store import Store
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json, say
@@ -31,6 +32,7 @@ from rater.workflow.results.placements import judge_placements
 from rater.workflow.results.show_run import print_result
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.head import conditions_now, now_utc
+from rater.workflow.run.plan_view import executed
 from rater.workflow.run.repeat import resolve_again, what_changed
 from rater.workflow.run.resolve import Resolved
 from rater.workflow.run.session import Session
@@ -201,12 +203,15 @@ def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved
     """Show what would be run, and what changed as far as it is known before anything is built."""
     found = what_changed(run, conditions_now(resolved))
     weighty = [it for it in found if it.significant]
-    refused = refusal(run, weighty) if weighty and left.ahead and not args.force else None
+    weighs = refusal(run, weighty) if weighty and left.ahead and not args.force else None
+    refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
+    what = executed(resolved)
     if args.json:
-        document = remainder_document(run.head, left)
+        document = remainder_document(run.head, left) | {"executes": EXECUTED.of(what)}
         print_json(document | {"differences": changes_document(found), "refused": refused})
         return 0
     print_remainder(run.head, left, sys.stdout)
+    print_executed(what, sys.stdout)
     if refused is not None:
         print(f"REFUSED  as it stands: {refused}")
     elif found:

@@ -36,6 +36,7 @@ from rater.run.workplace.run_dirs import RunFolders
 from rater.stop_signals import HeldSignals, held
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
+from rater.trusted_files import replace_file
 from rater.workflow.common import say
 from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered
@@ -246,13 +247,12 @@ class Session:
         ]
         say(f"run {number}: {recorder.problem}")
         lost = f"{len(lines)} records are not in the database"
+        data = "".join(f"{line}\n" for line in lines).encode()
         for folder in (Path(), Path(tempfile.gettempdir()), Path.home()):
-            rescue = folder / f"rater-{self._run.uuid}.jsonl"
+            rescue = folder / f"rater-{self.attempt.mark}.jsonl"
             try:
-                rescue.write_text("\n".join(lines) + "\n")
+                replace_file(rescue, data, mode=0o600)
             except OSError:
-                with suppress(OSError):
-                    rescue.unlink()
                 continue
             say(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return

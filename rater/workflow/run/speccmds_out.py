@@ -35,7 +35,9 @@ def write_outs(
         file = Path(kit.directories[0]) / OUT
         try:
             kept = _keep(file)
-            file.write_text(text, encoding="utf-8", errors="surrogateescape")
+            file.unlink(missing_ok=True)
+            with file.open("x", encoding="utf-8", errors="surrogateescape") as new:
+                new.write(text)
         except OSError as error:
             say(f"{file}: cannot be written ({error.strerror}); the times are in the database")
             continue

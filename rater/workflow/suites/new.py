@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -103,8 +104,8 @@ def _write(main: Path, programs: Path) -> list[Path]:
             with target.open("x", encoding="utf-8") as file:  # never over something else
                 written.append(target)
                 file.write(path.read_text(encoding="utf-8").replace(_NAME, main.stem))
-            if path.suffix == ".sh":
-                target.chmod(target.stat().st_mode | 0o111)
+                if path.suffix == ".sh":
+                    os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode | 0o111)
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)

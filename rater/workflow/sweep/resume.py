@@ -16,10 +16,12 @@ from rater.record.status import RunStatus
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
 from rater.show.compare.sweep import print_missing, sweep_document
+from rater.show.plans.commands import EXECUTED, print_executed
 from rater.store.store import Store
 from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, take_up
 from rater.workflow.common import existing_store, show
-from rater.workflow.run.repeat import go_into
+from rater.workflow.run.plan_view import executed
+from rater.workflow.run.repeat import go_into, not_ours
 from rater.workflow.run_arguments import options_given
 from rater.workflow.sweep.conduct import conduct
 from rater.workflow.sweep.ready import PointReady, refused_together, resolve_points
@@ -68,7 +70,7 @@ def resume(args: argparse.Namespace) -> int:
     cache = cache_root()
     points = _points_again(args, sweep, kinds, cache)
     if args.dry_run:
-        return _show_missing(args, sweep)
+        return _show_missing(args, sweep, points)
     more = slots_of(sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1)
 
     def begin(store: Store, _: Mapping[int, str]) -> int:
@@ -116,7 +118,17 @@ def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
     return 1 if any(it.failed for it in sweep.slots) else 0
 
 
-def _show_missing(args: argparse.Namespace, sweep: StoredSweep) -> int:
+def _show_missing(
+    args: argparse.Namespace, sweep: StoredSweep, points: Mapping[int, PointReady]
+) -> int:
     view = view_of(sweep)
-    show(args, lambda: sweep_document(view) | {"dry_run": True}, partial(print_missing, view))
+    runs = [executed(point.resolved) for point in points.values() if point.resolved]
+    refused = not_ours(args, f"sweep {sweep.number}")
+    document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
+    show(args, lambda: sweep_document(view) | document, partial(print_missing, view))
+    if not args.json:
+        for it in dict.fromkeys(runs):
+            print_executed(it, sys.stdout)
+        for text in refused:
+            print(f"REFUSED  as it stands: {text}")
     return 0

@@ -62,7 +62,7 @@ def placed(copies: int) -> tuple[Placement, ...]:
 
 
 def folders(work: Path, script: str, copies: int, *, keep: bool = False) -> RunFolders:
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     setup = ("/bin/sh", "-c", script)
     program = Program("p", ("/bin/true",), (), (), None, setup=setup)
     return RunFolders(work, "uuid", {"p": program}, placed(copies), (), keep=keep)

@@ -17,8 +17,9 @@ from rater.record.stored import StoredCopy
 from rater.show.charts.panels import picture_svg
 from rater.show.charts.picture import Label, Picture, picture_of
 from rater.show.charts.terminal import print_picture
-from rater.show.charts.vega import rendered, write_drawing
+from rater.show.charts.vega import rendered
 from rater.show.console.printer import Printer
+from rater.workflow.results.output_file import write_drawing
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
 from tests.support.example_runs import copy_row, stored

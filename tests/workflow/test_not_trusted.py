@@ -1,0 +1,274 @@
+"""What a database says is run and removed only where nobody else can have written it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.cli import main
+from rater.errors import InputError
+from rater.workflow.results.output_file import write_output
+from tests.support.calls import Rater
+from tests.support.strangers import give, needs_root, stranger_does
+
+PREPARE = "touch prepared; sync"
+
+
+def change(database: Path, sql: str, *values: Any) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(sql, values)
+
+
+@pytest.fixture
+def made(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was stopped at its second iteration; returns the folder it was called in."""
+    folder = tmp_path / "called here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    words = ["run", "--copies", "1", "--iterations", "2", "--quiet", "--run-dirs"]
+    words += ["--prepare", PREPARE, "--wrap", "env -u NOTHING", "--env", "PAYLOAD=yes"]
+    assert main([*words, "--", "sh", "-c", "touch ../../../../../ran"]) == 0
+    for table in ("copy", "bracket"):
+        change(database, f"DELETE FROM {table} WHERE iteration = 2")
+    change(database, "UPDATE run SET status = 'interrupted'")
+    for file in (folder / "prepared", folder / "ran"):
+        file.unlink(missing_ok=True)
+    return folder
+
+
+AGAIN = [["rerun", "last"], ["run", "--resume", "last"]]
+
+
+def open_to_all(database: Path) -> None:
+    database.chmod(0o666)
+
+
+def of_another_machine(database: Path) -> None:
+    change(database, "UPDATE host SET machine_id_hash = 'another', hostname = 'far'")
+
+
+@pytest.fixture(autouse=True)
+def here_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers may have no machine-id: then nothing can be told."""
+    monkeypatch.setattr("rater.workflow.run.repeat.machine_id", lambda: "here")
+
+
+def of_here(database: Path) -> None:
+    change(database, "UPDATE host SET machine_id_hash = 'here'")
+
+
+@pytest.mark.parametrize("words", AGAIN)
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param((give, "it is a file of user 1234"), marks=needs_root),
+        (open_to_all, "everybody may write into it"),
+        (of_another_machine, "it was made on another machine (far)"),
+    ],
+)
+def test_what_others_may_have_written_is_shown_and_not_run(
+    words: list[str], others: Any, made: Path, database: Path, rater: Rater
+) -> None:
+    of_here(database)
+    make, said = others
+    make(database)
+    status, _, errors = rater(*words, "--quiet")
+    assert status == 2
+    assert "run 1 is not known to be yours" in errors
+    assert said in errors
+    assert not (made / "prepared").exists()
+    status, text, _ = rater(*words, "--dry-run")
+    assert status == 0
+    assert "REFUSED" in text
+    for line in (
+        "runs     sh -c 'touch ../../../../../ran'",
+        "wrap     env -u NOTHING",
+        f"prepare  {PREPARE}",
+        "env      PAYLOAD=yes",
+        f"in       {made}",
+    ):
+        assert line in text
+    status, text, _ = rater(*words, "--dry-run", "--json")
+    document = json.loads(text)
+    assert said in str(document["refused"])
+    assert document["executes"] == {
+        "directory": str(made),
+        "setups": [],
+        "commands": {"sh": "sh -c 'touch ../../../../../ran'"},
+        "wrap": "env -u NOTHING",
+        "prepare": PREPARE,
+        "environment": {"PAYLOAD": "yes"},
+    }
+    assert not (made / "prepared").exists()
+    assert rater(*words, "--quiet", "--force")[0] == 0
+    assert (made / "prepared").exists()
+
+
+@pytest.mark.parametrize("words", AGAIN)
+def test_what_is_known_to_be_ours_needs_no_force(
+    words: list[str], made: Path, database: Path, rater: Rater
+) -> None:
+    of_here(database)
+    status, _, errors = rater(*words, "--quiet", *(["--force"] if "--resume" in words else []))
+    assert (status, errors) == (0, "")
+
+
+@needs_root
+def test_a_sweep_of_another_user_is_shown_and_does_not_go_on(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--rounds",
+        "1",
+        "--copies",
+        "1",
+        "--prepare",
+        PREPARE,
+        "--axis",
+        "env:X=1,2",
+        "--",
+        "true",
+    ]
+    assert rater("sweep", "--quiet", *words)[0] == 0
+    (tmp_path / "prepared").unlink()
+    change(database, "DELETE FROM run WHERE id = 2")
+    give(database)
+    status, _, errors = rater("sweep", "--resume", "last", "--quiet")
+    assert status == 2
+    assert "sweep 1 is not known to be yours" in errors
+    status, text, _ = rater("sweep", "--resume", "last", "--dry-run")
+    assert f"prepare  {PREPARE}" in text
+    assert "REFUSED  as it stands: sweep 1 is not known to be yours" in text
+    assert not (tmp_path / "prepared").exists()
+
+
+@pytest.mark.parametrize("uuid", ["../../precious", "/{precious}", "..", "", "A" * 36])
+def test_a_crafted_uuid_removes_nothing(
+    uuid: str, made: Path, database: Path, tmp_path: Path, rater: Rater
+) -> None:
+    precious = tmp_path / "precious"
+    (precious / "deep").mkdir(parents=True)
+    (precious / "deep" / "file").touch()
+    (precious / "file").touch()
+    change(database, "UPDATE run SET uuid = ?", uuid.replace("{precious}", str(precious)[1:]))
+    status, _, errors = rater("run", "--resume", "1", "--force", "--quiet")
+    assert status == 2
+    assert "run 1 cannot go on: no rater made this row of the database" in errors
+    assert rater("rm", "1")[0] == 0
+    assert sorted(path.name for path in precious.rglob("*")) == ["deep", "file", "file"]
+    assert database.exists()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder like /tmp, on the way to which everybody may look."""
+    folder = Path(tempfile.mkdtemp(prefix="rater-test-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("mkdir cache", "the folder belongs to user 1234"),
+        ("mkdir -p cache/build", "the folder belongs to user 1234"),
+        ("ln -s /root cache", "a symbolic link of user 1234"),
+    ],
+)
+@pytest.mark.parametrize("words", [["mini", "--size", "test"], ["--run-dirs", "--", "true"]])
+def test_nothing_is_built_or_run_in_a_cache_of_another_user(
+    others: tuple[str, str],
+    words: list[str],
+    shared: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rater: Rater,
+) -> None:
+    script, said = others
+    stranger_does(script, shared)
+    monkeypatch.setenv("RATER_CACHE", str(shared / "cache"))
+    status, _, errors = rater("run", "--copies", "1", "--quiet", *words)
+    assert status == 2
+    assert said in errors
+    assert "set RATER_CACHE to another folder" in errors
+
+
+@needs_root
+def test_in_a_sticky_cache_what_another_user_made_before_is_refused(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    monkeypatch.setenv("RATER_CACHE", str(shared))
+    stranger_does("mkdir -m 777 work", shared)
+    status, _, errors = rater("run", "--copies", "1", "--quiet", "--run-dirs", "--", "true")
+    assert status == 2
+    assert f"{shared}/work" in errors
+
+
+@needs_root
+def test_a_database_is_not_made_where_a_link_of_others_leads(
+    shared: Path, tmp_path: Path, rater: Rater
+) -> None:
+    aim = tmp_path / "aim"
+    (shared / "rater.db").symlink_to(aim)
+    give(shared / "rater.db")
+    shared.chmod(0o755)  # no sticky bit: the kernel lets root follow
+    status, _, errors = rater("run", "--db", shared / "rater.db", "--quiet", "--", "true")
+    assert status == 2
+    assert "a symbolic link to nothing" in errors
+    assert not aim.exists()
+
+
+@needs_root
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_what_others_put_beside_a_database_is_not_taken_up(
+    end: str, shared: Path, rater: Rater
+) -> None:
+    database = shared / "rater.db"
+    assert rater("run", "--db", database, "--copies", "1", "--quiet", "--", "true")[0] == 0
+    assert database.stat().st_mode & 0o077 == 0
+    stranger_does(f"echo evil > rater.db{end}", shared)
+    status, _, errors = rater("list", "--db", database)
+    assert status == 2
+    assert f"rater.db{end}: SQLite did not make this" in errors
+
+
+@needs_root
+def test_an_output_is_not_written_where_a_link_of_others_leads(
+    shared: Path, tmp_path: Path
+) -> None:
+    aim, link = tmp_path / "aim", shared / "page.html"
+    link.symlink_to(aim)
+    shared.chmod(0o755)
+    write_output(link, b"page")
+    assert aim.read_text() == "page"  # our own link
+    give(link)
+    with pytest.raises(InputError, match="a symbolic link of user 1234"):
+        write_output(link, b"another")
+    assert aim.read_text() == "page"
+
+
+def test_a_new_output_has_the_usual_mode_and_one_that_is_there_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "page.html"
+    umask = os.umask(0o027)
+    try:
+        write_output(page, b"page")
+        assert page.stat().st_mode & 0o777 == 0o640
+        page.chmod(0o600)
+        write_output(page, b"another")
+        assert page.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(umask)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
