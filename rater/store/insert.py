@@ -6,12 +6,13 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from itertools import batched
+from itertools import batched, groupby
 from typing import Any
 
 from rater.process_id import ProcessId
 from rater.record.events import (
     CopyEnded,
+    CopyStarted,
     CpuReadings,
     Event,
     MachineReadings,
@@ -20,6 +21,7 @@ from rater.record.events import (
     OutputChecked,
     PhaseEnded,
     PhaseStarted,
+    Resting,
     RunEnded,
     Sampled,
 )
@@ -149,7 +151,7 @@ def place_copies(
 
 
 def context_of(connection: sqlite3.Connection, run_id: int) -> Context:
-    """Return what `append_event` has to know of a run."""
+    """Return what `append_events` has to know of a run."""
     (discard,) = connection.execute("SELECT discard FROM run WHERE id = ?", (run_id,)).fetchone()
     rows = connection.execute(_PLACES, (run_id,))
     return Context(
@@ -157,22 +159,35 @@ def context_of(connection: sqlite3.Connection, run_id: int) -> Context:
     )
 
 
-def append_event(
-    connection: sqlite3.Connection, run_id: int, event: Event, context: Context
+def append_events(
+    connection: sqlite3.Connection, run_id: int, events: Iterable[Event], context: Context
 ) -> None:
-    """Write one event, as its own transaction where the caller began none.
+    """Write events in order, those that follow one of their kind with it in one statement.
 
-    One that is several rows (`has_several_rows`) wants a transaction of the caller. A copy's
+    Several rows (`has_several_rows`) want a transaction of the caller, one is its own. A copy's
     start comes along with its end, and `Resting` is for the screen: neither is a row.
     """
+
+    def more(copy: CopyEnded) -> dict[str, Any]:
+        counted = copy.iteration > context.discard
+        return {"counted": counted, **context.places.get(copy.copy, _NOWHERE)}
+
+    rows: Iterable[Any] = (it for it in events if not isinstance(it, CopyStarted | Resting))
+    for kind, same in groupby(rows, type):
+        if kind is CopyEnded:
+            copies = tuple(same)
+            insert_all(connection, "copy", copies, each=more, run_id=run_id)
+            for copy in copies:
+                _workloads(connection, run_id, copy)
+        elif kind is Sampled:  # replacing: after an error events may be tried again
+            insert_all(connection, "sample", same, replace=True, run_id=run_id)
+        else:
+            for event in same:
+                _append(connection, run_id, event)
+
+
+def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
     match event:
-        case CopyEnded():
-            place = context.places.get(event.copy, _NOWHERE)
-            counted = event.iteration > context.discard
-            insert(connection, "copy", event, run_id=run_id, counted=counted, **place)
-            _workloads(connection, run_id, event)
-        case Sampled():  # replacing: after an error events may be tried again
-            insert(connection, "sample", event, replace=True, run_id=run_id)
         case Observed():
             unknown = json.dumps(event.unknown)
             connection.execute(_OBSERVED, {**asdict(event), "run_id": run_id, "unknown": unknown})
@@ -183,7 +198,7 @@ def append_event(
             for name, value in event.metrics:
                 insert(connection, "copy_metric", replace=True, **key, name=name, value=value)
         case CpuReadings():
-            same = {"run_id": run_id, "phase": event.phase}
+            same: dict[str, Any] = {"run_id": run_id, "phase": event.phase}
             insert_all(connection, "cpu_reading", event.rows, replace=True, **same)
         case MachineReadings():
             key = {"run_id": run_id, "phase": event.phase}

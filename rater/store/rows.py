@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import cache
@@ -68,19 +68,32 @@ def insert_all(
     rows: Iterable[object],
     *,
     replace: bool = False,
+    each: Callable[[Any], Mapping[str, Value]] = lambda _: {},
     **more: Value,
 ) -> None:
-    """Insert rows of one class, each with the same `more`.
+    """Insert rows of one class, with what `each` returns for a row, and all with the same `more`.
 
     Several rows a statement: for each statement SQLite makes the lists of CHECK anew, which
     takes half of the time of a row of `copy`.
     """
-    for some in batched(rows, _ROWS_AT_ONCE):
-        statement, values_of = _writer(connection, table, type(some[0]), tuple(more), replace)
+    same = tuple(more.values())
+    for some in _in_few_sizes(rows):
+        names = (*more, *each(some[0]))
+        statement, values_of = _writer(connection, table, type(some[0]), names, replace)
         head, _, marks = statement.rpartition(" (")
-        same = tuple(more.values())
-        values = [value for row in some for value in (*same, *values_of(row))]
+        values = [it for row in some for it in (*same, *each(row).values(), *values_of(row))]
         connection.execute(f"{head} {', '.join([f'({marks}'] * len(some))}", values)
+
+
+def _in_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
+    """Return rows as many at a time as few statements are for: what is left by powers of two."""
+    for some in batched(rows, _ROWS_AT_ONCE):
+        size, left = _ROWS_AT_ONCE, some
+        while left:
+            if size <= len(left):
+                yield left[:size]
+                left = left[size:]
+            size //= 2
 
 
 def read[T](

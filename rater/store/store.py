@@ -25,7 +25,7 @@ from rater.store.divots import (
 from rater.store.find import find_all, find_one
 from rater.store.insert import (
     Context,
-    append_event,
+    append_events,
     context_of,
     has_several_rows,
     insert_imported,
@@ -145,13 +145,12 @@ class Store(OpenDatabase):
                 context = self._contexts[run_id] = context_of(self._connection, run_id)
             alone = len(events) == 1 and not has_several_rows(events[0])
             if alone:
-                append_event(self._connection, run_id, events[0], context)
+                append_events(self._connection, run_id, events, context)
         except sqlite3.DatabaseError as error:
             self._fail(error, "storing a result")
         if events and not alone:
             with self._transaction("storing results"):
-                for event in events:
-                    append_event(self._connection, run_id, event, context)
+                append_events(self._connection, run_id, events, context)
         if any(isinstance(event, PhaseEnded | RunEnded) for event in events):
             self._checkpoint()
 

@@ -211,14 +211,16 @@ class Launcher:
         fails, those spawned before it are killed and the error is raised.
         """
         born: list[Child] = []
+        # Before the first spawn: between two of them caches hold what the gates left there.
+        prepared = [self._gate(one, shared_gate, ready, go_file) for one in self._in_turns(wanted)]
         try:
             pages = transparent_pages(wanted[0].spec.transparent if wanted else None)
             with pages, urgent(), ThreadBinding() as binding:
-                for one in self._in_turns(wanted):
+                for one, argv, actions in prepared:
                     if stop():
                         break
                     binding.apply(self._placements[one.copy])
-                    born.append(self._spawn_one(one, shared_gate, ready, go_file))
+                    born.append(self._spawn_one(one, argv, actions, own_gate=shared_gate is None))
             # Not earlier: every spawn copies and closes all open descriptors.
             for child in born:
                 child.pidfd = os.pidfd_open(child.pid)
@@ -282,21 +284,28 @@ class Launcher:
             raise RunError(f"copies could not be watched: pidfd_open: {error}") from error
         return child
 
-    def _spawn_one(
+    def _gate(
         self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
-    ) -> Child:
-        copy, position, step, spec = wanted
-        read_end, write_end = (shared_gate, None) if shared_gate is not None else high_pipe()
-        actions: list[_Action] = [
-            *_own_files(spec),
-            (os.POSIX_SPAWN_DUP2, read_end, 3),
-            (os.POSIX_SPAWN_DUP2, ready, 4),
-        ]
+    ) -> tuple[Wanted, tuple[str, ...], list[_Action]]:
+        """Return a step with what its gate is spawned from; a gate of its own comes last."""
+        spec = wanted.spec
+        actions: list[_Action] = [*_own_files(spec), (os.POSIX_SPAWN_DUP2, ready, 4)]
         if spec.workloads and self._commands_fd is not None:
             actions.append((os.POSIX_SPAWN_DUP2, self._commands_fd, TELL_FD))
+        if shared_gate is not None:
+            actions.append((os.POSIX_SPAWN_DUP2, shared_gate, 3))
         gate = (GATE_SHELL, "-c", gate_script(len(spec.late)), GATE_NAME.decode())
         late = (os.fsdecode(b"%b=%b" % pair) for pair in spec.late.items())
         argv = (*gate, str(self.original_nofile), str(go_file), spec.directory, *late, *spec.argv)
+        return wanted, argv, actions
+
+    def _spawn_one(
+        self, wanted: Wanted, argv: tuple[str, ...], actions: list[_Action], *, own_gate: bool
+    ) -> Child:
+        copy, position, step, spec = wanted
+        read_end, write_end = high_pipe() if own_gate else (-1, None)
+        if own_gate:
+            actions.append((os.POSIX_SPAWN_DUP2, read_end, 3))
         try:
             pid = _spawn(GATE_SHELL, argv, spec.environment, actions)
         except OSError as error:
@@ -308,7 +317,7 @@ class Launcher:
                 f"that holds {spec.files}"
             ) from error
         finally:
-            if shared_gate is None:
+            if own_gate:
                 os.close(read_end)
         self._guard.hold(copy, pid)
         return Child(copy, position, step, pid, -1, spec, write_end)
