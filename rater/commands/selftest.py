@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rater.commands.common import add_common
+from rater.commands.common import add_common, add_topology
 from rater.workflow.selftest.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
 
@@ -15,8 +15,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="slow copies on purpose on this machine, and see whether just these are found",
         description="Run a few copies several times: undisturbed, then with one thing slowed on "
         "purpose each time (competing processes, a stopped copy, remote memory). Each must be "
-        "named, and nothing else. Exits 0 only then. Takes about a minute; the runs go to a "
-        "temporary database.",
+        "named, and nothing else. Exits 0 only then, 3 where the machine is too busy to tell. "
+        "Takes about a minute; the runs go to a temporary database.",
     )
     parser.add_argument(
         "--copies",
@@ -45,6 +45,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="MAX_S",
         help="before each run wait until other processes leave the CPUs alone, and repeat it where "
         f"they did not, for MAX_S seconds each (default {IDLE_S:g})",
+    )
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="run nothing: plant in made times of this machine's shape, with the noise of a quiet "
+        "one, and see what the detector names; says something on a busy machine, too",
+    )
+    add_topology(
+        parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"
     )
     parser.add_argument(
         "--keep",

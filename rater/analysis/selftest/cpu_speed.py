@@ -35,9 +35,10 @@ def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
     }
 
 
-def unsteady(costs: Costs) -> float:
-    """Return the largest change of a CPU's speed, with its sign; 0.0 where none is known."""
-    return max(speeds_of(costs).values(), key=abs, default=0.0)
+def unsteady(costs: Costs) -> tuple[float, int | None]:
+    """Return the largest change of a CPU's speed, with its sign, and the CPU; None: not known."""
+    found = ((change, cpu) for (_, _, cpu), change in speeds_of(costs).items())
+    return max(found, key=lambda it: abs(it[0]), default=(0.0, None))
 
 
 def explained(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:

@@ -67,6 +67,7 @@ class Judgement:
     failed: bool = False  # its effect did not come: there was nothing to be found
     others: float | None = None  # share of a CPU that others took, where it was too much
     unsteady: float | None = None  # by how much a CPU's own speed changed, where it was too much
+    disturbed: str = ""  # by whom and where, in words; "" where it was not, or not too much
 
     @property
     def verdict(self) -> Verdict:

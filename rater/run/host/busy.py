@@ -94,13 +94,13 @@ class BusyWatch:
         self._sleep = sleep
         self._first = self._sample()
 
-    def busy(self, least_share: float = 0.1) -> Busyness:
+    def busy(self, least_share: float = 0.1, *, stale_s: float = _STALE_S) -> Busyness:
         """Return who used more than `least_share` of a CPU since the first sample.
 
         Waits until a quarter of a second has passed since then. A first sample of
-        more than five seconds ago is too old to tell of now: it is taken again.
+        more than `stale_s` ago is too old to tell of now: it is taken again.
         """
-        if self._clock() - self._first.at_s > _STALE_S:
+        if self._clock() - self._first.at_s > stale_s:
             self._first = self._sample()
         missing_s = self._first.at_s + _LEAST_INTERVAL_S - self._clock()
         if missing_s > 0:
@@ -147,10 +147,7 @@ def busy_warning(found: Busyness) -> str | None:
 
     Processes of one name and user are named together, at most five of them.
     """
-    who = _descriptions(found.processes)
-    if found.unseen:
-        who.append(f"small, short-lived or hidden processes ({_share(found.unseen)} together)")
-    parts = []
+    who, parts = busy_names(found), []
     if who:
         parts.append(f"{series(who)}; their work shares the machine with the copies")
     if found.stolen:
@@ -159,6 +156,14 @@ def busy_warning(found: Busyness) -> str | None:
             "(steal)"
         )
     return f"busy before the start: {'; '.join(parts)}" if parts else None
+
+
+def busy_names(found: Busyness) -> list[str]:
+    """Name the processes that were busy, at most five, and what no process is known of (pure)."""
+    who = _descriptions(found.processes)
+    if found.unseen:
+        who.append(f"small, short-lived or hidden processes ({_share(found.unseen)} together)")
+    return who
 
 
 def _descriptions(processes: Iterable[Busy]) -> list[str]:

@@ -37,13 +37,15 @@ class SelfTest:
     tally: Tally
     again: int  # runs that were made once more because something disturbed them
     command: str  # plants the same again
+    made_noise: float | None = None  # of made times; None: copies ran
 
 
 def print_selftest(test: SelfTest, console: Console) -> None:
     """Print what was planted and what was found, side by side."""
     printer = Printer(console)
+    how = "Self-test" if test.made_noise is None else f"Made times ({test.made_noise:.1%} noise)"
     printer.prose(
-        f"Self-test: {copies_text(test.copies)} on CPUs {format_list(test.cpus)} "
+        f"{how}: {copies_text(test.copies)} on CPUs {format_list(test.cpus)} "
         f"({count(test.lgroups, 'lgroup')}), {' '.join(test.benchmarks)}, "
         f"{count(test.iterations, 'iteration')} of each, seed {test.seed}",
         "bold",
@@ -101,11 +103,8 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
         return
     printer.line()
     printer.prose(f"{one.injection.kind}, {one.injection.place}: {one.injection.how}.", "bold")
-    if one.others is not None:
-        printer.prose(f"  Others took {one.others:.0%} of a CPU, however often it was tried.")
-    if one.unsteady is not None:
-        text = speed_words(one.unsteady)
-        printer.prose(f"  {text[0].upper()}{text[1:]} for a while, however often it was tried.")
+    if one.verdict is Verdict.NOT_JUDGED and one.disturbed:
+        printer.prose(f"  {one.disturbed[0].upper()}{one.disturbed[1:]}.")
     if one.failed and one.made is not None:
         printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
     elif one.injection.kind is not Fault.NOTHING and not one.named:
@@ -164,11 +163,17 @@ def summary(tally: Tally) -> str:
 
 def advice(test: SelfTest) -> str:
     """Return what to do about a self-test that was not all right."""
+    if test.made_noise is not None:
+        return (
+            f"Nothing but rater made these times: please report `{test.command}` with the output "
+            "of `--json`."
+        )
     if any(it.verdict is Verdict.NOT_JUDGED and it.others is not None for it in test.judged):
         return (
             "Other processes took more than a tenth of a CPU, and went on when it was tried "
-            "again: this machine is not quiet. Stop them (`top`), or let it wait for them: "
-            f"`{test.command} --until-idle`."
+            "again: this machine is not quiet. Stop them, or let it wait for them: "
+            f"`{test.command} --until-idle`. What the detector makes of this machine's shape "
+            "`rater selftest --simulate` tells meanwhile."
         )
     if test.tally.unjudged:
         return (
@@ -182,10 +187,10 @@ def advice(test: SelfTest) -> str:
     )
 
 
-def speed_words(change: float) -> str:
+def speed_words(change: float, cpu: int | None) -> str:
     """Return how the speed of a CPU changed by itself; `change`: of the time for the same work."""
     more = "more" if change > 0 else "less"
-    return f"the same work took {abs(change):.0%} {more} CPU time on a CPU"
+    return f"the same work took {abs(change):.0%} {more} CPU time on CPU {cpu} for a while"
 
 
 def refusal(spread: Deviation, disturbed: str, noisiest: float) -> str:
@@ -194,7 +199,8 @@ def refusal(spread: Deviation, disturbed: str, noisiest: float) -> str:
         f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
         f"anything planted (copy {spread.copy} of {spread.benchmark}, iteration "
         f"{spread.iteration}; {noisiest:.0%} would do). {disturbed}{'; ' if disturbed else ''}"
-        "stop what else runs here (`top`), or let it wait for that: `rater selftest --until-idle`"
+        "stop what else runs here, or let it wait for that: `rater selftest --until-idle`; what "
+        "the detector makes of this machine's shape: `rater selftest --simulate`"
     )
 
 
@@ -214,12 +220,13 @@ _TABLE = {
         "tally.right",
         {"summary": lambda test: summary(test.tally)},
         "tally.planted tally.named tally.false copies cpus benchmarks iterations seed spread:5"
-        " floor:5 not_judged=tally.unjudged made_again=again plants=judged not_planted=missing",
+        " floor:5 made_noise not_judged=tally.unjudged made_again=again plants=judged"
+        " not_planted=missing",
     ),
     Judgement: Members(
         "injection.kind injection.place injection.how injection.copies injection.cpus"
         " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"
-        " verdict others:5 unsteady:5 named also_true=secondary false"
+        " verdict others:5 unsteady:5 disturbed named also_true=secondary false"
         " machines_own=own too_small=small"
     ),
     Finding: Members("kind place slowdown:5 copies", {"evidence": evidence_line}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import shutil
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from rater.analysis.selftest.judge import Deviation, Judgement
     from rater.plan.selftest import Injection, NotInjected
     from rater.run.copies.guard import Guard
-    from rater.run.selftest.disturb import Disturbed, Injector
+    from rater.run.selftest.disturb import Injector
     from rater.store.store import Store
     from rater.workflow.run.resolve import Resolved
+    from rater.workflow.selftest.ran import Ran
 
 
 TAG = "selftest"
@@ -34,10 +36,12 @@ _REMOTE_KERNEL = "mini/gups"  # waits for memory, of which it has more than cach
 SECONDS = 60.0
 _OVERHEAD = 1.3  # of what the kernels take by themselves
 LEAST_ITERATIONS, _MOST_ITERATIONS = 3, 12
-_OTHERS = 0.1  # share of a CPU that others may take in any iteration
 _REPEATS = 5
+_REPEATS_S = 100.0  # no run is made once more after that: who waits for an answer gets one
+TOO_NOISY = 3  # exit status: neither right nor wrong, it could not be told
 IDLE_S = 300.0
-_SAMPLE_S, _SAMPLES = 1.0, 3  # so many quiet samples in a row
+_NAMED_SHARE = 0.02  # of a CPU, over a whole run: processes that are named
+_NOT_TRIED = "not tried: other work went on for too long"
 
 
 def selftest(args: argparse.Namespace) -> int:
@@ -52,6 +56,12 @@ def selftest(args: argparse.Namespace) -> int:
         raise InputError(f"--seconds {args.seconds:g}: expected seconds above 0")
     if args.until_idle is not None and not 0 < args.until_idle < 1e6:
         raise InputError(f"--until-idle {args.until_idle:g}: expected seconds above 0")
+    if args.topology is not None and not args.simulate:
+        raise InputError("--topology: copies run on this machine only; add --simulate for another")
+    if args.simulate:
+        from rater.workflow.selftest.simulate import simulate
+
+        return simulate(args, _FEWER_KERNELS if args.quick else _KERNELS, LEAST_ITERATIONS)
     if args.db is not None and not args.keep:
         raise InputError(
             f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
@@ -80,38 +90,6 @@ class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class _Ran:
-    """One run with what was done in it."""
-
-    times: dict[tuple[str, int, int], float]
-    findings: tuple[Finding, ...]
-    others: float  # the most that others took of a CPU in any iteration, as a share
-    costs: dict[tuple[str, int, int], float]  # see `analysis.cpuspeed.Costs`
-
-    @property
-    def taken(self) -> float | None:
-        """What others took of a CPU, where it was too much."""
-        return self.others if self.others > _OTHERS else None
-
-    @property
-    def unsteady(self) -> float | None:
-        """By how much the speed of a CPU changed by itself, where it was too much."""
-        from rater.analysis.selftest.cpu_speed import STEADY, unsteady
-
-        change = unsteady(self.costs)
-        return change if abs(change) > STEADY else None
-
-    @property
-    def disturbed(self) -> str:
-        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
-        from rater.show.divots.selftest import speed_words
-
-        if self.taken is not None:
-            return f"others took {self.taken:.0%} of a CPU"
-        return "" if self.unsteady is None else speed_words(self.unsteady)
-
-
 class _Test:
     """One self-test: runs, one after the other, and what they came to."""
 
@@ -126,6 +104,7 @@ class _Test:
         self._done = 0
         self._again = 0
         self._injector: Injector | None = None
+        self._last_repeat_s = time.monotonic() + _REPEATS_S
         self.wrong = False  # something went wrong that its runs may tell more about
 
     def run(self) -> int:
@@ -155,6 +134,10 @@ class _Test:
 
     def _iterations(self, resolved: Resolved, runs: int) -> int:
         """Return how many iterations the time that was given is enough for."""
+        from rater.run.host.busy import BusyWatch
+
+        if not self._args.until_idle and not BusyWatch().busy().quiet:
+            return LEAST_ITERATIONS  # it will take long enough
         once_s = sum(resolved.expected_s.values()) * _OVERHEAD * runs
         wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
         return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
@@ -173,14 +156,15 @@ class _Test:
         self, resolved: Resolved, plants: Sequence[Injection], missing: Sequence[NotInjected]
     ) -> int:
         from rater.analysis.selftest.judge import NOISIEST, floor_of, made, spread_of, tally
-        from rater.plan.selftest import CLEAN
+        from rater.plan.selftest import CLEAN, NotInjected
         from rater.show.divots.selftest import SelfTest, print_selftest, selftest_document
+        from rater.workflow.selftest.ran import same_again
 
         runs = 1 + len(plants)
         copies, iterations = resolved.plan.copies, resolved.plan.iterations
         spread: Deviation | None = None
 
-        def noise_judged(ran: _Ran) -> Judgement | None:
+        def noise_judged(ran: Ran) -> Judgement | None:
             nonlocal spread
             spread = spread_of(ran.times, ran.costs, _cpu_of(resolved))
             if spread is None or spread.size > NOISIEST:
@@ -194,9 +178,13 @@ class _Test:
             return self._refuse(spread, clean)
         floor = floor_of(spread.size)
         judged: list[Judgement] = [first]
+        missing = list(missing)
         for injection in plants:
+            if self._given_up(judged[-1]):
+                missing.append(NotInjected(injection.kind, _NOT_TRIED))
+                continue
 
-            def judge_injection(ran: _Ran, injection: Injection = injection) -> Judgement:
+            def judge_injection(ran: Ran, injection: Injection = injection) -> Judgement:
                 effect = made(injection, ran.times, clean.times, iterations)
                 return self._judge(injection, effect, ran, floor, resolved)
 
@@ -215,7 +203,7 @@ class _Test:
             missing=tuple(missing),
             tally=tally(judged),
             again=self._again,
-            command=self._command(),
+            command=same_again(self._args, self._seed, SECONDS),
         )
         if self._args.json:
             print_json(selftest_document(test))
@@ -223,50 +211,53 @@ class _Test:
             from rich.console import Console
 
             print_selftest(test, Console())
-        self.wrong = not test.tally.right
-        return 1 if self.wrong else 0
+        told = replace(test.tally, unjudged=0)
+        self.wrong = not told.right
+        return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0
 
-    def _refuse(self, spread: Deviation, ran: _Ran) -> int:
+    def _given_up(self, last: Judgement) -> bool:
+        """Tell whether the machine was too busy for the last run, and has been for long enough."""
+        from rater.analysis.selftest.judge import Verdict
+
+        late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
+        return late and last.verdict is Verdict.NOT_JUDGED
+
+    def _refuse(self, spread: Deviation, ran: Ran) -> int:
         from rater.analysis.selftest.judge import NOISIEST
         from rater.show.divots.selftest import refusal, refusal_document
 
-        text = refusal(spread, ran.disturbed, NOISIEST)
+        text = refusal(spread, ran.disturbed or ran.taken_words, NOISIEST)
         if self._args.json:
             print_json(refusal_document(text, spread, ran.others, self._seed))
         print(f"rater: {text}", file=sys.stderr)
-        return 1
-
-    def _command(self) -> str:
-        """Return what plants the same again."""
-        more = f" --copies {self._args.copies}" if self._args.copies is not None else ""
-        more += " --quick" if self._args.quick else ""
-        more += "" if self._args.seconds == SECONDS else f" --seconds {self._args.seconds:g}"
-        return f"rater selftest --seed {self._seed}{more}"
+        return TOO_NOISY
 
     @staticmethod
     def _judge(
-        injection: Injection, effect: float | None, ran: _Ran, floor: float, resolved: Resolved
+        injection: Injection, effect: float | None, ran: Ran, floor: float, resolved: Resolved
     ) -> Judgement:
         from rater.analysis.selftest.cpu_speed import explained
         from rater.analysis.selftest.judge import judge
 
         cpu_of = _cpu_of(resolved)
-        return judge(
+        judgement = judge(
             *(injection, effect, ran.findings, floor, resolved.plan.iterations),
             others=ran.taken,
             unsteady=ran.unsteady,
             is_own=lambda one: explained(one, ran.costs, cpu_of) is not None,
         )
+        return replace(judgement, disturbed=ran.disturbed)
 
     def _ran[J: Judgement | None](
-        self, resolved: Resolved, injection: Injection, runs: int, judged: Callable[[_Ran], J]
-    ) -> tuple[_Ran, J]:
+        self, resolved: Resolved, injection: Injection, runs: int, judged: Callable[[Ran], J]
+    ) -> tuple[Ran, J]:
         """Run one injection, and judge it; again where it is not right and its CPUs were disturbed.
 
         A disturbance can only hide what was planted or add to it, so that what is right in
         spite of it is right.
         """
         from rater.analysis.selftest.judge import Verdict
+        from rater.workflow.selftest.ran import wait_until_idle
 
         self._done += 1
         what = f"{self._done} of {runs}: {injection.kind}, {injection.place}"
@@ -274,41 +265,31 @@ class _Test:
         tries = 0
         while True:
             self._report(what)
-            self._wait_until_idle(resolved, patience_s)
+            wait_until_idle(frozenset(_cpu_of(resolved).values()), patience_s)
             ran = self._once(resolved, injection)
             judgement = judged(ran)
             tries += 1
             if judgement is not None and judgement.verdict is Verdict.RIGHT:
                 return ran, judgement
-            # A clean run that is too noisy to be judged is repeated whatever it was.
+            # Of a machine that is too noisy one run is enough to say so, unless it is waited for.
             calm = judgement is not None and not ran.disturbed
-            if calm or (tries > _REPEATS and time.monotonic() > patience_s):
+            enough = tries > _REPEATS or time.monotonic() > self._last_repeat_s
+            impatient = enough or judgement is None
+            if calm or (impatient and time.monotonic() > patience_s):
                 return ran, judgement
             self._again += 1
             what = f"once more: {ran.disturbed or 'copies differ too much'}"
 
-    def _wait_until_idle(self, resolved: Resolved, patience_s: float) -> None:
-        """Wait until others leave the CPUs of the copies alone; `patience_s`: of the clock."""
-        from rater.run.selftest.disturb import PROC, busy_by_cpu
-
-        cpus = {it.cpu for it in resolved.placements}
-        quiet = 0
-        before = busy_by_cpu(PROC)
-        while quiet < _SAMPLES and time.monotonic() < patience_s:
-            time.sleep(_SAMPLE_S)
-            after = busy_by_cpu(PROC)
-            busy_s = [after[cpu] - before[cpu] for cpu in after if cpu in cpus and cpu in before]
-            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
-            before = after
-
     def _report(self, text: str) -> None:
         print(f"rater: selftest {text}", file=sys.stderr)
 
-    def _once(self, resolved: Resolved, injection: Injection) -> _Ran:
+    def _once(self, resolved: Resolved, injection: Injection) -> Ran:
         from rater.record.status import CopyStatus
+        from rater.run.host.busy import BusyWatch
         from rater.run.programs.compile import cache_root
         from rater.store.store import open_store
         from rater.workflow.run.session import Session
+        from rater.workflow.selftest.ran import Ran, most_taken, taken_words
 
         if injection.remote:
             resolved = self._remote(resolved, injection)
@@ -317,6 +298,7 @@ class _Test:
         )
         quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
         session = Session(quiet, resolved, cache_root())
+        watch = BusyWatch()
 
         def listeners(keeper: Guard) -> tuple[Injector, ...]:
             from rater.run.selftest.disturb import Injector
@@ -341,7 +323,8 @@ class _Test:
         }
         seen = self._injector.seen
         costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
-        return _Ran(times, findings, _most_others(seen), costs)
+        busy = watch.busy(_NAMED_SHARE, stale_s=math.inf)
+        return Ran(times, findings, most_taken(seen)[0], costs, taken_words(seen, busy))
 
     def _remote(self, resolved: Resolved, injection: Injection) -> Resolved:
         """Return a run of a kernel that wants memory, with that of some copies elsewhere."""
@@ -370,7 +353,3 @@ def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
 
 def _cpu_of(resolved: Resolved) -> dict[int, int]:
     return {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}
-
-
-def _most_others(seen: Sequence[Disturbed]) -> float:
-    return max((share for cell in seen for _, share in cell.others), default=0.0)

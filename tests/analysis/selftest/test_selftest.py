@@ -20,10 +20,21 @@ from rater.analysis.selftest.judge import (
     spread_of,
     tally,
 )
+from rater.analysis.selftest.made_times import made_times, rows_of
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.selftest import CLEAN, Fault, Injection, choose, stopped_share, usual_copies
-from rater.show.divots.selftest import SelfTest, print_selftest, refusal, selftest_document, summary
+from rater.run.host.busy import Busy, Busyness
+from rater.run.selftest.disturb import Disturbed
+from rater.show.divots.selftest import (
+    SelfTest,
+    print_selftest,
+    refusal,
+    selftest_document,
+    speed_words,
+    summary,
+)
+from rater.workflow.selftest.ran import taken_words
 from tests.support.example_findings import finding_of
 
 FOUND = finding_of(
@@ -383,11 +394,17 @@ def test_what_was_wrong_is_told_in_full_with_what_to_do() -> None:
 
 
 def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
-    text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, others=0.4))).split())
-    assert "Others took 40% of a CPU" in text
+    by = replace(
+        judge(CPU, 1.25, [], 0.03, 3, others=0.4),
+        disturbed="others took 40% of CPU 1 (vm, iteration 2): cc1 (pid 7, user ann)",
+    )
+    text = " ".join(" ".join(shown(by)).split())
+    assert "Others took 40% of CPU 1 (vm, iteration 2): cc1 (pid 7, user ann)." in text
     assert "--until-idle" in text
-    text = " ".join(" ".join(shown(judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4))).split())
-    assert "The same work took 40% more CPU time on a CPU for a while, however often" in text
+    unsteady = judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4)
+    lines = shown(replace(unsteady, disturbed=speed_words(0.4, 1)))
+    text = " ".join(" ".join(lines).split())
+    assert "The same work took 40% more CPU time on CPU 1 for a while." in text
     assert "other guests of the same host" in text
     assert "1 run made once more, because something else slowed the CPUs" in text
 
@@ -406,3 +423,36 @@ def test_the_document_has_truth_and_findings() -> None:
     assert isinstance(plants, list)
     assert plants[0]["verdict"] == "right"
     assert plants[0]["named"][0]["place"] == "CPU 1"
+
+
+# -- made times -----------------------------------------------------------------------------------
+
+
+def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
+    copies = placements(2, 4)
+    plants, _ = choose(copies, ["a", "b"], 3, random.Random(1))
+    clean = made_times(CLEAN, copies, ["a", "b"], 3, random.Random(2))
+    assert len(clean) == 2 * 3 * 8
+    assert max(clean.values()) / min(clean.values()) < 1.05
+    for injection in plants:
+        times = made_times(injection, copies, ["a", "b"], 3, random.Random(3))
+        aimed = injection.aimed or 1.25
+        effect = made(injection, times, clean, 3)
+        assert effect == pytest.approx(aimed, abs=0.015), injection.kind
+        rows = rows_of(times, injection, copies, ["a", "b"])
+        moved = {row.copy for row in rows if row.memory != row.node}
+        assert moved == {copy for copy, _ in injection.remote}
+
+
+def test_who_took_a_cpu_is_named_with_it() -> None:
+    seen = [
+        Disturbed("vm", 1, 1.0, (), (), ((0, 0.05), (1, 0.4))),
+        Disturbed("rays", 2, 1.0, (), (), ((0, 0.1), (1, 0.2))),
+    ]
+    busy = Busyness((Busy(7, "cc1", 0.96, "ann"), Busy(9, "cc1", 0.5, "ann")), 0.0, 0.0)
+    assert taken_words(seen, busy) == (
+        "others took 40% of CPU 1 (vm, iteration 1): cc1 (2 processes, user ann, 146 % of a CPU)"
+    )
+    nobody = taken_words(seen, Busyness((), 0.0, 0.25))
+    assert nobody.endswith("(vm, iteration 1): the hypervisor's other guests (25% of all CPUs)")
+    assert taken_words([], Busyness((), 0.0, 0.0)).endswith("no process that can be seen here")
