@@ -40,7 +40,7 @@ _REPEATS = 5
 _REPEATS_S = 100.0  # no run is made once more after that: who waits for an answer gets one
 TOO_NOISY = 3  # exit status: neither right nor wrong, it could not be told
 IDLE_S = 300.0
-_NAMED_SHARE = 0.02  # of a CPU, over a whole run: processes that are named
+_NAMED_SHARE = 0.05  # of a CPU, over a whole run: processes that are named
 _NOT_TRIED = "not tried: other work went on for too long"
 
 
@@ -110,8 +110,13 @@ class _Test:
     def run(self) -> int:
         """Run everything and show it; return the exit status."""
         from rater.plan.selftest import choose, usual_copies
+        from rater.run.host.busy import BusyWatch
 
-        topology = self._topology
+        topology, asked = self._topology, self._args
+        usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
+        if usual and not BusyWatch().busy().quiet:
+            self._report("in short (--quick), as other work goes on here")
+            asked.quick = True
         copies = self._args.copies or usual_copies(len(topology.pus), len(topology.nodes))
         kernels = _FEWER_KERNELS if self._args.quick else _KERNELS
         resolved = self._resolve(kernels, copies, LEAST_ITERATIONS, "test")
@@ -134,10 +139,6 @@ class _Test:
 
     def _iterations(self, resolved: Resolved, runs: int) -> int:
         """Return how many iterations the time that was given is enough for."""
-        from rater.run.host.busy import BusyWatch
-
-        if not self._args.until_idle and not BusyWatch().busy().quiet:
-            return LEAST_ITERATIONS  # it will take long enough
         once_s = sum(resolved.expected_s.values()) * _OVERHEAD * runs
         wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
         return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
