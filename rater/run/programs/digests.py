@@ -22,7 +22,7 @@ def digest_once(path: Path, records: Path) -> str:
     time. Raises `OSError`.
     """
     record = records / key_of(str(path))[:32]
-    state = _state(path)
+    state = state_of(path)
     try:
         noted = record.read_text().split()
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def digest_once(path: Path, records: Path) -> str:
         return noted[-1]
     is_settled = _settled(path)
     digest = sha256_of(path)
-    if is_settled and _state(path) == state:
+    if is_settled and state_of(path) == state:
         records.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="tmp-", dir=records) as scratch:
             fresh = Path(scratch) / "record"
@@ -40,9 +40,18 @@ def digest_once(path: Path, records: Path) -> str:
     return digest
 
 
-def _state(path: Path) -> list[str]:
+def state_of(path: Path) -> list[str]:
+    """Return inode, size, mtime and ctime of a file. Raises `OSError`."""
     found = path.stat()
     return [str(n) for n in (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)]
+
+
+def state_if_there(path: Path) -> list[str]:
+    """Return the same, empty where there is no file."""
+    try:
+        return state_of(path)
+    except OSError:
+        return []
 
 
 def _settled(path: Path) -> bool:

@@ -19,7 +19,7 @@ from rater.plan.suite.model import Benchmark, Generator, InputFile, Size
 from rater.run.host.page_cache import drop_cached
 from rater.run.programs.child_process import run_tool
 from rater.run.programs.compile import cache_errors, compile_program, key_of, sha256_of
-from rater.run.programs.digests import digest_once
+from rater.run.programs.digests import digest_once, state_if_there
 
 # Why a hard link may be refused where a copy is not.
 _NO_LINK = frozenset(
@@ -42,7 +42,10 @@ class ReadyInput:
     private: bool = False  # each copy gets its own, which it may write into
 
     def damaged(self) -> bool:
-        """Tell whether somebody wrote into the file since it was made: copies share it."""
+        """Tell whether somebody wrote into the file since it was made: copies share it.
+
+        Who puts its time back is not noticed here: `InputWatch` does.
+        """
         if self.private:
             return False
         try:
@@ -50,6 +53,10 @@ class ReadyInput:
         except OSError:
             return True
         return (found.st_size, found.st_mtime_ns) != (self.size_bytes, self.mtime_ns)
+
+    def changed(self) -> bool:
+        """Tell the same by its content, which takes about a second a gigabyte."""
+        return self.damaged() or (not self.private and sha256_of(self.path) != self.sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,15 +338,18 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
     read it from disk within its time, into the memory of its own lgroup, and be the
     slow one. It stays in the page cache, spread over the lgroups
     (`page_cache_spread`), so that all copies find it, and each lgroup has as much of it.
-    What a later run finds here is not read: copies may want little of it, or nothing.
+    What a later run finds here is read only where its ctime has moved, as copies' links do.
     """
     data, stamp = folder / "data", folder / "stamp"
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         try:
-            size, mtime_ns, sha256 = stamp.read_text().split()
+            size, mtime_ns, sha256, *state = stamp.read_text().split()
             ready = ReadyInput(name, data, int(size), int(mtime_ns), sha256)
-            if not ready.damaged():
+            if state_if_there(data) == state:
+                return ready
+            if not ready.changed():
+                _stamp(ready, stamp)
                 return ready
         except (FileNotFoundError, ValueError):
             pass
@@ -349,12 +359,19 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
             fresh.chmod(0o444 | fresh.stat().st_mode & _EXECUTE)
             _flush(fresh)
             found = fresh.stat()
-            stamped = Path(scratch) / "stamp"
-            sha256 = sha256_of(fresh)
-            stamped.write_text(f"{found.st_size} {found.st_mtime_ns} {sha256}\n")
+            ready = ReadyInput(name, data, found.st_size, found.st_mtime_ns, sha256_of(fresh))
+            stamp.unlink(missing_ok=True)
             fresh.replace(data)
-            stamped.replace(stamp)
-        return ReadyInput(name, data, found.st_size, found.st_mtime_ns, sha256)
+        _stamp(ready, stamp)
+        return ready
+
+
+def _stamp(ready: ReadyInput, stamp: Path) -> None:
+    """Note what a file in the cache is, and the state in which it was that."""
+    known = [str(ready.size_bytes), str(ready.mtime_ns), ready.sha256]
+    fresh = stamp.with_name("tmp-stamp")
+    fresh.write_text(" ".join([*known, *state_if_there(ready.path)]))
+    fresh.replace(stamp)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from rater.run.check.checker import Checker
 from rater.run.check.request import CheckRequest, Judged
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
+from rater.run.programs.input_watch import InputWatch
 from rater.run.programs.inputs import (
     RunDir,
     cannot_be_made,
@@ -57,6 +58,9 @@ class RunFolders:
         self._is_written = False  # a run directory that the disk may not have yet
         self._environments = CopyEnvironments(uuid, placements, added)
         self._kit_outputs = KitOutputs()
+        self._watch = InputWatch()
+        self._shared = [it for one in programs.values() for it in one.inputs if not it.private]
+        self._overlaps = False  # copies run while others' files are made, judged and removed
 
     def specs(
         self, phase: Phase, stop: Callable[[], bool] = lambda: False
@@ -68,6 +72,7 @@ class RunFolders:
         made: dict[tuple[int, int], CopySpec] = {}
         setups = []
         self._kit_outputs.begin_phase()
+        self._overlaps = phase.window is not None
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
@@ -179,7 +184,7 @@ class RunFolders:
 
     def _damage(self, program: Program) -> str | None:
         for shared in program.inputs:
-            if shared.damaged():
+            if self._watch.damaged(shared, seldom=self._overlaps):
                 self._notice(
                     f"a copy of {program.name} wrote into its input {shared.name}, which all "
                     "copies share: the results since then are not trustworthy"
@@ -201,7 +206,8 @@ class RunFolders:
         try:
             os.rmdir(spec.files)
         except OSError:  # the copy or its inputs left files: the thorough way
-            trouble = remove_run_dir(Path(spec.files))
+            with self._watch.linking(self._shared):
+                trouble = remove_run_dir(Path(spec.files))
             if trouble:
                 self._notice(trouble)
 
@@ -227,7 +233,8 @@ class RunFolders:
             return self._tuned(CopySpec(program.argv, environment, program.directory, output))
         workloads = workloads_in(program.argv)
         if program.inputs:
-            made = self._run_dir(program, copy, name)
+            with self._watch.linking(program.inputs):
+                made = self._run_dir(program, copy, name)
             for notice in made.notices:
                 self._notice(notice)
             self._is_written |= made.is_written

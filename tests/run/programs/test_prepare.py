@@ -32,6 +32,7 @@ from rater.run.programs.compile import (
     find_command,
     find_compiler,
 )
+from rater.run.programs.input_watch import InputWatch
 from rater.run.programs.inputs import (
     ReadyInput,
     cannot_be_made,
@@ -266,6 +267,72 @@ def test_an_input_somebody_wrote_into_is_made_again(own: Path, tmp_path: Path) -
     assert ready.damaged()
     (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     assert again.path.read_text() == "x\n" * 1000
+
+
+def poison(file: Path) -> None:
+    """Write as many other bytes into a file, and put its time back."""
+    before = file.stat()
+    file.chmod(0o644)
+    file.write_text("y\n" * 1000)
+    file.chmod(0o444)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = file.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_an_input_whose_time_was_put_back_is_made_again_for_the_next_run(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = generated(own, tmp_path)
+    (ready,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
+    poison(ready.path)
+    (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
+    assert again.path.read_text() == "x\n" * 1000
+    # Links of run directories move its ctime: it is read once, and then known again.
+    (tmp_path / "link").hardlink_to(again.path)
+    read: list[Path] = []
+
+    def unchanged(one: ReadyInput) -> bool:
+        read.append(one.path)
+        return False
+
+    monkeypatch.setattr(ReadyInput, "changed", unchanged)
+    for _ in range(3):
+        assert ready_inputs(wanted, wanted.sizes["test"], tmp_path) == (again,)
+    assert read == [again.path]
+
+
+def test_within_a_run_only_what_rater_did_not_do_to_an_input_has_it_read(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = generated(own, tmp_path)
+    (ready,) = inputs = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
+    watch = InputWatch()
+    read: list[Path] = []
+    changed = ReadyInput.changed
+
+    def noted(one: ReadyInput) -> bool:
+        read.append(one.path)
+        return changed(one)
+
+    monkeypatch.setattr(ReadyInput, "changed", noted)
+    for name in ("a", "b"):
+        with watch.linking(inputs):
+            make_run_dir(tmp_path / "work", name, inputs)
+    assert not watch.damaged(ready)
+    with watch.linking(inputs):
+        remove_run_dir(tmp_path / "work" / "a")
+    assert not watch.damaged(ready)
+    assert read == []
+    (tmp_path / "work/b/in/a.txt").unlink()  # as a copy may do
+    assert not watch.damaged(ready)
+    assert not watch.damaged(ready)
+    assert len(read) == 1
+    poison(ready.path)
+    with watch.linking(inputs):
+        make_run_dir(tmp_path / "work", "c", inputs)
+    assert watch.damaged(ready)
+    assert watch.damaged(ready)
 
 
 def test_a_generator_that_fails_says_why(own: Path, tmp_path: Path) -> None:
