@@ -6,7 +6,8 @@ SELECT
   copy.status, copy.exit_code, copy.signal, copy.validity, copy.validity_detail, copy.cpu_ns,
   copy.user_ns, copy.system_ns, copy.gate_cpu_ns, copy.max_rss_bytes, copy.minor_faults,
   copy.major_faults, copy.voluntary_switches, copy.involuntary_switches, copy.pid, copy.note,
-  copy.run_dir, copy.last_cpu, copy.placement, copy.placement_note, copy.gate_cpus, copy.gate_mems
+  copy.run_dir, copy.last_cpu, copy.placement, copy.placement_note, copy.gate_cpus, copy.gate_mems,
+  copy.late_ns
 FROM copy
 JOIN run ON run.id = copy.run_id
 WHERE copy.run_id = coalesce(:run, (SELECT max(id) FROM run))

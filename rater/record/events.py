@@ -197,6 +197,7 @@ class CopyEnded(AtGate):
     gate: GateFacts | None = None  # None: was not looked at
     last_cpu: int | None = None  # its first thread ran on at the end; None: not looked at
     workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
+    late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
 
     @property
     def elapsed_ns(self) -> int:

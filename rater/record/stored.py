@@ -191,6 +191,7 @@ class StoredCopy(AtGate):
     placement: str | None = None  # as planned? "met", "not met", "not known"; None: not judged
     placement_note: str | None = None  # why it is not "met", in words
     workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
+    late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
 
     @property
     def elapsed_s(self) -> float:

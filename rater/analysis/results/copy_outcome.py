@@ -71,6 +71,8 @@ def failed_copy(copy: StoredCopy) -> FailedCopy:
 
 def what_happened(copy: StoredCopy) -> str:
     """Say how a copy that is not good ended."""
+    if copy.late_ns is not None and copy.exit_code == 0:
+        return f"its time is not known ({copy.note})"
     words = in_words(copy.status, copy.exit_code, copy.signal, copy.validity_detail)
     return f"{words} ({copy.note})" if copy.note else words
 

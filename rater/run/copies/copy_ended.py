@@ -69,6 +69,7 @@ def ended_event(
         gate=child.gate_facts,
         last_cpu=child.last_cpu,
         workloads=workloads,
+        late_ns=child.late_ns,
     )
 
 
@@ -86,10 +87,17 @@ def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
     if child.ignored_s is not None:
         killed = ", killed" if reaped.signal == signal.SIGKILL else ""
         notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")
+    if child.late_ns is not None:
+        notes.append(
+            f"rater itself did not run when it ended: that was up to {child.late_ns / 1e9:.3g} s "
+            "before it was stamped"
+        )
     if child.stopped_for is not None:
         return _STOPPED[child.stopped_for], "; ".join(notes) or None
     if reaped.exit_code == 0:
-        return CopyStatus.OK, "; ".join(notes) or None
+        return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, "; ".join(
+            notes
+        ) or None
     ended_by = failed_command(child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal)
     if ended_by:
         in_shared = child.spec.workloads and not child.spec.output.endswith("/")

@@ -18,6 +18,12 @@ from rater.run.copies.launch import Child, Reaped
 # within this time is only stamped at first. After a kill -9 it is missing, with what the recorder
 # gathers (`sinks`).
 _GATHER_S = 0.02
+# Whoever waits cannot tell a late wake-up: so the ends are looked for this often, and where that
+# too comes late by more, rater itself did not run (stopped, no CPU, the machine paused).
+_BEAT_NS = 100_000_000
+_LONGEST_BEAT_NS = 1_000_000_000
+_LATE_NS = 100_000_000
+_PER_CENT = 100  # of a copy's time: beats and lateness below that do not matter to it
 
 
 class Ends:
@@ -31,6 +37,10 @@ class Ends:
         self.alive: dict[int, Child] = {}
         self._gather_s = 0.0 if at_once else _GATHER_S
         self._epoll = select.epoll()
+        self._seen_ns = time.monotonic_ns()  # what had ended until then is known,
+        self._beat_ns = _BEAT_NS  # and so much later the next look is due
+        self._newest_ns = 0  # when the youngest copy was taken in
+        self.stalls: tuple[int, ...] = ()  # how long rater did not run, each time (ns)
         self._reports = CommandReports() if commands else None
         if self._reports:
             self._epoll.register(self._reports.read_end, select.EPOLLIN)
@@ -51,6 +61,7 @@ class Ends:
         if self._reports:
             self._reports.expect(child.pid, child.spec.workloads)
         self.alive[child.pidfd] = child
+        self._newest_ns = time.monotonic_ns()
         self._epoll.register(child.pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def forget(self, child: Child) -> None:
@@ -66,6 +77,16 @@ class Ends:
     async def wait(self) -> None:
         """Wait for an end, or for a script's report."""
         await trio.lowlevel.wait_readable(self._epoll.fileno())
+
+    def released(self) -> None:
+        """Take note that no copy has ended until now."""
+        self._seen_ns = time.monotonic_ns()
+
+    async def beat(self) -> None:
+        """Wait for the next look that is due though nothing may have ended."""
+        age_ns = time.monotonic_ns() - self._newest_ns
+        self._beat_ns = min(max(age_ns // _PER_CENT, _BEAT_NS), _LONGEST_BEAT_NS)
+        await trio.sleep(self._beat_ns / 1e9)
 
     def gather(self) -> Iterator[tuple[Child, int]]:
         """Return the copies that have ended, and end in a moment, each with its time."""
@@ -86,6 +107,10 @@ class Ends:
         """Add what has ended, with its time; wait for the first that does."""
         ready = self._epoll.poll(wait_s)
         now = time.monotonic_ns()
+        stalled_ns = now - self._seen_ns - self._beat_ns
+        if stalled_ns > _LATE_NS:
+            self._stalled([self.alive[fd] for fd, _ in ready if fd in self.alive], now, stalled_ns)
+        self._seen_ns = now
         for fd, _ in ready:
             child = self.alive.pop(fd, None)
             if child is not None:
@@ -93,6 +118,13 @@ class Ends:
             else:
                 assert self._reports is not None
                 self._reports.read(now)
+
+    def _stalled(self, ended: list[Child], now_ns: int, stalled_ns: int) -> None:
+        """Mark what ended while rater did not run: since it was last looked for, or its start."""
+        self.stalls += (stalled_ns,)
+        for child in ended:
+            if child.start_ns is not None and stalled_ns * _PER_CENT > now_ns - child.start_ns:
+                child.late_ns = now_ns - max(self._seen_ns, child.start_ns)
 
     def workloads(
         self, child: Child, reaped: Reaped, now_ns: int, origin_ns: int

@@ -83,6 +83,7 @@ class Child:
     last_cpu: int | None = None  # of its first thread; None: it runs, or was not read
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
+    late_ns: int | None = None  # its end lies up to so long before its stamp; None: in time
     ignored_s: float | None = None  # so long it did not end after SIGTERM
     notes: list[str] = field(default_factory=list)
 

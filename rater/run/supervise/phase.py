@@ -86,6 +86,7 @@ class PhaseRun:
             async with trio.open_nursery() as nursery:
                 try:
                     self._watch(nursery)
+                    self._ends.released()
                     if shared is None:
                         token = trio.lowlevel.current_trio_token()
                         nursery.start_soon(
@@ -113,12 +114,15 @@ class PhaseRun:
             self._window.bounds_ns(self._release.origin_ns) if self._window and starts else None
         )
         self.record.close(starts, window)
+        if self._ends.stalls:
+            self._state.emit(Noted(_stall_note(self._ends.stalls)))
 
     def _watch(self, nursery: trio.Nursery) -> None:
         """Start what goes on until the last copy has ended."""
         nursery.start_soon(self._stopper.run)
         nursery.start_soon(watch_disk, self._state.job, self._alive)
         nursery.start_soon(self._mend_watch)
+        nursery.start_soon(self._beat)
         if self._window is not None:
             nursery.start_soon(self._window.run, self._close_window)
         self._queues.open(nursery)
@@ -154,6 +158,12 @@ class PhaseRun:
                         "(descriptor 9 of its script): no time is to be had with that",
                     )
 
+    async def _beat(self) -> None:
+        while True:
+            await self._ends.beat()
+            for child, now_ns in self._ends.take():
+                self._finish(child, now_ns)
+
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:
             child.last_cpu = last_cpu(child.pid)
@@ -181,7 +191,8 @@ class PhaseRun:
         status = self.record.ended(child, reaped, origin_ns, now_ns, workloads)
         if self._window is not None and self._window.one_less(now_ns):
             self._close_window()
-        self._queues.go_on(child, well=status is CopyStatus.OK)
+        late = child.late_ns is not None and reaped.exit_code == 0
+        self._queues.go_on(child, well=status is CopyStatus.OK or late)
 
     # -- ending copies early ----------------------------------------------------------------------
 
@@ -202,6 +213,10 @@ class PhaseRun:
 
         Return whether it has spoiled the phase's window.
         """
+        stalls = self._ends.stalls
+        for child, now_ns in self._ends.take():
+            self._finish(child, now_ns)
+        self._ends.stalls = stalls  # it was asked for, and is noted
         self._stopper.pause(pause_s)
         self.signal_all(signal.SIGCONT)
         return self._window is not None and self._window.suspended()
@@ -227,3 +242,12 @@ class PhaseRun:
             f"`sudo kill -9 {child.pid}`",
         )
         self._queues.finish_one()
+
+
+def _stall_note(stalls_ns: tuple[int, ...]) -> str:
+    times = "" if len(stalls_ns) == 1 else f" {len(stalls_ns)} times,"
+    return (
+        f"rater itself did not run{times} for {max(stalls_ns) / 1e9:.3g} s while copies did "
+        "(stopped, without a CPU, or the whole machine was paused): what ended then has no time; "
+        "if the machine was paused, times of copies that ran on include it"
+    )

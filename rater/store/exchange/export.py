@@ -174,7 +174,7 @@ _CSV = """
     benchmark tune iteration copy step phase counted cpu core llc node package mem_nodes
     planned_start_s start_s elapsed_s cpu_s user_s system_s gate_cpu_s max_rss_bytes minor_faults
     major_faults voluntary_switches involuntary_switches status exit_code signal validity
-    validity_detail note placement placement_note
+    validity_detail note placement placement_note late_s
 """.split()  # noqa: SIM905 - a list to read
 
 

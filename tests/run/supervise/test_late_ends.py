@@ -1,0 +1,86 @@
+"""rater itself stopped or starved: ends that it could not see in time are no facts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from rater.run.copies.ends import Ends
+from rater.run.copies.launch import Child, CopySpec
+from tests.support.calls import RATER, rows
+from tests.support.rig import Rig
+
+MS = 1_000_000
+SHORT_AND_LONG = """
+read up rest < /proc/uptime; echo $up >> begun.$RATER_COPY
+if [ $RATER_COPY = 0 ]; then sleep 0.8; else sleep 3; fi
+read up rest < /proc/uptime; echo $up >> ended.$RATER_COPY
+"""
+
+
+def uptime_s(path: Path) -> float:
+    while not path.exists() or not path.read_text().endswith("\n"):
+        time.sleep(0.01)
+    return float(path.read_text())
+
+
+def test_an_end_while_rater_was_stopped_has_no_time_and_one_behind_it_has(tmp_path: Path) -> None:
+    words = ["run", "--quiet", "--copies", "2", "--", "sh", "-c", SHORT_AND_LONG]
+    process = subprocess.Popen([*RATER, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    begun = max(uptime_s(tmp_path / f"begun.{copy}") for copy in (0, 1))
+    time.sleep(0.3)
+    process.send_signal(signal.SIGSTOP)
+    ended = uptime_s(tmp_path / "ended.0")
+    time.sleep(0.7)
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=20)[1].endswith("failed: 1 copy failed\n")
+    assert process.returncode == 1
+    short, long = rows(
+        "SELECT elapsed_ns / 1e9, late_ns / 1e9, status, note FROM copy ORDER BY copy"
+    )
+    assert (long[1:], short[2]) == ((None, "ok", None), "failed")
+    assert short[1] > 0.7
+    took_s = ended - begun
+    assert short[0] - short[1] - 0.02 < took_s < short[0] + 0.02  # the truth lies in between
+    assert short[3].startswith("rater itself did not run when it ended: that was up to ")
+    assert (
+        "rater itself did not run for" in rows("SELECT text FROM note WHERE kind = 'note'")[-1][0]
+    )
+
+
+def ends_of(script: str) -> tuple[Ends, Child]:
+    ends = Ends(commands=False, at_once=True)
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", script], {}, setpgroup=0)
+    spec = CopySpec((), {}, "", "")
+    child = Child(0, 0, None, pid, os.pidfd_open(pid), spec, None)  # type: ignore[arg-type]
+    ends.expect(child)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return ends, child
+
+
+def taken(seen_ago_ms: int, started_ago_ms: int) -> int | None:
+    """How late a copy is that was released and last looked for so long ago (ms)."""
+    ends, child = ends_of("exit 0")
+    now = time.monotonic_ns()
+    child.start_ns = now - started_ago_ms * MS
+    ends._seen_ns = now - seen_ago_ms * MS
+    [(_, _)] = ends.take()
+    os.waitpid(child.pid, 0)
+    ends.close()
+    return None if child.late_ns is None else child.late_ns // MS // 100 * 100
+
+
+def test_only_what_matters_to_the_time_of_a_copy_makes_it_late() -> None:
+    assert taken(seen_ago_ms=150, started_ago_ms=1000) is None  # a beat, and a busy machine
+    assert taken(seen_ago_ms=1300, started_ago_ms=2000) == 1300
+    assert taken(seen_ago_ms=1300, started_ago_ms=500) == 500  # no sooner than it began
+    assert taken(seen_ago_ms=1300, started_ago_ms=400_000) is None  # a third of a per cent
+
+
+def test_who_is_not_stopped_marks_nothing(tmp_path: Path) -> None:
+    seen = Rig(tmp_path).run({"runs": "sleep 0.5"}, copies=4)
+    assert [it.late_ns for it in seen.ended] == [None] * 4
+    assert "rater itself" not in seen.notes
