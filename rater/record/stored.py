@@ -254,6 +254,7 @@ class StoredRun:
     imported: ImportedFile | None = None  # the result file that it was read from
     cpu_readings: tuple[CpuReadings, ...] = ()  # by phase; those that ended and were watched
     machine_readings: tuple[MachineReadings, ...] = ()  # by phase
+    redacted: tuple[str, ...] = ()  # names of what has its value left out, as secrets have
 
     def without_torn(self) -> StoredRun:
         """Return the run without attempts at phases that were run again: what results are of."""

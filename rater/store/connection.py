@@ -120,7 +120,8 @@ def connect(path: Path) -> sqlite3.Connection:
 def _make_file(path: Path) -> None:
     """Make an empty file, with its folders: SQLite itself would do so wherever a link leads."""
     try:
-        os.close(open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        os.close(open_file(path, flags, mode=_mode_of_new()))
     except FileExistsError as error:
         if not is_there(path):  # else another rater was faster
             raise InputError(
@@ -131,6 +132,17 @@ def _make_file(path: Path) -> None:
             f"{path}: cannot make the database ({error.strerror}: {error.filename}); "
             "name another with --db or RATER_DB"
         ) from error
+
+
+def _mode_of_new() -> int:
+    """Return the mode of a database that is made: its owner's, as an environment has secrets.
+
+    SQLite gives the logs beside it the same.
+    """
+    asked = os.environ.get("RATER_DB_MODE") or "600"
+    if not re.fullmatch("0?[67][0-7]{2}", asked):
+        raise InputError(f"RATER_DB_MODE={asked!r}: expected a mode such as 600 or 660, in octal")
+    return int(asked, 8)  # the umask applies
 
 
 def _check_file(path: Path) -> None:

@@ -34,7 +34,9 @@ from rater.store.insert import (
 )
 from rater.store.open_database import OpenDatabase
 from rater.store.read import load_run, run_heads
+from rater.store.redact import redacted, redacted_head
 from rater.store.remove import remove_runs
+from rater.text.secrets import Redactor
 
 
 def open_store(path: Path) -> Store:
@@ -56,6 +58,7 @@ class Store(OpenDatabase):
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         super().__init__(connection, path)
         self._contexts: dict[int, Context] = {}
+        self._secrets: dict[tuple[str, str], str] = {}  # what stands for them
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -188,14 +191,19 @@ class Store(OpenDatabase):
     # -- reading --------------------------------------------------------------------------------
 
     def runs(self) -> tuple[RunHead, ...]:
-        """Return the heads of all runs in the order they were stored."""
+        """Return the heads of all runs in the order they were stored, without secrets."""
         with self._reading():
-            return run_heads(self._connection)
+            heads = run_heads(self._connection)
+        return tuple(redacted_head(head, Redactor(self._secrets)) for head in heads)
 
-    def load(self, run_id: int) -> StoredRun:
-        """Return a run with all its rows; raises `InputError` when there is none."""
+    def load(self, run_id: int, *, secrets: bool = False) -> StoredRun:
+        """Return a run with all its rows; raises `InputError` when there is none.
+
+        With `secrets` to run it again; without them to show it.
+        """
         with self._reading():
-            return load_run(self._connection, run_id)
+            run = load_run(self._connection, run_id)
+        return run if secrets else redacted(run, Redactor(self._secrets))
 
     def find(self, spec: str) -> int:
         """Return the number of the one run that RUN means.

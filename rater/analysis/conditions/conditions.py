@@ -13,7 +13,9 @@ from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
 from rater.settings.known import LAYOUT_TEXT, volatile
 from rater.text.cpuset import format_list
+from rater.text.secrets import Redactor
 
+_VARIABLE = re.compile("^(environment variable|--env) ")
 type Facts = dict[str, str | None]  # what, in words, and its value; None: there is none
 
 _DIGEST_SHOWN = 12
@@ -106,10 +108,16 @@ def compared(
     now: Mapping[str, str | None],
     names: Iterable[str] | None = None,
 ) -> Iterator[ConditionDifference]:
-    """Return the facts that differ, in the order of `names`, else as they come."""
+    """Return the facts that differ, in the order of `names`, else as they come; no secrets."""
+    redactor = Redactor()
     for what in dict.fromkeys((*before, *now)) if names is None else names:
         if before.get(what) != now.get(what):
-            yield ConditionDifference(what, before.get(what), now.get(what), what not in _MINOR)
+            name = _VARIABLE.sub("", what)
+            was, is_now = (
+                value and (redactor.text(value) if name == what else redactor.pair(name, value))
+                for value in (before.get(what), now.get(what))
+            )
+            yield ConditionDifference(what, was, is_now, what not in _MINOR)
 
 
 def text_of(value: object) -> str | None:

@@ -145,6 +145,7 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
             "host": stored.host,
             "settings": dict(stored.settings),
             "environment": dict(stored.environment),
+            "redacted": list(stored.redacted),  # names of what has its value left out
             "benchmarks": stored.benchmarks,
             "placements": stored.placements,
             "pus": stored.pus,

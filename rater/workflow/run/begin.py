@@ -34,7 +34,7 @@ def rerun(args: argparse.Namespace) -> int:
 
     tags = tags_from(args)
     with existing_store(args) as store:
-        stored = store.load(store.find(args.which))
+        stored = store.load(store.find(args.which), secrets=True)
     resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
     if args.dry_run:
         from rater.workflow.run.dry_run import dry_run

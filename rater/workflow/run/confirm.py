@@ -93,7 +93,7 @@ def _chosen(
 ) -> tuple[StoredRun, int, Finding, tuple[Finding, ...]]:
     """Return the run, the number (from 1) of the finding, that, and all findings."""
     with existing_store(args) as store:
-        run = store.load(store.find(args.confirm))
+        run = store.load(store.find(args.confirm), secrets=True)
         analysis = analysis_of(store, run.head, Thresholds(), fresh=args.fresh, run=run)
     found = [one for one in analysis.findings if not one.explained]
     number = 1 if args.finding is None else args.finding

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.plan.placement.memory_needs import Preflight
+from rater.plan.request.request import Request
 from rater.plan.topology.lgroup_memory import LgroupMemory
 from rater.run.copies.limits import refuse_copies
 from rater.run.host.busy import BusyWatch, busy_warning
@@ -18,6 +19,8 @@ from rater.run.host.requirements import Needs
 from rater.run.programs.compile import find_command, find_compiler, missing_programs
 from rater.store.connection import default_path, is_there
 from rater.store.store import open_store
+from rater.text.secrets import Redactor
+from rater.text.words import some
 from rater.workflow.run.memory_tuning import refuse_pages
 from rater.workflow.run.prepare import needs_of
 from rater.workflow.run.resolve import Resolved, most_bytes
@@ -138,3 +141,16 @@ def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
         except InputError as error:
             found.append(str(error))
     return found
+
+
+def secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:
+    """Warn where other users may read the values of secrets in a database of before."""
+    redactor = Redactor()
+    redactor.values([f"{name}={value}" for name, value in request.environment])
+    mode = database.stat().st_mode & 0o777
+    if not redactor.hidden or not mode & 0o077:
+        return ()
+    return (
+        f"others may read {database} (mode {mode:o}), which keeps the values of "
+        f"{some(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it",
+    )

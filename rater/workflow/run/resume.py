@@ -124,7 +124,7 @@ def resume(args: argparse.Namespace) -> int:
             "as it was asked for; `rater run` and `rater rerun` make a new one"
         )
     with existing_store(args) as store:
-        run = store.load(store.find(args.resume))
+        run = store.load(store.find(args.resume), secrets=True)
     head = run.head
     if head.status is RunStatus.RUNNING:
         raise InputError(f"run {head.run} is still running; end it first, or wait for it")

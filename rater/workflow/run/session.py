@@ -42,7 +42,7 @@ from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered
 from rater.workflow.run.head import now_utc, start_of
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
-from rater.workflow.run.preflight import Surroundings
+from rater.workflow.run.preflight import Surroundings, secrets_for_others
 from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
 from rater.workflow.run.resolve import Resolved, most_bytes
 from rater.workflow.run.restore_settings import put_back
@@ -104,7 +104,8 @@ class Session:
         needed_bytes = most_bytes(resolved) * resolved.plan.copies
         unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
-        warnings = (*left, *unreached, *surroundings.warnings())
+        opened = secrets_for_others(store.path, resolved.request)
+        warnings = (*left, *unreached, *opened, *surroundings.warnings())
         for warning in warnings:
             self._say(f"warning: {warning}")
         self._run = replace(start.run, warnings=start.run.warnings + warnings)

@@ -68,7 +68,7 @@ class SlotAttempt(Attempt):
         self, store: Store, present: Conditions, run: int, is_of_point: bool
     ) -> None:
         """Refuse a run that could not be compared with those that the sweep has already."""
-        before = stored_conditions(store.load(run))
+        before = stored_conditions(store.load(run, secrets=True))
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
         found = [it for it in condition_differences(before, present) if it.significant]

@@ -19,6 +19,7 @@ from rater.show.compare.sweep import (
     print_sweep,
     sweep_document,
 )
+from rater.text.secrets import Redactor
 from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
@@ -204,4 +205,4 @@ def _what(requests: Iterable[Request | None]) -> str:
     first = next((request for request in requests if request is not None), None)
     if first is None:
         return "nothing that can run"
-    return " ".join(first.suites) or shlex.join(first.command)
+    return " ".join(first.suites) or Redactor().text(shlex.join(first.command))
