@@ -29,7 +29,7 @@ class CommandReport(NamedTuple):
 
 
 class CommandReports:
-    """The pipe. `write_end` is for the scripts, to be put on their `TELL_FD`."""
+    """The pipe. `write_end` is for the scripts, to be put on their `REPORT_FD`."""
 
     def __init__(self) -> None:
         self.read_end, self.write_end = high_pipe()

@@ -24,7 +24,7 @@ from rater.run.copies.open_files import high_pipe, raise_limit
 from rater.run.host.priority import urgent
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.memory_tuning import transparent_pages
-from rater.run.programs.script import TELL_FD
+from rater.run.programs.script import REPORT_FD
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ class Launcher:
         spec = wanted.spec
         actions: list[_Action] = [*_own_files(spec), (os.POSIX_SPAWN_DUP2, ready, 4)]
         if spec.workloads and self._commands_fd is not None:
-            actions.append((os.POSIX_SPAWN_DUP2, self._commands_fd, TELL_FD))
+            actions.append((os.POSIX_SPAWN_DUP2, self._commands_fd, REPORT_FD))
         if shared_gate is not None:
             actions.append((os.POSIX_SPAWN_DUP2, shared_gate, 3))
         gate = (GATE_SHELL, "-c", gate_script(len(spec.late)), GATE_NAME.decode())

@@ -36,7 +36,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # then ends by the same signal. A core file of the shell would be of no use to anybody.
 _BEGIN = f"""\
 rater_failed() {{
-rater_told "$1" "$2"
+rater_report "$1" "$2"
 printf 'rater: command %s ended with status %s\\n' "$1" "$2" >&2
 trap - TERM
 ulimit -c 0
@@ -48,13 +48,13 @@ trap 'trap - TERM; kill -{signal.SIGTERM:d} $$' TERM
 # `copies.command_times` reads what is written here: the script's process, what happened to which
 # command, and the status that it ended with, or the process that it is. In one write(), which a
 # pipe does not tear. No command finds the descriptor open.
-TELL_FD = 9
-_TELL = f'rater_told() {{ echo "$$ e $1 $2" >&{TELL_FD}; }}\n'
-_TELL_NOBODY = "rater_told() { :; }\n"
-_CLOSED = f" {TELL_FD}>&-"
+REPORT_FD = 9
+_REPORT = f'rater_report() {{ echo "$$ e $1 $2" >&{REPORT_FD}; }}\n'
+_REPORT_TO_NOBODY = "rater_report() { :; }\n"
+_CLOSED = f" {REPORT_FD}>&-"
 _OWN_SHELL = f"""\
-echo "$1 s $2 $$" >&{TELL_FD}
-exec {TELL_FD}>&-
+echo "$1 s $2 $$" >&{REPORT_FD}
+exec {REPORT_FD}>&-
 shift 2
 """
 
@@ -126,24 +126,24 @@ def shown(lines: Sequence[Line]) -> str:
 
 
 def argv_of(
-    lines: Sequence[Line], wrap: Sequence[str] = (), *, tells: bool = False
+    lines: Sequence[Line], wrap: Sequence[str] = (), *, reports: bool = False
 ) -> tuple[str, ...]:
     """Return what to execute, `wrap` in front of every command; one plain command as it is.
 
-    With `tells`, a script of several commands writes to descriptor `TELL_FD` when one of
+    With `reports`, a script of several commands writes to descriptor `REPORT_FD` when one of
     them, which is not the last, has ended. Raises `InputError` when the commands are too
     long for one script.
     """
     if len(lines) == 1 and lines[0].plain:
         return (*wrap, *lines[0].words)
     *before, last = lines
-    closed = _CLOSED if tells and before else ""
-    ended = "rater_told {} 0\n" if closed else ""
+    closed = _CLOSED if reports and before else ""
+    ended = "rater_report {} 0\n" if closed else ""
     steps = [
         f"{line.shell(wrap)}{closed} || rater_failed {n} $?\n{ended.format(n)}"
         for n, line in enumerate(before, 1)
     ]
-    begin = f"{_TELL if closed else _TELL_NOBODY}{_BEGIN}" if before else ""
+    begin = f"{_REPORT if closed else _REPORT_TO_NOBODY}{_BEGIN}" if before else ""
     return _script([begin, *steps, f"exec {last.shell(wrap)}{closed}\n"], lines)
 
 
@@ -174,10 +174,10 @@ def argv_of_texts(
     *before, (empty, last) = steps
     return _script(
         [
-            _TELL,
+            _REPORT,
             _BEGIN,
             *(
-                f"{first}{it} || rater_failed {n} $?\nrater_told {n} 0\n"
+                f"{first}{it} || rater_failed {n} $?\nrater_report {n} 0\n"
                 for n, (first, it) in enumerate(before, 1)
             ),
             f"{empty}exec {last}\n",
@@ -188,7 +188,7 @@ def argv_of_texts(
 
 def workloads_in(argv: Sequence[str]) -> int:
     """Return how many commands a script tells of, 0 for one that tells nothing."""
-    return len(argv) - 4 if _is_script(argv) and argv[2].startswith(_TELL) else 0
+    return len(argv) - 4 if _is_script(argv) and argv[2].startswith(_REPORT) else 0
 
 
 def _script(parts: Sequence[str], lines: Sequence[Line]) -> tuple[str, ...]:

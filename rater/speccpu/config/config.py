@@ -183,9 +183,8 @@ def read_config(text: str) -> SpecConfig:
     config.lines = len(lines)
     sections: dict[Section, Section] = {}
     for number, line in _logical(lines, config.problems):
-        uncertain = preprocessor.uncertain
-        if uncertain and _PLACES.match(line):
-            config.uncertain += [one for one in uncertain if one not in config.uncertain]
+        if _PLACES.match(line):
+            config.uncertain += [it for it in preprocessor.uncertain if it not in config.uncertain]
         if not preprocessor.keeps(number, line):
             continue
         written = preprocessor.replaced(line).strip()

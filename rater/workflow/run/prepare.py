@@ -179,7 +179,7 @@ def _program(
     benchmark, size = workload.benchmark, workload.size
     return Program(
         name=benchmark.name,
-        argv=argv_of(lines, wrap, tells=True),
+        argv=argv_of(lines, wrap, reports=True),
         inputs=inputs,
         expected=size.expected,
         directory=str(Path.cwd()) if elsewhere else None,

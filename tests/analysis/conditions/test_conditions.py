@@ -89,7 +89,9 @@ def test_a_fingerprint_alone_means_that_cores_and_caches_hang_together_otherwise
 
 
 def test_another_size_of_memory_is_told() -> None:
-    assert said(with_host(memory_bytes=68 * 10**9)) == ["memory: was 100.0 GB, is 68.0 GB"]
+    assert said(with_host(memory_bytes=68 * 10**9)) == [
+        "installed memory: was 100.0 GB, is 68.0 GB"
+    ]
 
 
 def test_a_copy_that_would_run_elsewhere_differs() -> None:

@@ -15,7 +15,7 @@ import pytest
 from rater.record.events import WorkloadTime
 from rater.run.copies.command_times import CommandReport, CommandReports, workload_times
 from rater.run.programs.script import (
-    TELL_FD,
+    REPORT_FD,
     Line,
     argv_of,
     argv_of_texts,
@@ -53,7 +53,7 @@ def reports_of(
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 1, "stdout", os.O_WRONLY | os.O_CREAT, 0o600),
                 (os.POSIX_SPAWN_OPEN, 2, "stderr", os.O_WRONLY | os.O_CREAT, 0o600),
-                (os.POSIX_SPAWN_DUP2, pipe.write_end, TELL_FD),
+                (os.POSIX_SPAWN_DUP2, pipe.write_end, REPORT_FD),
             ],
         )
         _, status = os.waitpid(pid, 0)
@@ -66,7 +66,7 @@ def reports_of(
 
 
 def test_ends_of_all_commands_but_the_last_are_reported(shell: list[str], tmp_path: Path) -> None:
-    argv = argv_of([sh("true"), sh("ls /proc/self/fd"), sh("ls /proc/self/fd")], tells=True)
+    argv = argv_of([sh("true"), sh("ls /proc/self/fd"), sh("ls /proc/self/fd")], reports=True)
     status, reports = reports_of(shell, argv, tmp_path)
     assert (status, reports) == (0, [("e", 1, 0, 7), ("e", 2, 0, 7)])
     assert workloads_in(argv) == 3
@@ -77,7 +77,7 @@ def test_ends_of_all_commands_but_the_last_are_reported(shell: list[str], tmp_pa
 def test_the_command_that_fails_is_reported_and_no_other_begins(
     shell: list[str], tmp_path: Path
 ) -> None:
-    argv = argv_of([sh("true"), sh("kill -SEGV $$"), sh("true")], tells=True)
+    argv = argv_of([sh("true"), sh("kill -SEGV $$"), sh("true")], reports=True)
     status, reports = reports_of(shell, argv, tmp_path)
     assert status == -signal.SIGSEGV
     assert reports == [("e", 1, 0, 7), ("e", 2, 128 + signal.SIGSEGV, 7)]
@@ -126,7 +126,7 @@ def test_a_script_that_nobody_listens_to_reports_nothing(tmp_path: Path) -> None
     argv = argv_of([sh("true"), sh("true")])
     assert workloads_in(argv) == 0
     assert reports_of(["dash"], argv, tmp_path) == (0, [])
-    assert workloads_in(argv_of([sh("true")], tells=True)) == 0
+    assert workloads_in(argv_of([sh("true")], reports=True)) == 0
     assert workloads_in(("/bin/true",)) == 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rater.speccpu.config.binding import Binding, binding_of, read_binding
@@ -209,3 +211,13 @@ def test_sections_of_other_labels_and_machines_do_not_hold(
     )
     found = config.submit("500.perlbench_r", "base", Variant(label, machine))
     assert found is not None and found[0] == submit
+
+
+def test_conditions_in_conditions_cost_as_much_as_beside_each_other() -> None:
+    def cpu_s(conditions: int) -> float:
+        begin = time.thread_time()
+        config = read_config("%if '%{x}' == 'y'\n" * conditions)
+        assert len(config.problems) >= conditions  # none has its end
+        return time.thread_time() - begin
+
+    assert cpu_s(20_000) < 40 * cpu_s(2000)
