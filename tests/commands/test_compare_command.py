@@ -178,6 +178,22 @@ def test_worse_fails_where_it_was_asked_to(database: Path, rater: Rater) -> None
     assert rater(*words, "--baseline", "x=1", "--fail-on", "worse")[0] == 0
 
 
+def test_a_rare_slow_mode_is_told_and_no_failure(database: Path, rater: Rater) -> None:
+    usual = [10.0 + 0.005 * (-1) ** i + 0.001 * (i % 3) for i in range(10)]
+    make(database, both(usual), {"x": "0"})
+    make(database, both([*usual[:6], 12.0, *usual[7:]]), {"x": "1"})
+    status, out, err = rater("compare", "tag:x=0", "tag:x=1", "--fail-on", "worse")
+    words = "same median, but 1 run in 10 is 20 % slower"
+    assert (status, words in out) == (0, True)
+    assert f"--fail-on worse: not worse: gups (x=1): {words}" in err
+    document = json.loads(rater("compare", "tag:x=0", "tag:x=1", "--json")[1])
+    told = document["benchmarks"][0]["points"][0]["speedup"]
+    assert told["verdict"] == "same, but rarely slow"
+    assert [(it["count"], it["of"], it["of_baseline"]) for it in told["slow_runs"]] == [
+        (1, 10, False)
+    ]
+
+
 def break_copy(database: Path, run: int) -> None:
     """Let one copy of a run have crashed."""
     with sqlite3.connect(database) as connection:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.points import Point
+from rater.analysis.stats.ratio_interval import Decision
 from rater.errors import InputError
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.table import print_comparison
@@ -95,6 +96,9 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
         for row, side, cell in comparison.verdicts()
         if cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
     ]
+    for row, side, cell in comparison.verdicts():
+        if cell.speedup is not None and cell.speedup.verdict is Decision.RARELY:
+            say(f"--fail-on worse: not worse: {row.name} ({side.label}): {cell.speedup.words}")
     lost = [f"{name} ({label})" for name, label in comparison.lost]
     unjudged = [f"{row.name} ({side.label}): {why}" for row, side, why in comparison.unjudged()]
     if worse:
