@@ -22,7 +22,7 @@ An axis is an option of `rater run` (copies=1,2,4), a variable of every copy
 `rater settings` lists them; needs root). `\\,` is a comma inside a value. The first
 point, the first value of every axis, is the baseline.
 
-  rater sweep mini --axis copies=1,2,4 --axis thp=never,always --rounds 5
+  rater sweep mini --axis copies=1,2,4 --axis thp=never,always --rounds 6
   rater sweep SUITE ... -- or a command: rater sweep --axis copies=1,2 -- ./bench
   rater sweep FILE.toml           the same from a file (rater sweep --example)
   rater sweep --resume 3          what is missing of sweep 3, nothing twice
@@ -41,7 +41,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_run_arguments(parser)
     sweep = parser.add_argument_group("the sweep")
     sweep.add_argument("--axis", action="append", default=[], metavar="NAME=V1,V2,...")
-    sweep.add_argument("--rounds", type=int, metavar="N", help="blocks; default 5")
+    sweep.add_argument(
+        "--rounds",
+        type=int,
+        metavar="N",
+        help="blocks; default 6: of fewer it cannot be seen whether they are independent",
+    )
     sweep.add_argument(
         "--block-order",
         choices=tuple(BlockOrder),

@@ -223,7 +223,7 @@ def test_the_example_is_printed(rater: Rater, tmp_path: Path) -> None:
     assert status == 0
     (tmp_path / "example.toml").write_text(out.replace("thp = ", "# thp = "))
     status, out, _ = rater("sweep", tmp_path / "example.toml", "--dry-run")
-    assert (status, "6 points, 5 rounds" in out) == (0, True)
+    assert (status, "6 points, 6 rounds" in out) == (0, True)
 
 
 # -- the time left --------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ EXAMPLE = """\
 
 [sweep]
 suites = ["mini"]        # or command = ["./bench", "--fast"]
-rounds = 5               # every point runs once a round
+rounds = 6               # every point runs once a round
 order = "shuffled"       # another random order each round; or "given", "abba"
 # seed = 7               # of the random orders; else one is drawn, and kept with the sweep
 # until = "1%"           # stop when every comparison with the first point is decided

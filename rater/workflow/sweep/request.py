@@ -30,7 +30,7 @@ from rater.text.textfile import read_text
 from rater.text.words import parse_percent
 from rater.workflow.run_arguments import request_from
 
-DEFAULT_ROUNDS = 5
+DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
 _WITH_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
 _MOST_SEED = 2**31
