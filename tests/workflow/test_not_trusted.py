@@ -169,6 +169,21 @@ def test_a_crafted_uuid_removes_nothing(
     assert database.exists()
 
 
+@needs_root
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_run_of_another_user_s_database_names_no_folder_of_ours(
+    is_ours: bool, made: Path, database: Path, tmp_path: Path, rater: Rater
+) -> None:
+    uuid = "01234567-89ab-cdef-0123-456789abcdef"
+    kept = tmp_path / "cache" / "work" / uuid
+    kept.mkdir(parents=True)
+    change(database, "UPDATE run SET uuid = ?", uuid)
+    if not is_ours:
+        give(database)
+    assert rater("rm", "1")[0] == 0
+    assert kept.exists() is not is_ours
+
+
 @pytest.fixture
 def shared() -> Iterator[Path]:
     """A folder like /tmp, on the way to which everybody may look."""

@@ -20,6 +20,7 @@ from rater.store.exchange.export import (
 )
 from rater.store.store import open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
+from rater.trusted_files import other_writer
 from rater.workflow.common import existing_store, print_json, say, show
 from rater.workflow.speccpu.import_results import write_rsf
 
@@ -64,6 +65,8 @@ def export_run(args: argparse.Namespace) -> int:
 def remove(args: argparse.Namespace) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
     with existing_store(args) as store:
+        # One of somebody else's may name folders of our own runs.
+        ours = other_writer(store.path) is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
         of_sweeps = [which for which in args.which if which.startswith(PREFIX)]
         sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))
@@ -72,7 +75,7 @@ def remove(args: argparse.Namespace) -> int:
         folders = {head.run: head.folder for head in store.runs()}
         numbers = remove_sweeps(store, sweeps, named)
     for number in numbers:
-        folder = folders.get(number)
+        folder = folders.get(number) if ours else None
         trouble = remove_run_dir(cache_root() / "work" / folder) if folder else None
         if trouble:
             say(trouble)
