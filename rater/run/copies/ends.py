@@ -20,7 +20,7 @@ from rater.run.copies.launch import Child, Reaped
 _GATHER_S = 0.02
 # Whoever waits cannot tell a late wake-up: so the ends are looked for this often, and where that
 # too comes late by more, rater itself did not run (stopped, no CPU, the machine paused).
-_BEAT_NS = 100_000_000
+_BEAT_NS = 250_000_000
 _LONGEST_BEAT_NS = 1_000_000_000
 _LATE_NS = 100_000_000
 _PER_CENT = 100  # of a copy's time: beats and lateness below that do not matter to it

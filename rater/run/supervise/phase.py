@@ -23,8 +23,6 @@ from rater.run.supervise.spawning import Spawner
 from rater.run.supervise.stopping import Stopper
 from rater.run.supervise.window import WindowWatch
 
-_MEND_S = 1.0
-
 
 class PhaseRun:
     """Runs one phase of a run, on the trio thread; `record` has what is to be judged."""
@@ -121,20 +119,11 @@ class PhaseRun:
         """Start what goes on until the last copy has ended."""
         nursery.start_soon(self._stopper.run)
         nursery.start_soon(watch_disk, self._state.job, self._alive)
-        nursery.start_soon(self._mend_watch)
         nursery.start_soon(self._beat)
         if self._window is not None:
             nursery.start_soon(self._window.run, self._close_window)
         self._queues.open(nursery)
         self.record.watch(nursery, self._alive)
-
-    async def _mend_watch(self) -> None:
-        """See to it that what would kill all copies if rater died does not die itself."""
-        while True:
-            trouble = self._state.guard.mend_watch()
-            if trouble is not None:
-                self._state.emit(Noted(trouble))
-            await trio.sleep(_MEND_S)
 
     def _close_window(self) -> None:
         """Nothing that counts runs any more: end what only kept the load up."""
@@ -163,6 +152,10 @@ class PhaseRun:
             await self._ends.beat()
             for child, now_ns in self._ends.take():
                 self._finish(child, now_ns)
+            # What would kill all copies if rater died must not die itself.
+            trouble = self._state.guard.mend_watch()
+            if trouble is not None:
+                self._state.emit(Noted(trouble))
 
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:
