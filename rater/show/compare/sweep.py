@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import RATIO, Overall
+from rater.analysis.stats.descriptive import geometric_mean
 from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
 from rater.show.console.format import decimals, duration, number
 from rater.show.console.letters import letters
@@ -112,7 +112,7 @@ def print_sweeps(views: Sequence[SweepView], printer: Printer) -> None:
 def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer) -> None:
     """Print a sweep's head, and every point with the results of its rounds.
 
-    How far points are from the first is what `comparison` says: rounds in pairs, not medians.
+    How far points are from the first is what `comparison` says: rounds in pairs.
     """
     _print_head(view, printer)
     printer.line()
@@ -121,7 +121,7 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
     places = decimals(known)
     units = {result.unit for point in view.points for result in point.results}
     unit = next(iter(units)) if len(units) == 1 else RATIO
-    medians = [statistics.median(values) if values else None for values in results]
+    means = [geometric_mean(values) for values in results]  # what points are compared by
     first, changes = _changes(comparison)
     of, of_results = Columns(view.points), Columns(results)
     columns = [
@@ -132,8 +132,8 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
         columns.append(of.right("failed|runs", lambda point: point.failed or None))
     columns += [
         Column(
-            "ratio|median" if unit == RATIO else "copies|/hour",
-            [number(median, places) for median in medians],
+            "ratio|mean" if unit == RATIO else "copies|/hour",
+            [number(mean, places) for mean in means],
         ),
         of_results.numbers("lowest", lambda v: min(v, default=None), places, optional=1),
         of_results.numbers("highest", lambda v: max(v, default=None), places, optional=1),
