@@ -15,6 +15,7 @@ from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
 from rater.stop_signals import Stopped, handled, raise_stopped
 from rater.streams import outlive_readers
+from rater.text.cleaned import cleaned_streams
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
@@ -64,6 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     _fill_standard_descriptors()
+    outlive_readers()
+    with cleaned_streams():
+        return _command(argv)
+
+
+def _command(argv: Sequence[str] | None) -> int:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited from a careless parent: children would vanish without a status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -80,7 +87,6 @@ def _main(argv: Sequence[str] | None) -> int:
             f"`{args.subcommand}`"
         )
     args.command = command
-    outlive_readers()
     if args.subcommand not in _RESTORING or any(getattr(args, it, None) for it in _LOOKING):
         _report_settings()
     try:

@@ -89,9 +89,8 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 def _lint(args: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from rater.show.console.printer import Printer
+    from rater.show.console.terminal import terminal
     from rater.show.speccpu.lint import lint_document, print_lint
     from rater.speccpu.lint.check import lint
     from rater.speccpu.lint.fix import corrected
@@ -117,7 +116,7 @@ def _lint(args: argparse.Namespace) -> int:
         print_json(lint_document(found, source, machine, fixes))
         return 1 if found.findings else 0
     # What is to be pasted stands alone on stdout.
-    console = Console(file=sys.stderr) if args.fix else Console()
+    console = terminal(stderr=bool(args.fix))
     print_lint(found, source, machine, Printer(console), hint=_hint(found, topology))
     if fixes is not None:
         if fixes:

@@ -32,6 +32,19 @@ def printable(text: str, most: int | None = None, instead: str = "?") -> str:
     return clean if most is None or len(clean) <= most else f"{clean[: most - 3]}..."
 
 
+def printable_lines(text: str) -> str:
+    """Return lines of text without what moves the cursor, or turns the direction of writing.
+
+    Tabulators stay, and half surrogate pairs, which streams escape.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" or "\ud800" <= sign <= "\udfff" else "?"
+        for sign in text
+    )
+
+
 def runs_text(numbers: Sequence[int], most: int = 6) -> str:
     """Return `run 7`, or `runs 7, 8 and 9 more`."""
     return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], most)}"

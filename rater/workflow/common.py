@@ -51,11 +51,10 @@ def show(
     if args.json:
         print_json(document())
         return
-    from rich.console import Console
-
     from rater.show.console.printer import Printer
+    from rater.show.console.terminal import terminal
 
-    text(Printer(Console()))
+    text(Printer(terminal()))
 
 
 def print_json(value: object) -> None:

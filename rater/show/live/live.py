@@ -25,6 +25,7 @@ from rater.show.live.grid import Grid, fit, groups_of
 from rater.show.live.line_view import NEVER_S, LineView, phase_name, result_text, title
 from rater.show.live.progress import Progress, Standout
 from rater.show.live.window import WindowState
+from rater.text.cleaned import cleaned
 from rater.text.words import count
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
@@ -72,7 +73,7 @@ def make_view(console: Console, run: Run, phases: Sequence[PhaseAhead] = ()) -> 
     """Return the live view where `console` is a terminal that can move its cursor, else lines."""
     if console.is_terminal and console.is_interactive and not console.is_dumb_terminal:
         return LiveView(console, run, phases)
-    return LineView(console.file, run)
+    return LineView(cleaned(console.file), run)
 
 
 class _Frame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TextIO
@@ -110,13 +111,14 @@ def write_csv(stored: StoredRun, out: TextIO) -> None:
         (metric.name, metric.unit) for used in stored.benchmarks for metric in used.metrics
     )
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", "uuid", *_CSV, *(f"{name} ({unit})" for name, unit in metrics)])
-    head = (stored.head.run, stored.head.uuid)
+    heading = ["run", "uuid", *_CSV, *(f"{name} ({unit})" for name, unit in metrics)]
+    writer.writerow(map(_no_formula, heading))
+    head = (stored.head.run, _no_formula(stored.head.uuid))
     units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
     for copy in stored.copies:
         # One benchmark's metric may have the name of another's in another unit.
         own = {(name, units[copy.benchmark].get(name)): value for name, value in copy.metrics}
-        cells = [_cell(copy, column) for column in _CSV]
+        cells = [_no_formula(_cell(copy, column)) for column in _CSV]
         writer.writerow([*head, *cells, *(own.get(metric) for metric in metrics)])
 
 
@@ -177,6 +179,12 @@ _CSV = """
     major_faults voluntary_switches involuntary_switches status exit_code signal validity
     validity_detail note placement placement_note late_s
 """.split()  # noqa: SIM905 - a list to read
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a cell that no spreadsheet computes: a text that begins like a formula gets a `'`."""
+    formula = isinstance(value, str) and re.match(r"[=+@\t\r]|-(?![\d.]+$)", value)
+    return f"'{value}" if formula else value
 
 
 def _cell(copy: StoredCopy, column: str) -> Any:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.results.copies import Cell, cells_of
 from rater.errors import InputError
@@ -21,6 +19,7 @@ from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
 from rater.show.console.format import plain
 from rater.show.console.printer import Printer
+from rater.show.console.terminal import terminal
 from rater.show.html.data import run_data
 from rater.workflow.common import existing_store, print_json_rows
 from rater.workflow.results.divots import analysis_of
@@ -54,7 +53,7 @@ def plot(args: argparse.Namespace) -> int:
         panels = len(picture.panels)
         print(f"{args.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else ""))
     else:
-        print_picture(picture, Printer(Console()))
+        print_picture(picture, Printer(terminal()))
     return 0
 
 

@@ -206,8 +206,7 @@ class Session:
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:
-        from rich.console import Console  # a quiet run needs no screen
-
+        from rater.show.console.terminal import terminal  # a quiet run needs no screen
         from rater.show.live.forecast import PhaseAhead
         from rater.show.live.live import make_view
 
@@ -221,7 +220,7 @@ class Session:
             for phase in phases
         ]
         # Progress is never part of what a pipe or --json reads.
-        return make_view(Console(stderr=True), self._run, ahead)
+        return make_view(terminal(stderr=True), self._run, ahead)
 
     def _finish(self, store: Store, run: StoredRun, proved: RunProof, outcome: Outcome) -> int:
         """Show the result and return the exit status."""

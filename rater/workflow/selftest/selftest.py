@@ -209,9 +209,9 @@ class _Test:
         if self._args.json:
             print_json(selftest_document(test))
         else:
-            from rich.console import Console
+            from rater.show.console.terminal import terminal
 
-            print_selftest(test, Console())
+            print_selftest(test, terminal())
         told = replace(test.tally, unjudged=0)
         self.wrong = not told.right
         return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0

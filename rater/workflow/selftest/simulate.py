@@ -6,8 +6,6 @@ import argparse
 import random
 from collections import Counter
 
-from rich.console import Console
-
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.search import analyse
 from rater.analysis.selftest.judge import Judgement, floor_of, judge, made, spread_of, tally
@@ -18,6 +16,7 @@ from rater.plan.request.request import Request
 from rater.plan.selftest import CLEAN, Injection, choose, usual_copies
 from rater.plan.topology.model import Topology
 from rater.run.host import discover as machine
+from rater.show.console.terminal import terminal
 from rater.show.divots.selftest import SelfTest, print_selftest, selftest_document
 from rater.workflow.common import print_json
 from rater.workflow.run.resolve import resolve
@@ -73,7 +72,7 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     if args.json:
         print_json(selftest_document(test))
     else:
-        print_selftest(test, Console())
+        print_selftest(test, terminal())
     return 0 if test.tally.right else 1
 
 

@@ -20,9 +20,8 @@ _SAYING_S = 5.0  # between two words on how far the reading is
 
 def import_spec(args: argparse.Namespace) -> int:
     """Import result files, one run each; what one of them lacks does not keep the others out."""
-    from rich.console import Console
-
     from rater.show.console.printer import Printer
+    from rater.show.console.terminal import terminal
     from rater.show.speccpu.imported import import_document, print_import
     from rater.speccpu.results.read import read_spec
     from rater.speccpu.results.to_run import to_import
@@ -37,7 +36,7 @@ def import_spec(args: argparse.Namespace) -> int:
         topology = machine.load(described)
     documents = []
     errors: list[str] = []
-    printer = Printer(Console())
+    printer = Printer(terminal())
     store = None
     try:
         for place, name in enumerate(args.file):

@@ -44,11 +44,10 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
         compared = None if comparison is None else comparison_document(comparison)
         print_json(sweep_document(view) | {"comparison": compared})
         return
-    from rich.console import Console
-
     from rater.show.console.printer import Printer
+    from rater.show.console.terminal import terminal
 
-    printer = Printer(Console())
+    printer = Printer(terminal())
     print_sweep(view, comparison, printer)
     if comparison is not None:
         from rater.show.compare.table import print_comparison
