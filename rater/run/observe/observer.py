@@ -34,6 +34,7 @@ _CROWDED_FIRST_S = 0.45
 # With as often as costs little: copies that live for so long are all sampled; for the others there
 # is a budget, besides the share of one CPU: so much at once, and so much for each copy.
 _SURE_NS = 2_000_000_000
+_CROWDED_SURE_NS = 10_000_000_000  # where they share CPUs: it takes seconds until all have begun
 _AT_ONCE_NS = 4_000_000
 _EACH_NS = 25_000
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -231,14 +232,16 @@ class Observer:
         first = list(islice(self._owed.values(), _MOST_IN_BATCH))
         due = [state for state in first if state.due_ns <= now_ns]
         room, room_ns = self._room(now_ns)
-        sure = [state for state in due if now_ns - state.copy.start_ns >= _SURE_NS]
+        crowded = sum(map(len, self._lines)) > self._cpus
+        sure_ns = _CROWDED_SURE_NS if crowded else _SURE_NS
+        sure = [state for state in due if now_ns - state.copy.start_ns >= sure_ns]
         batch = due[:room] if room >= len(sure) else sure
         if batch:
             return batch, None
         batch, again_ns = self._affordable()
         if batch and again_ns <= now_ns:
             return batch, None
-        times = [max(it.due_ns, min(room_ns, it.copy.start_ns + _SURE_NS)) for it in first] + (
+        times = [max(it.due_ns, min(room_ns, it.copy.start_ns + sure_ns)) for it in first] + (
             [again_ns] if batch else []
         )
         return [], min(times, default=None)

@@ -473,6 +473,7 @@ def test_of_short_copies_some_are_sampled_spread_over_their_numbers_and_of_long_
     monkeypatch.setattr("rater.run.observe.observer._AT_ONCE_NS", 1_000_000)
     monkeypatch.setattr("rater.run.observe.observer._EACH_NS", 0)
     monkeypatch.setattr("rater.run.observe.observer._SHARE", 1e-6)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     with idle_copies(8) as mine:
         observer = Observer(Cadence())
         # A sample is taken to cost 250 us, and the turn costs something: there is room for three.
