@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 
 from rater.analysis.results.rates import Key, RunRates
 from rater.analysis.stats.estimate import Basis, Estimate, joined, paired, unpaired
@@ -96,7 +95,7 @@ def _logs(runs: Sequence[RunRates], key: Key) -> dict[int | None, float]:
 
 
 def _blocks(base: Sequence[RunRates], other: Sequence[RunRates]) -> list[int]:
-    """Return the blocks in which both sides have runs, in order; none where those are no blocks.
+    """Return the blocks in which both sides have runs, in order; none where most are no blocks.
 
     Blocks of which one begins before another has ended (A1 A2 A3 B1 B2 B3) are names only: what
     drifts meets the runs of one of them at different times.
@@ -111,9 +110,21 @@ def _blocks(base: Sequence[RunRates], other: Sequence[RunRates]) -> list[int]:
                 return sorted(block for block in both if block is not None)
             places.setdefault(run.block, []).append(run.place)
     spans = sorted((min(of_it), max(of_it), block) for block, of_it in places.items())
-    if any(before[1] > after[0] for before, after in pairwise(spans)):
-        return []
-    return [block for *_, block in spans]
+    apart = _apart(spans)
+    return [block for *_, block in apart] if 2 * len(apart) > len(spans) else []
+
+
+def _apart(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return the blocks without those that overlap others, the worst taken out first.
+
+    A run that was made again later, after an interruption, spoils its own block only.
+    """
+    kept = list(spans)
+    while True:
+        overlaps = [sum(a[0] <= b[1] and b[0] <= a[1] for b in kept) for a in kept]
+        if max(overlaps, default=1) == 1:  # itself
+            return kept
+        kept.pop(max(range(len(kept)), key=lambda i: (overlaps[i], kept[i][1] - kept[i][0])))
 
 
 def _in_stratum(

@@ -440,7 +440,7 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
     assert cell.baseline == pytest.approx(20 / 20)  # of the runs that are compared
     assert comparison.left_out == (
         "run 9: not compared, the others are in pairs: no block is known",
-        "run 10: not compared, the others are in pairs: no partner in the block",
+        "run 10: not compared, the others are in pairs: no partner beside it in the block",
     )
 
 
@@ -535,6 +535,22 @@ def test_names_of_blocks_do_not_make_blocks_of_runs_made_one_point_after_the_oth
     new = [PointRun(made_at(it, 9 + i), i) for i, it in enumerate(brackets(4, [9.0, 9.1, 9.2]))]
     comparison = compare([Point("x", (), tuple(base)), Point("y", (), tuple(new))])
     assert speedup_of(comparison).basis is Basis.RUNS
+
+
+def test_a_run_that_was_made_again_later_spoils_its_own_block_only() -> None:
+    base = [made_at(it, i) for i, it in enumerate(brackets(1, [10.0, 10.2, 10.1, 10.3]))]
+    new = [made_at(it, i) for i, it in enumerate(brackets(5, [9.0, 9.1, 9.05, 9.2]))]
+    base[1] = made_at(base[1], 30)  # after all others
+    points = [
+        Point(label, (), tuple(PointRun(it, i) for i, it in enumerate(runs)))
+        for label, runs in (("x", base), ("y", new))
+    ]
+    comparison = compare(points)
+    speedup = speedup_of(comparison)
+    assert (speedup.basis, speedup.count) == (Basis.BLOCKS, 3)
+    assert comparison.left_out == (
+        "runs 2, 6: not compared, the others are in pairs: no partner beside it in the block",
+    )
 
 
 def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> None:
