@@ -11,7 +11,18 @@ import time
 import traceback
 
 from benchmarks.bench import bench
-from benchmarks.torture import kill9, restoring, resume, signals, sweeping
+from benchmarks.torture import (
+    disks,
+    faults,
+    guided,
+    hostile,
+    kill9,
+    readers,
+    restoring,
+    resume,
+    signals,
+    sweeping,
+)
 from benchmarks.torture.table import Campaign, Row, table
 
 CAMPAIGNS: dict[str, Campaign] = {
@@ -20,6 +31,11 @@ CAMPAIGNS: dict[str, Campaign] = {
     "restoring": restoring.campaign,
     "sweeping": sweeping.campaign,
     "signals": signals.campaign,
+    "faults": faults.campaign,
+    "disks": disks.campaign,
+    "hostile": hostile.campaign,
+    "readers": readers.campaign,
+    "guided": guided.campaign,
 }
 
 
