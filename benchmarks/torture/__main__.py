@@ -6,6 +6,7 @@ Exit status 1 when anything was lost.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -47,6 +48,9 @@ def main(argv: list[str]) -> int:
     unknown = [name for name in args.names if name not in CAMPAIGNS]
     if unknown:
         parser.error(f"no campaign {unknown[0]!r}; there are {', '.join(CAMPAIGNS)}")
+    # In the background these are ignored, and what is tortured would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     rows: list[Row] = []
     with bench() as scratch:
         for name in args.names or CAMPAIGNS:
