@@ -43,7 +43,10 @@ COPIES = {
     "kills its group": ("kill -9 0", (1,)),
     "removes its directory": ('rm -rf "$PWD"; sleep 0.1', (0, 1)),
     "fills its directory": ("i=0; while [ $i -lt 3000 ]; do : > f$i; i=$((i+1)); done", (0,)),
-    "nests its directory": ("i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done", (0, 1)),
+    "nests its directory": (
+        "i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done",
+        (0, 1),
+    ),
     "exits by a signal": ("kill -SEGV $$", (1,)),
     "forks as another user": (
         f"exec setpriv --reuid {_USER} --regid {_USER} --clear-groups sh -c "
