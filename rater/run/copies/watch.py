@@ -55,7 +55,7 @@ class Watch:
         self._map = mmap.mmap(self._memory, size)
         self.groups = memoryview(self._map).cast("i")
         self._argv = [sys.executable, "-I", "-S", "-B", watchdog.__file__, "3", "4"]
-        self._argv += [f"{MARKER}={mark}", str(limit_mark(mark))]
+        self._argv += [f"{MARKER}={mark}", str(limit_mark(mark)), str(os.getsid(0))]
         self._argv += [] if cgroup is None else [str(cgroup)]
         self.pid, self._pipe = self._start()
 

@@ -1,6 +1,6 @@
 """Kill what a dead supervisor left: run as a program of its own, it imports nothing of rater.
 
-`python -I -S watchdog.py PIPE_FD SLOTS_FD MARKER LIMIT [CGROUP]`: sleeps until the
+`python -I -S watchdog.py PIPE_FD SLOTS_FD MARKER LIMIT SESSION [CGROUP]`: sleeps until the
 pipe, which only the supervisor holds open, reaches end of file. A supervisor
 that ended in order has emptied its slots by then and closes the pipe after
 writing one byte, and nothing is done. Else, within two seconds:
@@ -88,10 +88,12 @@ def _limit_of_locks(process: str) -> bytes:
 def main(argv: list[str]) -> int:
     """Wait for the supervisor's end and clean up after a bad one."""
     pipe, slots_fd, marker, limit = int(argv[0]), int(argv[1]), argv[2].encode(), argv[3].encode()
-    cgroup = Path(argv[4]) if len(argv) > 4 else None
+    # Told, not looked up: the supervisor may be dead before we look, and a wrong answer would
+    # kill the process group of whoever started it.
+    session = int(argv[4])
+    cgroup = Path(argv[5]) if len(argv) > 5 else None
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    session = os.getsid(os.getppid())
     if cgroup is not None:  # begun by a supervisor that is inside
         with suppress(OSError):
             (cgroup.parent / "cgroup.procs").write_text("0")
