@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE
 from typing import Any
 
 import pytest
@@ -268,7 +269,8 @@ def test_values_that_come_to_the_same_run_are_refused(
 def test_copies_for_which_no_files_can_be_opened_are_refused_before_the_first_run(
     rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
+    limits = {RLIMIT_NOFILE: (256, 256)}
+    monkeypatch.setattr("resource.getrlimit", lambda it: limits.get(it, (RLIM_INFINITY,) * 2))
     words = ("--axis", "copies=1,500", "--share", "--proof", "off", "--", "true")
     status, _, said = rater("sweep", *words)
     assert (status, "500 copies need" in said, "hard limit here is 256" in said) == (2, True, True)
