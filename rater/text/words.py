@@ -37,12 +37,19 @@ def printable_lines(text: str) -> str:
 
     Tabulators stay, and half surrogate pairs, which streams escape.
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        sign if sign.isprintable() or sign in "\n\t" or "\ud800" <= sign <= "\udfff" else "?"
-        for sign in text
-    )
+    return text if text.isprintable() else text.translate(_LINES)
+
+
+class _Lines(dict[int, str]):
+    """What each character becomes, filled as they come: large exports go through it."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        clean = sign.isprintable() or sign in "\n\t" or "\ud800" <= sign <= "\udfff"
+        return self.setdefault(code, sign if clean else "?")
+
+
+_LINES = _Lines()
 
 
 def runs_text(numbers: Sequence[int], most: int = 6) -> str:
