@@ -102,6 +102,10 @@ def connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise InputError(f"{path}: cannot open the database ({error}); see --db") from error
     try:
+        # rater makes no triggers: of those that somebody else made, none changes what it stores.
+        # What views and constraints of others call has no effects outside of the database.
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
         _check_ours(connection, path)
         if migrate(connection, path):
             # The connection that made a schema takes half as long again for a row of it.

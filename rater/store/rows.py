@@ -14,7 +14,9 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from rater.errors import InputError
 from rater.text.cpuset import format_list, parse_list
+from rater.text.kinds import described, from_json
 
 type Value = str | int | float | None
 
@@ -28,15 +30,15 @@ def _text_of(pairs: tuple[tuple[int, int], ...]) -> str:
 
 
 def _pairs_of(text: str) -> tuple[tuple[int, int], ...]:
-    return tuple((int(key), value) for key, value in json.loads(text).items())
+    return tuple((int(key), value) for key, value in from_json(dict[str, int], text).items())
 
 
 # How values that are no SQL values stand in a column, and how they come back.
 _CODECS: dict[Any, tuple[Callable[[Any], Value], Callable[[Any], Any]]] = {
     tuple[int, ...]: (_list_text, _list_of),
     tuple[tuple[int, int], ...]: (_text_of, _pairs_of),
-    tuple[str, ...]: (json.dumps, lambda text: tuple(json.loads(text))),
-    dict[str, float]: (json.dumps, json.loads),
+    tuple[str, ...]: (json.dumps, lambda text: from_json(tuple[str, ...], text)),
+    dict[str, float]: (json.dumps, lambda text: from_json(dict[str, float], text)),
 }
 _NUMBERS = tuple[int, ...]  # where a field of these has no None, an empty one is NULL if it may
 
@@ -104,7 +106,10 @@ def read[T](
     finish: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Value,
 ) -> list[T]:
-    """Return the rows of a query as `kind`; `finish` makes fields of what are none."""
+    """Return the rows of a query as `kind`; `finish` makes fields of what are none.
+
+    Raises `InputError` for a value that is not of its field's type.
+    """
     return read_by(connection, kind, query, (), finish=finish, **parameters)[()]
 
 
@@ -126,7 +131,14 @@ def read_by[T](
         values = dict(zip(names, row, strict=True))
         for name, decode, nothing in decoders:
             value = values[name]
-            values[name] = nothing if value is None else decode(value)
+            try:
+                values[name] = nothing if value is None else decode(value)
+            except (ValueError, TypeError, AttributeError) as error:
+                path = connection.execute("PRAGMA database_list").fetchone()[2]
+                raise InputError(
+                    f"{path}: a row is damaged: {name} is {described(value)} ({error}); remove "
+                    "its run with `rater rm`, or name another database with --db"
+                ) from error
         if finish:
             finish(values)
         key = tuple([values.pop(name) for name in keys])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -159,19 +160,18 @@ def list_of[T](kind: ValueKind[T], expected: str = "a list") -> ValueKind[tuple[
 
 @cache
 def of_type(hint: Any) -> ValueKind[Any]:
-    """Return the kind of an annotation: plain types, tuples, StrEnums, dataclasses.
+    """Return the kind of an annotation: plain types, tuples, dicts, StrEnums, dataclasses.
 
     Keys of a dataclass that have a default may be absent, others than its fields may not be
     there. `X | None` is the kind of X: see `_field`.
     """
     inner = get_args(hint)
     if get_origin(hint) is UnionType:
-        (one,) = (it for it in inner if it is not NoneType)
-        return of_type(one)
+        return _one_of([of_type(it) for it in inner if it is not NoneType])
+    if get_origin(hint) is dict:
+        return _dict_of(of_type(inner[1]))
     if get_origin(hint) is tuple:
-        if inner[-1] is ...:
-            return list_of(of_type(inner[0]))
-        return _tuple_of([of_type(one) for one in inner])
+        return _tuple_of([of_type(one) for one in inner if one is not ...], inner[-1] is ...)
     if is_dataclass(hint):
         return _object_of(hint)
     if issubclass(hint, StrEnum):
@@ -181,7 +181,38 @@ def of_type(hint: Any) -> ValueKind[Any]:
     return ValueKind(name, lambda value: value if type(value) in types else None, hint())
 
 
-def _tuple_of(kinds: list[ValueKind[Any]]) -> ValueKind[tuple[Any, ...]]:
+def from_json(hint: Any, text: str) -> Any:
+    """Return what JSON text holds, as an annotation says. Raises `ValueError` for anything else."""
+    try:
+        return of_type(hint).read(json.loads(text))
+    except UnexpectedError as error:
+        at = error.at.removeprefix(".")
+        got = described(error.value, "an object")
+        raise ValueError(f"{at}: expected {error.expected}, got {got}") from None
+    except (RecursionError, TypeError) as error:  # nested too deep, or no text
+        raise ValueError(str(error)) from None
+
+
+def _one_of(kinds: list[ValueKind[Any]]) -> ValueKind[Any]:
+    def convert(value: Any) -> Any:
+        return next((it for kind in kinds if (it := kind.convert(value)) is not None), None)
+
+    return ValueKind(" or ".join(it.expected for it in kinds), convert, kinds[0].zero)
+
+
+def _dict_of(kind: ValueKind[Any]) -> ValueKind[dict[str, Any]]:
+    def convert(value: Any) -> dict[str, Any] | None:
+        if not isinstance(value, dict):
+            return None
+        return {name: kind.read(it, f".{name}") for name, it in value.items()}
+
+    return ValueKind("an object", convert, {})
+
+
+def _tuple_of(kinds: list[ValueKind[Any]], any_length: bool) -> ValueKind[tuple[Any, ...]]:
+    if any_length:
+        return list_of(kinds[0])
+
     def convert(value: Any) -> tuple[Any, ...] | None:
         if not isinstance(value, list) or len(value) != len(kinds):
             return None

@@ -17,6 +17,7 @@ from rater.resources import folder
 from rater.store.connection import connect, default_path
 from rater.store.schema import migrations
 from rater.store.store import open_store
+from tests.support.stored_runs import begin
 
 _NOBODY = 65534
 
@@ -43,6 +44,18 @@ def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
     empty.touch()
     connect(empty).close()
     assert version(empty) == version(path)
+
+
+def test_triggers_that_somebody_put_into_a_database_change_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rater.db"
+    connect(path).close()
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute(
+            "CREATE TRIGGER lie AFTER INSERT ON host BEGIN UPDATE host SET cpu_model = 'x'; END"
+        )
+    with open_store(path) as store:
+        begin(store)
+        assert store.load(1).host.cpu_model != "x"
 
 
 def test_processes_that_make_the_same_database_at_once_all_get_it(tmp_path: Path) -> None:

@@ -78,6 +78,27 @@ def test_every_command_that_shows_something_shows_it_clean(rater: Rater, hostile
         assert control_characters(shown) <= {"'\\t'"}, file
 
 
+@pytest.mark.parametrize("damage", ['{"a": "b"}', '{"command": 7, "a": {}}', "[" * 100_000])
+def test_what_is_no_json_of_ours_is_damage_that_is_named(
+    rater: Rater, hostile: Path, damage: str
+) -> None:
+    assert rater("divots", 1)[0] == 0
+    with closing(sqlite3.connect(hostile, autocommit=True)) as connection:
+        divot = "INSERT INTO divot VALUES (1, 0, 'drift', 0, '', '[]', NULL, '', '', '', '', 1, 1,"
+        connection.execute(f"{divot} 1.5, 0.5, '', ?)", (damage,))
+        for table, column in (
+            ("divot_search", "visible"),
+            ("observed", "unknown"),
+            ("run", "request"),
+            ("placement", "memory_nodes"),
+        ):
+            connection.execute(f"UPDATE {table} SET {column} = ?", (damage,))
+            for words in ("list", "show 1", "divots 1", "compare 1 2", "rerun 1 --dry-run"):
+                assert rater(*words.split())[0] in (0, 1, 2), (words, column)
+    assert "a row is damaged: " in rater("show", 1)[2]
+    assert rater("rm", 1, 2)[0] == 0
+
+
 def test_on_a_terminal_only_our_own_control_sequences_are_written(hostile: Path) -> None:
     coloured = 0
     for words in ("list", "show 1 --copies", "compare 1 2", "plot 1", "run --copies 1 -- true"):

@@ -15,7 +15,7 @@ def request_of(head: RunHead) -> dict[str, object] | None:
     """Return what a run was asked for; None: imported, or an older rater did not keep it."""
     try:
         found = json.loads(head.request or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

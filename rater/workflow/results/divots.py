@@ -6,6 +6,7 @@ are timed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from rater.analysis.divots.data.finding import (
@@ -44,7 +45,9 @@ def analysis_of(
     if kept is not None:
         search, texts = kept
         if asked == (search.version, search.threshold_group, search.threshold_copy):
-            return Analysis(tuple(from_json(text) for text in texts), search.visible, search.failed)
+            with suppress(ValueError):  # damaged, or not rater's: found anew
+                found = tuple(from_json(text) for text in texts)
+                return Analysis(found, search.visible, search.failed)
     copy_runs = store.copy_runs(head.run)  # before the search: what comes later is not in it
     analysis = _found(store, head, thresholds, run, copy_runs)
     if head.status is not RunStatus.RUNNING:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from rater.record.stored import RunHead
+from rater.text import kinds
 
 _FEW_COPIES, _FEW_BENCHMARKS = 2, 2
 
@@ -162,13 +163,6 @@ def to_json(one: Finding) -> str:
 
 
 def from_json(text: str) -> Finding:
-    """Return the finding of `to_json`'s text."""
-    value = json.loads(text)
-    numbers = ("iterations", "copies", "cpus", "nodes", "benchmarks")
-    value |= {name: tuple(value[name]) for name in numbers}
-    value["kind"] = Kind(value["kind"])
-    value["evidence"] = tuple(Evidence(**it) for it in value["evidence"])
-    value["cells"] = tuple(CellEffect(**it) for it in value["cells"])
-    value["singles"] = tuple(Single(**it) for it in value["singles"])
-    value["details"] = tuple((name, number) for name, number in value["details"])
-    return Finding(**value)
+    """Return the finding of `to_json`'s text. Raises `ValueError` for anything else."""
+    found: Finding = kinds.from_json(Finding, text)
+    return found
