@@ -23,6 +23,8 @@ _NO_OPTION = frozenset(("KEY", "KEYS", "PASS", "AUTH"))
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*):([^\s/@'\"]+)@")
 _NAME = r"(-{0,2}[A-Za-z_][\w.-]*)"
 _ASSIGNED = re.compile(rf"{_NAME}=(.*)", re.DOTALL)
+_HEADER = re.compile(rf"{_NAME}:(\s+)(\S.*)", re.DOTALL)  # of HTTP, as one word
+_SHOWN = re.compile(r"\[redacted( [0-9]+)?\]")
 _IN_QUERY = re.compile(rf"([?&]){_NAME}=([^&#\s]+)")
 # A word as a shell reads it; a quote that is not closed stands for itself.
 _SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\;|&]|['\"\\])+", re.DOTALL)
@@ -36,6 +38,7 @@ def is_secret(name: str) -> bool:
         _ANYWHERE.search(joined) is not None
         or not _WORDS.isdisjoint(words)
         or any(_AT_END.search(word) for word in words)
+        or "PWD" in words[1:]  # MYSQL_PWD; PWD and OLDPWD are folders
     )
 
 
@@ -52,7 +55,7 @@ class Redactor:
 
     def pair(self, name: str, value: str) -> str:
         """Return the value of a variable, fit to be shown."""
-        if value.startswith("[redacted"):
+        if _SHOWN.fullmatch(value):
             return value
         return self._instead(name, value) if is_secret(name) else self.text(value)
 
@@ -101,6 +104,9 @@ class Redactor:
             secret = is_secret(assigned[1])
             value = self._instead(*assigned.groups()) if secret else self._word(assigned[2])
             return f"{assigned[1]}={value}"
+        header = _HEADER.fullmatch(word)
+        if header and is_secret(header[1]) and header[1].upper() not in _NO_OPTION:
+            return f"{header[1]}:{header[2]}{self._instead(header[1], header[3])}"
         if re.search(r"\s", word):
             return self._text(word)
         word = _ADDRESS.sub(

@@ -7,9 +7,10 @@ from rater.text.secrets import Redactor, is_secret
 SECRETS = """
 API_KEY apiKey AWS_ACCESS_KEY_ID GITHUB_TOKEN githubtoken MAX_TOKENS SECRET client-secret PGPASSWORD
 MYSQL_PASSWD SMTP_PASS SSH_AUTH_SOCK CREDENTIALS passphrase OPENAI_APIKEY KEY2
+MYSQL_PWD
 """
 OTHERS = """
-KEYBOARD MONKEY OMP_NUM_THREADS PATH PWD AUTHOR TOKENIZERS_PARALLELISM COMPASS MALLOC_ARENA_MAX
+KEYBOARD MONKEY OMP_NUM_THREADS PATH PWD OLDPWD AUTHOR TOKENIZERS_PARALLELISM COMPASS MALLOC_ARENA_MAX
 PASSES hotkey
 """
 
@@ -34,6 +35,8 @@ def test_a_secret_is_known_by_the_words_of_its_name() -> None:
         ("sh -c 'cd x; TOKEN=xyz ./a'", "sh -c 'cd x; TOKEN=[redacted] ./a'"),
         ("curl https://me:pw@host/x?a=1", "curl https://me:[redacted]@host/x?a=1"),
         ("curl https://host/x?token=abc", "curl https://host/x?token=[redacted]"),
+        ("curl -H 'X-Api-Key: a b' u", "curl -H 'X-Api-Key: [redacted]' u"),
+        ("./a 'key: 3' 'speed: 4'", "./a 'key: 3' 'speed: 4'"),
         ("sort --key 2 --parallel=4 < in > out", "sort --key 2 --parallel=4 < in > out"),
         ("./a --monkey=1 KEYBOARD=us", "./a --monkey=1 KEYBOARD=us"),
         ("a=" * 100_000, "[redacted]"),
@@ -55,6 +58,7 @@ def test_what_differs_still_differs_and_what_was_left_out_is_named() -> None:
     assert second.pair("API_KEY", "b") == "[redacted 2]"
     assert second.pair("URL", "http://me:pw@host") == "http://me:[redacted]@host"
     assert second.pair("A", "1") == "1"
+    assert second.pair("API_KEY", "[redacted, they said") == "[redacted 3]"
     assert list(second.hidden) == ["API_KEY", "password of an address"]
 
 
