@@ -1,4 +1,4 @@
-"""What the detector found as findings with names, costs and words; pure."""
+"""What the model found as findings with names, costs and words; pure."""
 
 from __future__ import annotations
 
@@ -8,133 +8,114 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.candidates.state import LOCAL
+from rater.analysis.divots.cost import Cost, costs_of
 from rater.analysis.divots.data import words
-from rater.analysis.divots.data.candidate import Cost, Draft, cost_of, total_effect
 from rater.analysis.divots.data.finding import CellEffect, Evidence, Finding, Kind, Single
+from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import SEVERAL, UNKNOWN, Table
-from rater.analysis.divots.detectors.layout import Predicted
-from rater.analysis.divots.pipeline import Detected
+from rater.analysis.divots.model.detect import Detected
+from rater.analysis.divots.model.layout import Predicted
+from rater.analysis.divots.model.parts import LOCAL
 from rater.analysis.divots.summary import OF_ALL, summary_of
-from rater.analysis.stats.robust import Floats, Ints, normal_tail
+from rater.analysis.stats.robust import Ints
 from rater.text.cpuset import format_list
 
 # A benchmark that the layout slows by so much more than the usual one is named.
 _FAR, _MUCH_MORE = 1.5, 0.01
+_TIME = "copies' time"
+_NOTHING = 0.0005
+_MOST_CPUS = 8
 
 
-def findings_of(found: Detected) -> list[Finding]:
-    """Return the findings, the most costly first, then the largest; explained ones at the end."""
-    table = found.table
-    total = total_effect(table, found.drafts)
-    made = [_finding(found, draft, total) for draft in found.drafts]
+def findings_of(found: Detected) -> tuple[list[Finding], float]:
+    """Return the findings, the most costly first, explained ones last; and what all cost."""
+    costs, lost = costs_of(found.table, found.hits)
+    made = [_finding(found, hit, cost) for hit, cost in zip(found.hits, costs, strict=True)]
     made.sort(key=_rank)
-    return made + [_explained(table, one) for one in _joined(found.predicted)]
+    return made + [_explained(found.table, one) for one in _joined(found.predicted)], lost
 
 
 def _rank(one: Finding) -> tuple[float, float, str, str]:
     return (-round(one.cost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
 
 
-def _finding(found: Detected, draft: Draft, total: Floats) -> Finding:
+def _finding(found: Detected, hit: Hit, cost: Cost) -> Finding:
     table = found.table
-    lost = cost_of(table, draft, total)
-    cells = _cell_effects(table, draft, lost.cells)
-    benchmarks = sorted({part.b for part in draft.parts})
-    iterations = sorted({part.i for part in draft.parts})
-    slots = np.flatnonzero(draft.slots)
-    copies = sorted({int(c) for p in draft.parts for c in table.copy[p.b, p.i, p.slots]})
-    # Where all of a CPU's copies failed nothing was seen of it.
-    ran = ~np.isnan(table.log_s[tuple(np.array(sorted(set(draft.cells))).T)]).all(axis=0)
-    cpus = sorted({int(u) for u in table.cpu[slots[ran[slots]]] if u != UNKNOWN})
-    place = _place(table, draft, slots, cpus, copies)
-    tunes = {table.benchmarks[b][1] for b in benchmarks}
-    every = len(benchmarks) == table.shape[0]
-    whole_run = every and (draft.benchmark_wide or draft.everywhere or len(benchmarks) > 1)
-    kept_all = len(iterations) == table.shape[1] and draft.kind is not Kind.SLOW_ITERATION
-    barrier = table.barrier
+    b, i, _ = table.shape
+    benchmarks, iterations = hit.benchmarks, hit.iterations
+    copies = sorted({int(c) for c in table.copy[hit.covered]})
+    slots = np.flatnonzero(hit.slots)
+    cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
+    place = _place(table, hit, slots, cpus, copies)
+    tunes = {table.benchmarks[one][1] for one in benchmarks}
+    whole_run = len(benchmarks) == b and (hit.everywhere or b > 1)
+    always = len(iterations) == i and i > 1 and hit.kind is not Kind.SLOW_ITERATION
+    judged_singly = hit.kind is Kind.OUTLIER_COPY and "spread" not in hit.facts
     return Finding(
-        kind=draft.kind,
+        kind=hit.kind,
         place=place.name,
-        benchmarks=() if whole_run else tuple(table.benchmarks[b][0] for b in benchmarks),
+        benchmarks=() if whole_run else tuple(table.benchmarks[one][0] for one in benchmarks),
         tune=tunes.pop() if len(tunes) == 1 else None,
-        iterations=()
-        if kept_all and (len(iterations) > 1 or table.shape[1] > 1)
-        else tuple(table.iterations[i] for i in iterations),
+        iterations=() if always else tuple(table.iterations[one] for one in iterations),
         copies=tuple(copies),
-        cpus=tuple(cpus) if draft.kind not in OF_ALL and "moves" not in draft.facts else (),
+        cpus=tuple(cpus) if hit.kind not in OF_ALL and "moves" not in hit.facts else (),
         nodes=place.nodes,
         package=place.package,
         core=place.core,
-        slowdown=math.exp(draft.size),
-        score_lost=lost.whole if barrier else None,
-        time_lost=None if barrier else lost.whole,
+        slowdown=math.exp(_size(hit)),
+        score_lost=cost.whole if table.barrier else None,
+        time_lost=None if table.barrier else cost.whole,
+        share_lost=cost.share,
         explained=False,
         expectation=None,
-        summary=summary_of(found, draft, benchmarks, iterations, copies),
-        evidence=tuple(_evidence(table, draft, lost)),
-        cells=cells,
+        summary=summary_of(found, hit),
+        evidence=tuple(_evidence(table, hit, cost)),
+        cells=_cell_effects(table, hit, cost),
         details=tuple(
             (name, value)
-            for name, value in sorted(draft.facts.items())
+            for name, value in sorted(hit.facts.items())
             if isinstance(value, str) or math.isfinite(value)
         ),
-        singles=_singles(table, draft) if draft.kind is Kind.OUTLIER_COPY else (),
+        singles=_singles(table, hit) if judged_singly else (),
     )
 
 
-_TIME = "copies' time"
-_NOTHING = 0.0005
-_LIKELY = 0.05
-_MOST_CPUS = 4
+def _size(hit: Hit) -> float:
+    """Return the typical ln slowdown; of drift, from the first iteration to the last."""
+    if "rise" in hit.facts:
+        return float(hit.facts["rise"])
+    return float(hit.facts.get("spread", hit.size))
 
 
-def _cell_effects(table: Table, draft: Draft, lost: Sequence[float]) -> tuple[CellEffect, ...]:
+def _cell_effects(table: Table, hit: Hit, cost: Cost) -> tuple[CellEffect, ...]:
     made = []
-    for part, share in zip(draft.parts, lost, strict=True):
-        name, tune = table.benchmarks[part.b]
-        size = float(np.median(part.effect)) if len(part.effect) else 0.0
-        if draft.skew is not None:
-            size = math.log1p(float(draft.skew[part.b, part.i]))
-        made.append(CellEffect(name, tune, table.iterations[part.i], math.exp(size), share))
+    for b, i in hit.cells:
+        name, tune = table.benchmarks[b]
+        if hit.skew is not None:
+            size = math.log1p(float(hit.skew[b, i]))
+        else:
+            size = float(np.median(hit.effect[b, i][hit.covered[b, i]]))
+        made.append(
+            CellEffect(name, tune, table.iterations[i], math.exp(size), cost.cells.get((b, i), 0.0))
+        )
     return tuple(made)
 
 
-def _singles(table: Table, draft: Draft) -> tuple[Single, ...]:
+def _singles(table: Table, hit: Hit) -> tuple[Single, ...]:
     return tuple(
         Single(
-            *table.benchmarks[part.b],
-            table.iterations[part.i],
-            int(table.copy[part.b, part.i, s]),
+            *table.benchmarks[b],
+            table.iterations[i],
+            int(table.copy[b, i, s]),
             None if table.cpu[s] == UNKNOWN else int(table.cpu[s]),
             None if table.node[s] == UNKNOWN else int(table.node[s]),
-            math.exp(float(e)),
+            math.exp(float(hit.effect[b, i, s])),
         )
-        for part in draft.parts
-        for s, e in zip(part.slots, part.effect, strict=True)
+        for b, i, s in np.argwhere(hit.covered)
     )
 
 
-def _place(table: Table, draft: Draft, slots: Ints, cpus: list[int], copies: list[int]) -> _Place:
-    """Return the smallest part of the machine that explains a finding, with its name."""
-    if draft.kind in OF_ALL:
-        return _Place("whole run" if draft.benchmark_wide else "all copies")
-    if draft.kind is Kind.BIMODAL or draft.facts.keys() & {"spread", "moves"}:
-        moves = "moves" in draft.facts
-        return _Place(f"{words.copies(copies)}, wherever it ran" if moves else "some copies")
-    nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
-    package = _only(table.package[slots])
-    if draft.members and draft.level == "node":
-        return _Place(f"lgroups {format_list(draft.members)}", draft.members, package)
-    if draft.level == "package":
-        return _Place(f"package {draft.group}", nodes, draft.group)
-    if draft.level:
-        return _Place(_group_name(table, draft, slots, cpus, copies), nodes, package)
-    few = bool(cpus) and len(cpus) <= _MOST_CPUS
-    name = words.cpus(cpus) if few else words.copies(copies)
-    if few and np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be
-        name = f"{words.copies(copies)} ({name})"
-    return _Place(name, nodes, package, _only(table.core[slots]))
+# -- places ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,77 +126,99 @@ class _Place:
     core: int | None = None
 
 
+def _place(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> _Place:
+    """Return the simplest part of the machine that a hit is of, with its name."""
+    if hit.kind in OF_ALL:
+        return _Place("whole run" if hit.everywhere else "all copies")
+    if "moves" in hit.facts:
+        return _Place(f"{words.copies(copies)}, wherever it ran")
+    if hit.kind is Kind.BIMODAL or "spread" in hit.facts:
+        return _Place("some copies")
+    nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
+    package, core = _only(table.package[slots]), _only(table.core[slots])
+    if hit.level == "node":
+        return _Place(_numbered("lgroup", hit.groups), hit.groups, package)
+    if hit.level == "package":
+        return _Place(_numbered("package", hit.groups), nodes, hit.groups[0])
+    return _Place(_group_name(table, hit, slots, cpus, copies), nodes, package, core)
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {format_list(numbers)}"
+
+
 def _only(numbers: Ints) -> int | None:
     """Return the one number that all are, None for several or an unknown one."""
     first = int(numbers[0]) if len(numbers) else UNKNOWN
     return first if first != UNKNOWN and bool((numbers == first).all()) else None
 
 
-def _group_name(table: Table, draft: Draft, slots: Ints, cpus: list[int], copies: list[int]) -> str:
-    """Name a group by what its members share and the others do not."""
-    node = _only(table.node[slots])
-    if draft.level == "node":
-        return f"lgroup {draft.group}"
+def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> str:
+    """Name copies by what they share and the others do not."""
+    node, memory = _only(table.node[slots]), _only(table.memory[slots])
     inside = node is not None and len(np.unique(table.node)) > 1
-    if draft.level == "llc":
-        which = f"LLCs {format_list(draft.members)}" if draft.members else f"LLC {draft.group}"
-        return which + (f" (lgroup {node})" if inside else "")
-    memory = _only(table.memory[slots])
-    if draft.level == "node+memory" or (draft.level == "remote" and None not in (node, memory)):
+    of_node = f" of lgroup {node}" if inside else ""
+    level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
+    if level == "llc":
+        return _numbered("LLC", hit.groups) + (f" (lgroup {node})" if inside else "")
+    if level == "node+memory" or (level == "remote" and None not in (node, memory)):
         return f"{words.copies(copies)} (memory on node {memory}, CPUs on node {node})"
-    if draft.level in ("remote", "memory"):
-        own = "their own" if draft.group == LOCAL else "another"
-        where = f"{own} node" if draft.level == "remote" else f"node {draft.group}"
+    if level in ("remote", "memory"):
+        own = "their own" if group == LOCAL else "another"
+        where = f"{own} node" if level == "remote" else f"node {group}"
         return f"{words.copies(copies)} (memory on {where})"
-    if draft.level == "sharing":
-        on = words.cpus(cpus) if cpus else words.copies(copies)
+    on = words.cpus(cpus) if cpus else words.copies(copies)
+    if level == "sharing":
         return f"{on} (not explained by how many copies share a core)"
-    part = words.cpus(cpus) if cpus and len(cpus) == len(slots) else words.copies(copies)
-    return part + (f" of lgroup {node}" if inside else "")
+    if level == "thread":
+        which = ("first", "second", "third", "fourth")[group] if group < 4 else f"{group + 1}th"
+        return f"{which} threads of the cores ({on})"
+    if level == "half":
+        return f"{'upper' if group % 2 else 'lower'} half of every lgroup ({on})"
+    if level == "half of lgroup":
+        return f"{'upper' if group % 2 else 'lower'} half of lgroup {group // 2} ({on})"
+    if level == "cpu" and len(slots) > len(cpus):
+        return f"{words.cpus(cpus)} ({len(slots)} copies)"
+    if level == "core" and len(slots) > 1:
+        return f"{_numbered('core', hit.groups)} ({on})"
+    if not cpus or (hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS):
+        return words.copies(copies)
+    if np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be
+        return f"{words.copies(copies)} ({words.cpus(cpus)})"
+    return on + (of_node if len(slots) > 1 else "")
 
 
-def _evidence(table: Table, draft: Draft, lost: Cost) -> list[Evidence]:
+def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
     """Return what the times say; stored proof and samples add their own values."""
     made = []
-    worst = max(lost.rates, default=0.0)
-    if lost.whole < _NOTHING < max(lost.cells, default=0.0):
+    most = max(cost.cells.values(), default=0.0)
+    if cost.whole < _NOTHING < most:
         text = "costs nothing of the score (another iteration stands), "
-        text += f"{words.cost(max(lost.cells))} of that iteration's rate"
+        text += f"{words.cost(most)} of that iteration's rate"
         made.append(Evidence("cost", text, 100.0))
-    elif lost.whole > 0:
-        text = f"costs {words.cost(lost.whole)} of the {'score' if table.barrier else _TIME}"
-        if worst > 1.5 * lost.whole:
+    elif cost.whole > 0:
+        text = f"costs {words.cost(cost.whole)} of the {'score' if table.barrier else _TIME}"
+        if cost.rate > 1.5 * cost.whole:
             of = "a rate" if table.barrier else "those of a benchmark"
-            text += f", up to {words.cost(worst)} of {of}"
+            text += f", up to {words.cost(cost.rate)} of {of}"
         made.append(Evidence("cost", text, 100.0))
-    where = _memory_of(table, draft)
+    where = _memory_of(table, hit)
     if where is not None:
         made.append(Evidence("memory", f"its memory is on node {where}", 50.0))
-    if "rank_z" in draft.facts:
-        tests = table.shape[0] * max(1, len(np.unique(table.node)))
-        p = min(1.0, tests * normal_tail(float(draft.facts["rank_z"])))
-        if p < _LIKELY:  # ranks of two or three copies never say more
-            at = words.chance(p) if p < 1e-6 else f"={words.chance(p)}"
-            made.append(Evidence("chance", f"p{at} (Mann-Whitney)", 10.0))
-    if "chance" in draft.facts:
-        p = float(draft.facts["chance"])
-        made.append(Evidence("chance", f"by chance in such a run: {words.chance(p)}", 10.0))
     return made
 
 
-def _memory_of(table: Table, draft: Draft) -> int | None:
+def _memory_of(table: Table, hit: Hit) -> int | None:
     """Return the node on which an lgroup's memory is, where that is not its own."""
-    node, memory = _only(table.node[draft.slots]), _only(table.memory[draft.slots])
-    if draft.level != "node" or node is None or memory is None or memory in (node, SEVERAL):
+    slots = hit.slots
+    node, memory = _only(table.node[slots]), _only(table.memory[slots])
+    if hit.level != "node" or node is None or memory is None or memory in (node, SEVERAL):
         return None
-    others = ~draft.slots
-    elsewhere = np.mean(table.memory[others] != table.node[others]) if others.any() else 1.0
+    elsewhere = np.mean(table.memory[~slots] != table.node[~slots]) if (~slots).any() else 1.0
     return memory if elsewhere < 1 else None
 
 
 # -- explained ------------------------------------------------------------------------------------
-
-
 def _joined(predicted: Sequence[Predicted]) -> list[Predicted]:
     """Return predictions with those of one sort and load as one."""
     kept: dict[tuple[str, float], Predicted] = {}

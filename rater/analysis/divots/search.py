@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rater.analysis.divots.data.finding import Analysis, Thresholds
 from rater.analysis.divots.data.table import Machine, Row, build_table
 from rater.analysis.divots.findings import findings_of
-from rater.analysis.divots.pipeline import detect
+from rater.analysis.divots.model.detect import detect
 from rater.analysis.divots.sensitivity import visible
 
 __all__ = ["Analysis", "analyse"]
@@ -33,4 +33,5 @@ def analyse(
     if table is None:
         return Analysis((), {}, sum(len(part) for part in parts))
     found = detect(table, thresholds)
-    return Analysis(tuple(findings_of(found)), visible(found, thresholds), table.failed)
+    findings, lost = findings_of(found)
+    return Analysis(tuple(findings), visible(found, thresholds), table.failed, lost)

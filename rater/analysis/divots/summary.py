@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from rater.analysis.divots.data import words
-from rater.analysis.divots.data.candidate import Draft
 from rater.analysis.divots.data.finding import Kind
+from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import Table
-from rater.analysis.divots.pipeline import Detected
-from rater.analysis.stats.robust import middle
+from rater.analysis.divots.model.detect import Detected
 from rater.text.cpuset import format_list
 
 OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place
@@ -27,48 +26,77 @@ _MODES = {
 }
 
 
-def summary_of(
-    found: Detected, draft: Draft, benchmarks: list[int], iterations: list[int], copies: list[int]
-) -> str:
+def summary_of(found: Detected, hit: Hit) -> str:
     """Return what happened to whom: benchmarks, size, how many of how many."""
-    names = [found.table.name(b) for b in benchmarks]
-    which = words.named(names, found.table.shape[0])
-    size = words.per_cent(math.exp(draft.size))
-    one_of = f"{words.copies(copies)}, 1 of {found.table.copies}"
-    if draft.kind in (*OF_ALL, Kind.BIMODAL):
-        return _of_whole(found.table, draft, which, size, iterations)
-    if "spread" in draft.facts:
+    table = found.table
+    benchmarks, iterations = hit.benchmarks, hit.iterations
+    which = words.named([table.name(b) for b in benchmarks], table.shape[0])
+    size = words.per_cent(math.exp(float(hit.facts.get("rise", hit.size))))
+    if hit.kind in (*OF_ALL, Kind.BIMODAL):
+        return _of_whole(table, hit, which, size, iterations)
+    if "spread" in hit.facts:
         return (
-            f"{which}: copies differ by {float(draft.facts['spread']) * 100:.1f} % (standard "
+            f"{which}: copies differ by {float(hit.facts['spread']) * 100:.1f} % (standard "
             "deviation), the same ones slow and fast every iteration "
-            f"(to {float(draft.facts['repeat']) * 100:.1f} %)"
+            f"(to {float(hit.facts['repeat']) * 100:.1f} %)"
         )
-    if "repeat" in draft.facts or "showing" in draft.facts:
-        where = _in_iterations(found.table, iterations)
-        return _every_time(found.table, draft, which, names, copies) + (where and f",{where}")
-    if draft.kind is Kind.OUTLIER_COPY:
-        part = draft.parts[0]
-        whole = int(np.sum(~np.isnan(found.table.log_s[part.b, part.i])))
+    where = _in_iterations(table, iterations)
+    copies = sorted({int(c) for c in table.copy[hit.covered]})
+    if hit.kind is Kind.OUTLIER_COPY and len(hit.cells) == 1:
+        whole = int(np.sum(~np.isnan(table.log_s[hit.cells[0]])))
+        effects = hit.effect[hit.covered]
         if len(copies) == 1:
-            where = _in_iterations(found.table, iterations)
-            return f"{which}{where} {words.than_others(math.exp(draft.size))} ({one_of})"
-        how = words.sizes([math.exp(float(e)) for e in part.effect])
-        where = _in_iterations(found.table, iterations)
-        return f"{which}{where}: {len(part.slots)} of {whole} copies {how}"
-    return f"{which} {size}{_worst(found.table, draft)} ({_how_many(found, draft)})"
+            one_of = f"{words.copies(copies)}, 1 of {table.copies}"
+            return f"{which}{where} {words.than_others(math.exp(hit.size))} ({one_of})"
+        how = words.sizes([math.exp(float(e)) for e in effects])
+        return f"{which}{where}: {len(effects)} of {whole} copies {how}"
+    return f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
 
 
-def _of_whole(table: Table, draft: Draft, which: str, size: str, iterations: list[int]) -> str:
+def _range(table: Table, hit: Hit) -> str:
+    """Return `+18.2 %`, or `+18 to +29 %, most in 429.mcf` where it varies."""
+    sizes = [math.exp(float(size)) for size in hit.sizes()]
+    typical = words.per_cent(math.exp(hit.size))
+    sign = math.copysign(1.0, hit.size)
+    worst = max(range(len(sizes)), key=lambda at: sign * sizes[at])
+    far = abs(math.log(sizes[worst]))
+    if len(sizes) > 1 and far >= max(_MUCH_MORE * abs(hit.size), abs(hit.size) + _MORE):
+        name = table.name(hit.benchmarks[worst])
+        return f"{typical} ({words.sizes(sizes)}, most in {name})"
+    return typical
+
+
+def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
+    """Return `8 of 8 copies, 3 of 3 iterations`."""
+    there = ~np.isnan(table.log_s)
+    count = [int(hit.covered[cell].sum()) for cell in hit.cells]
+    slots = hit.slots
+    ran = [int((there[cell] & slots).sum()) for cell in hit.cells]
+    known, covered = int(np.median(ran)), int(np.median(count))
+    if len(copies) == 1:
+        text = f"copy {copies[0]}, 1 of {table.copies}"
+    else:
+        text = f"{covered} of {known} copies"
+    if hit.groups and known < int(slots.sum()) and table.fixed:
+        text += f", {int(slots.sum()) - known} failed"
+    if table.shape[1] > 1:
+        text += f", {len(hit.iterations)} of {table.shape[1]} iterations"
+        if len(hit.iterations) == 1:
+            text += f": iteration {table.iterations[hit.iterations[0]]}"
+    return text
+
+
+def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[int]) -> str:
     """Return the words for what concerns all copies, or two sorts of them."""
-    facts = draft.facts
-    if draft.kind is Kind.SLOW_ITERATION:
+    facts = hit.facts
+    if hit.kind is Kind.SLOW_ITERATION:
         number = table.iterations[iterations[0]]
-        return f"iteration {number}: {which} {size} over the others{_all_but(table, draft)}"
-    if draft.kind is Kind.WANDERING:
+        return f"iteration {number}: {which} {size} over the others{_all_but(table, hit)}"
+    if hit.kind is Kind.WANDERING:
         return f"{which}: the lgroups take turns, {_turns(table, str(facts['turns']))}"
-    if draft.kind is Kind.DRIFT:
+    if hit.kind is Kind.DRIFT:
         return f"{which} {size} from the first to the last of {table.shape[1]} iterations"
-    if draft.kind is Kind.STARTUP:
+    if hit.kind is Kind.STARTUP:
         where = _in_iterations(table, iterations)
         return f"{which}{where}: start-up ({_MODES[str(facts['mode'])]}), {size} of the median time"
     same = ", the same copies every time" if facts.get("same") else ""
@@ -78,64 +106,20 @@ def _of_whole(table: Table, draft: Draft, which: str, size: str, iterations: lis
     )
 
 
-def _all_but(table: Table, draft: Draft) -> str:
+def _all_but(table: Table, hit: Hit) -> str:
     """Return the copies that kept their speed in a slow iteration, by number if they are few."""
-    if not draft.facts.get("kept"):
+    if not hit.facts.get("kept"):
         return ""
-    spared = [int(name) for name in str(draft.facts.get("spared", "")).split()]
-    if spared and not _others_kept(table, draft, spared):
-        plural = "s" if len(spared) > 1 else ""
-        return f", all but lgroup{plural} {format_list(spared)}"
-    part = draft.parts[0]
-    there = ~np.isnan(table.log_s[part.b, part.i])
-    away = there.copy()
-    away[part.slots] = False
-    stayed = sorted(int(c) for c in table.copy[part.b, part.i, away])
+    spared = [int(name) for name in str(hit.facts.get("spared", "")).split()]
+    cell = hit.cells[0]
+    there = ~np.isnan(table.log_s[cell])
+    away = there & ~hit.covered[cell]
+    if spared and not (away & ~np.isin(table.node, spared)).any():
+        return f", all but lgroup{'s' if len(spared) > 1 else ''} {format_list(spared)}"
+    stayed = sorted(int(c) for c in table.copy[cell][away])
     if len(stayed) <= _MOST_NAMES:
         return f", all but {words.copies(stayed)}"
     return f", but {len(stayed)} of {int(there.sum())} copies kept their speed"
-
-
-def _others_kept(table: Table, draft: Draft, spared: list[int]) -> bool:
-    """Tell whether copies kept their speed that are not of the spared lgroups."""
-    away = ~draft.slots & ~np.isin(table.node, spared)
-    part = draft.parts[0]
-    return bool((away & ~np.isnan(table.log_s[part.b, part.i])).any())
-
-
-def _every_time(
-    table: Table, draft: Draft, which: str, names: Sequence[str], copies: Sequence[int]
-) -> str:
-    """Return the words for copies that are off in several benchmarks, or in every iteration."""
-    facts, of = draft.facts, table.shape[0]
-    how, again = words.per_cent(math.exp(draft.size)), ""
-    if "repeat" in facts:
-        how = words.sizes([math.exp(float(facts[end])) for end in ("low", "high")])
-        again = f", every iteration alike (to {float(facts['repeat']) * 100:.1f} %)"
-    if "showing" not in facts:
-        if len(copies) == 1:
-            one_of = f"{words.copies(copies)}, 1 of {table.copies}"
-            return f"{which} {words.than_others(math.exp(draft.size))} ({one_of}){again}"
-        return f"{which}: {len(copies)} of {table.copies} copies {how}{again}"
-    some = f" ({', '.join(names)})" if len(names) < of and len(names) <= _MOST_NAMES else ""
-    worst = "" if "repeat" in facts else _worst(table, draft)
-    return f"{how} in {int(facts['showing'])} of {int(facts['of'])} benchmarks{some}{worst}{again}"
-
-
-def _worst(table: Table, draft: Draft) -> str:
-    """Return `, 429.mcf +40.1 %` where a benchmark shows much more than is typical."""
-    by_benchmark: dict[int, list[float]] = {}
-    for part in draft.parts:
-        if len(part.effect):
-            by_benchmark.setdefault(part.b, []).append(float(np.median(part.effect)))
-    sign = math.copysign(1.0, draft.size)
-    sizes = {b: sign * float(np.median(each)) for b, each in by_benchmark.items()}
-    if len(sizes) < 2:
-        return ""
-    worst = max(sizes, key=lambda b: sizes[b])
-    if sizes[worst] < max(_MUCH_MORE * abs(draft.size), abs(draft.size) + _MORE):
-        return ""
-    return f", {table.name(worst)} {words.per_cent(math.exp(sign * sizes[worst]))}"
 
 
 def _turns(table: Table, told: str) -> str:
@@ -155,26 +139,3 @@ def _in_iterations(table: Table, iterations: Sequence[int]) -> str:
         return ""
     numbers = [table.iterations[i] for i in iterations]
     return f" {'iteration' if len(numbers) == 1 else 'iterations'} " + ",".join(map(str, numbers))
-
-
-def _how_many(found: Detected, draft: Draft) -> str:
-    """Return `8 of 8 copies, 3 of 3 iterations`."""
-    table = found.table
-    size = int(draft.slots.sum())
-    showing = []
-    for part in draft.parts:
-        left = found.residuals[part.b, part.i]
-        usual = middle(np.delete(left, part.slots)) if len(part.slots) < len(left) else 0.0
-        over = np.sign(draft.size) * (left[part.slots] + part.effect - np.nan_to_num(usual))
-        half = over > np.abs(part.effect) / 2
-        showing.append(int(np.sum(half)))
-    copies = int(np.median(showing)) if showing else 0
-    ran = [int(np.sum(draft.slots & ~np.isnan(table.log_s[p.b, p.i]))) for p in draft.parts]
-    there = int(np.median(ran)) if ran else size
-    text = f"{copies} of {there} copies"
-    if there < size:
-        text += f", {size - there} failed"
-    if table.shape[1] > 1:
-        count = len({part.i for part in draft.parts})
-        text += f", {count} of {table.shape[1]} iterations"
-    return text

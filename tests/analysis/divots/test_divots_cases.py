@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.divots.data.table import Row
 from rater.analysis.divots.search import analyse

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.data.finding import Finding, Kind, from_json, to_json
 from tests.support.divot_runs import Machine, analysed, divots, quiet
 

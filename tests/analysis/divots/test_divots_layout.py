@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.data.finding import Finding
 from rater.analysis.divots.data.table import Row
 from rater.analysis.divots.search import analyse

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.divots.data.noise_scales import clock_steps

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.divots.search import analyse
 from rater.workflow.results.find_divots import _status

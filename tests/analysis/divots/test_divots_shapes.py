@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.candidates.state import Thresholds
+from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.data.finding import Finding, Kind
 from rater.analysis.divots.search import analyse
 from rater.analysis.stats.robust import binomial_tail, untied

@@ -104,6 +104,8 @@ class Finding:
     details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
     singles: tuple[Single, ...] = field(default=(), repr=False)  # empty for findings of groups
     time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
+    # Its share of what all findings cost together: the costly ones are taken away first.
+    share_lost: float | None = None
 
     @property
     def cost(self) -> float:
@@ -139,7 +141,7 @@ class Thresholds:
     copy: float = 0.03
 
 
-VERSION = 6  # of what is found: stored findings of another one are made anew
+VERSION = 7  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ class Analysis:
     findings: tuple[Finding, ...]  # the most costly first, explained ones last
     visible: dict[str, float]
     failed: int = 0  # copy runs left out because they did not end well
+    lost: float | None = None  # what all findings cost together, of the score or the copies' time
 
 
 def nothing_to_compare(head: RunHead) -> bool:

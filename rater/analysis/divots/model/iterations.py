@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.data.noise_scales import Scales
+from rater.analysis.divots.model.noise import Noise
 from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, median
 
 _ALL = 0.015
@@ -48,7 +48,7 @@ class Drift:
 
 
 def find_iterations(
-    medians: Floats, scales: Scales, copies: Floats, left_out: Bools
+    medians: Floats, scales: Noise, copies: Floats, left_out: Bools
 ) -> tuple[list[SlowIteration], list[Drift]]:
     """Return slow iterations and drift of cell medians of ln time (B, I).
 
@@ -130,7 +130,7 @@ def _common(change: Floats) -> Floats:
 
 
 def _of_one(
-    medians: Floats, change: Floats, common: Floats, scales: Scales, copies: Floats
+    medians: Floats, change: Floats, common: Floats, scales: Noise, copies: Floats
 ) -> tuple[list[SlowIteration], list[Drift]]:
     """Return iterations in which one benchmark was slower than the iteration was for all.
 
@@ -138,16 +138,16 @@ def _of_one(
     """
     excess = change - np.nan_to_num(common)
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
-    error = MEDIAN_ERROR * scales.both[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     z = excess / np.hypot(max(_TAU, usual), error)
     few = 1 + _ONE_FEW / np.maximum(copies, 1) ** 2
     sizes = np.abs(excess) if change.shape[1] >= _LEAST_DRIFT else excess
-    flagged = (sizes >= _ONE + scales.step[:, None]) & (np.abs(z) >= _ONE_Z * few)
+    flagged = (sizes >= _ONE + scales.steps[:, None]) & (np.abs(z) >= _ONE_Z * few)
     noise = few * np.hypot(max(_TAU, usual), error)
     drifts = []
     for b in range(len(change)) if change.shape[1] >= _LEAST_DRIFT else ():
         own = _drift((medians[b] - np.nan_to_num(common))[None])
-        least = max(_ONE + float(scales.step[b]), _ONE_Z * float(np.nanmax(noise[b])))
+        least = max(_ONE + float(scales.steps[b]), _ONE_Z * float(np.nanmax(noise[b])))
         if change.shape[1] == _LEAST_DRIFT:
             least *= _OF_THREE
         if own is not None and own.size >= least:

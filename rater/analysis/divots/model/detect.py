@@ -1,0 +1,278 @@
+"""The search: layout and start-up, then the model of parts, then what moves over time; pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rater.analysis.divots.data.finding import Kind, Thresholds
+from rater.analysis.divots.data.hit import Hit, total_effect
+from rater.analysis.divots.data.table import UNKNOWN, Table
+from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.fit import Entry, fit_parts, single_copies
+from rater.analysis.divots.model.layout import Predicted, explain, sharing_classes
+from rater.analysis.divots.model.modes import find_modes
+from rater.analysis.divots.model.noise import Noise, clock_steps, levels_of, noise_of
+from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
+from rater.analysis.divots.model.parts import Part, like_groups, machine_parts
+from rater.analysis.divots.model.place import place_of
+from rater.analysis.stats.robust import Bools, Floats, Ints, median
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detected:
+    """All that was found in a run, with what the words are made from."""
+
+    table: Table
+    hits: list[Hit]
+    predicted: list[Predicted]
+    rest: Floats  # (B, I, S) what nothing explains
+    noise: Noise
+    machine: list[Part]
+
+
+def detect(table: Table, thresholds: Thresholds) -> Detected:
+    """Find what is slow, or fast, in a run."""
+    explained = explain(table)
+    classes = sharing_classes(table)[1]
+    groups, steps = like_groups(table, classes), clock_steps(table)
+    machine = machine_parts(table, classes)
+    values = explained.residuals.copy()
+    hits, judged = startup_hits(table, values, groups, steps)
+    values[~judged] = np.nan
+    values = _beyond_layout(values, explained.allowed)
+    entries, rest, noise = fit_parts(values, machine, groups, steps, thresholds)
+    found = [_hit_of(table, machine, it) for it in _joined(entries, table)]
+    if not table.fixed and table.shape[1] > 1:
+        moving = _moving(table, rest, steps, thresholds)
+        found += moving
+        rest = rest - total_effect(table.shape, moving)
+    found = _turns(found)
+    modes, rest = _modes(table, machine, rest, groups, steps)
+    hits += found + modes
+    over_time, rest = iteration_hits(table, hits, rest, noise, judged)
+    hits = over_time
+    noise = noise_of(rest, groups, steps)
+    effects, _ = single_copies(rest, noise, thresholds)
+    hits += _singles(table, machine, hits, effects)
+    rest = np.where(effects != 0, np.nan, rest)
+    hits += _spread(table, rest, noise)
+    return Detected(table, hits, explained.predicted, rest, noise, machine)
+
+
+def _beyond_layout(values: Floats, allowed: Floats) -> Floats:
+    """Return residuals (B, I, S) with what the layout allows taken out of fast ones."""
+    if not allowed.any():
+        return values
+    return np.where(values < 0, np.minimum(0.0, values - allowed[:, None, :]), values)
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def _joined(entries: list[Entry], table: Table) -> list[Entry]:
+    """Return entries with fragments of one cause as one.
+
+    The same benchmarks, iterations and direction, and sizes alike: other copies of the same
+    fault. What takes the effect back for a part of the copies is an exception to it.
+    """
+    kept: list[Entry] = []
+    for it in sorted(entries, key=lambda one: -one.part.size):
+        if any(_takes_back(it, other) for other in kept):
+            continue
+        for place, other in enumerate(kept):
+            if _same_cause(it, other):
+                both = other.benchmarks | it.benchmarks
+                slots = other.part.slots | it.part.slots
+                weight = np.array([other.part.size, it.part.size], dtype=float)
+                size = (other.size * weight[0] + it.size * weight[1]) / weight.sum()
+                only = (other.size == 0) | (it.size == 0)
+                size = np.where(only, other.size + it.size, size)
+                kept[place] = replace(
+                    other,
+                    part=Part("set", UNKNOWN, slots, 0.0),
+                    benchmarks=both,
+                    size=size,
+                    everywhere=other.everywhere or it.everywhere,
+                )
+                break
+        else:
+            kept.append(it)
+    return kept
+
+
+def _typical(it: Entry) -> float:
+    return float(np.median(it.size[np.ix_(it.benchmarks, it.iterations)]))
+
+
+def _takes_back(it: Entry, other: Entry) -> bool:
+    inside = not (it.part.slots & ~other.part.slots).any()
+    within = not (it.benchmarks & ~other.benchmarks).any()
+    within = within and not (it.iterations & ~other.iterations).any()
+    one, two = _typical(it), _typical(other)
+    return inside and within and one * two < 0 and abs(one) <= 1.3 * abs(two)
+
+
+def _same_cause(it: Entry, other: Entry) -> bool:
+    if (it.iterations != other.iterations).any() or (it.part.slots & other.part.slots).any():
+        return False
+    shared = (it.benchmarks & other.benchmarks).sum() / (it.benchmarks | other.benchmarks).sum()
+    one, two = _typical(it), _typical(other)
+    if shared < limits.JOINED or one * two <= 0:
+        return False
+    return max(abs(one), abs(two)) <= limits.ALIKE * min(abs(one), abs(two))
+
+
+def _hit_of(table: Table, machine: list[Part], it: Entry) -> Hit:
+    """Return a part of the model by its name and kind."""
+    b, i, s = table.shape
+    there = ~np.isnan(table.log_s)
+    covered = (
+        it.benchmarks[:, None, None] & it.iterations[None, :, None] & it.part.slots[None, None]
+    ) & there
+    effect = np.where(covered, it.size[:, :, None], 0.0)
+    level, groups = it.part.kind, (it.part.name,)
+    if level in ("set", "run", "copy"):
+        level, groups = place_of(table, machine, it.part.slots)
+    hit = Hit(Kind.SLOW_GROUP, covered, effect, level, groups, everywhere=it.everywhere)
+    return _kind(table, hit)
+
+
+def _kind(table: Table, hit: Hit) -> Hit:
+    """Give a hit its kind: by what its copies share, how many there are, and where they show."""
+    slots, slow = hit.slots, hit.size > 0
+    cells, many = len(hit.cells), int(slots.sum())
+    few = many <= max(1, limits.FEW_COPIES * table.shape[2])
+    known = bool((table.cpu[slots] != UNKNOWN).all())
+    if hit.level in ("node", "package") and many > 1:
+        hit.kind = Kind.SLOW_LGROUP if slow else Kind.SLOW_GROUP
+    elif hit.level in ("cpu", "core") or (hit.level == "set" and few):
+        often = cells >= 3 and len(hit.benchmarks) >= min(2, table.shape[0])
+        if slow and known and often:
+            hit.kind = Kind.SLOW_CPU
+        elif hit.level == "set" or many == 1 or not known:
+            hit.kind = Kind.OUTLIER_COPY
+        else:
+            hit.kind = Kind.SLOW_CPU if slow else Kind.OUTLIER_COPY
+    elif hit.level == "set" and len(hit.benchmarks) == 1 and table.shape[0] > 1:
+        hit.kind = Kind.BIMODAL if many >= limits.SIDE * table.shape[2] else Kind.OUTLIER_COPY
+        hit.facts = {"share": many / table.shape[2], "same": 1.0}
+    return hit
+
+
+def _moving(table: Table, rest: Floats, steps: Floats, thresholds: Thresholds) -> list[Hit]:
+    """Return copies that are slow, or fast, wherever they run."""
+    b, i, _ = table.shape
+    names = np.unique(table.copy[table.copy >= 0])
+    by_copy = np.full((b, i, len(names)), np.nan)
+    where = np.argwhere((table.copy >= 0) & ~np.isnan(rest))
+    column = np.searchsorted(names, table.copy[tuple(where.T)])
+    by_copy[where[:, 0], where[:, 1], column] = rest[tuple(where.T)]
+    own = [
+        Part("copy", int(c), np.arange(len(names)) == k, math.log(len(names)))
+        for k, c in enumerate(names)
+    ]
+    groups = np.full(len(names), UNKNOWN)
+    entries, _, _ = fit_parts(by_copy, own, groups, steps, thresholds, sets=False)
+    found = []
+    for it in entries:
+        if it.iterations.sum() < 2:
+            continue
+        covered = (table.copy == it.part.name) & it.benchmarks[:, None, None]
+        covered &= it.iterations[None, :, None] & ~np.isnan(rest)
+        effect = np.where(covered, it.size[:, :, None], 0.0)
+        hit = Hit(Kind.OUTLIER_COPY, covered, effect, "copy", everywhere=it.everywhere)
+        hit.facts["moves"] = 1.0
+        found.append(hit)
+    return found
+
+
+def _turns(hits: list[Hit]) -> list[Hit]:
+    """Return hits with lgroups that take turns in a benchmark as one: it does not repeat."""
+    by_benchmark: dict[tuple[int, ...], list[Hit]] = {}
+    for hit in hits:
+        once = len(hit.iterations) == 1 and hit.covered.shape[1] > 1
+        if once and hit.level in ("node", "package", "llc", "half of lgroup"):
+            by_benchmark.setdefault(tuple(hit.benchmarks), []).append(hit)
+    gone: set[int] = set()
+    made = []
+    for members in by_benchmark.values():
+        if len({hit.iterations[0] for hit in members}) < 2:
+            continue
+        if len({hit.groups for hit in members}) < 2:
+            continue
+        gone |= {id(hit) for hit in members}
+        turns = " ".join(f"{hit.iterations[0]}:{hit.groups[0]}:{hit.size:.5f}" for hit in members)
+        covered = np.any([hit.covered for hit in members], axis=0)
+        effect = np.sum([hit.effect for hit in members], axis=0)
+        made.append(Hit(Kind.WANDERING, covered, effect, "turns", facts={"turns": turns}))
+    return [hit for hit in hits if id(hit) not in gone] + made
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def _modes(
+    table: Table, machine: list[Part], rest: Floats, groups: Ints, steps: Floats
+) -> tuple[list[Hit], Floats]:
+    """Return benchmarks whose copies fall into two groups, and what is left without them."""
+    hits = []
+    for one in find_modes(rest, groups, steps, fixed=table.fixed):
+        b = one.benchmark
+        covered = np.zeros(rest.shape, dtype=bool)
+        covered[b] = one.slow & one.cells[:, None]
+        effect = np.where(covered, one.size, 0.0)
+        rest = rest.copy()
+        rest[b, one.cells] = np.nan
+        facts: dict[str, float | str] = {"share": one.share, "dip": one.dip}
+        facts |= {"same": 1.0} if one.same else {}
+        hits.append(Hit(Kind.BIMODAL, covered, effect, "modes", facts=facts))
+    return hits, rest
+
+
+def _singles(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:
+    """Return copies that stand out in single cells, those of a cell as one.
+
+    A copy of a part that is slow there already, by less than that, is no finding of its own.
+    """
+    effects = effects.copy()
+    for hit in hits:
+        own = hit.covered & (np.abs(effects) <= np.abs(hit.effect))
+        effects[own] = 0.0
+    found = []
+    for b, i in np.argwhere((effects != 0).any(axis=2)):
+        for sign in (1, -1):
+            here = sign * effects[b, i] > 0
+            if not here.any():
+                continue
+            covered = np.zeros(effects.shape, dtype=bool)
+            covered[b, i] = here
+            level, groups = place_of(table, machine, here)
+            hit = Hit(Kind.OUTLIER_COPY, covered, np.where(covered, effects, 0.0), level, groups)
+            if level in ("node", "package") and here.sum() > 2:
+                hit.kind = Kind.SLOW_LGROUP if sign > 0 else Kind.SLOW_GROUP
+            elif here.sum() >= limits.SIDE * table.shape[2] and here.sum() >= 4:
+                hit.kind = Kind.BIMODAL
+                hit.facts["share"] = float(here.sum() / (effects[b, i] == effects[b, i]).sum())
+            found.append(hit)
+    return found
+
+
+def _spread(table: Table, rest: Floats, noise: Noise) -> list[Hit]:
+    """Return benchmarks whose copies always differ, the same ones each time, as one hit."""
+    b, i, s = table.shape
+    if i < 2 or s < 8 or not table.fixed:
+        return []
+    wide = noise.between >= np.maximum(limits.SPREAD, 4 * noise.repeat / math.sqrt(i))
+    if not wide.any():
+        return []
+    levels = levels_of(rest)
+    covered = ~np.isnan(table.log_s) & wide[:, None, None]
+    effect = np.where(covered, np.nan_to_num(levels)[:, None], 0.0)
+    facts: dict[str, float | str] = {
+        "spread": float(np.median(noise.between[wide])),
+        "repeat": float(np.median(noise.repeat[wide])),
+    }
+    return [Hit(Kind.OUTLIER_COPY, covered, effect, "spread", facts=facts)]

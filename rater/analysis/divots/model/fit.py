@@ -1,0 +1,213 @@
+"""Parts enter the model one by one while they pay for it; all effects are estimated together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rater.analysis.divots.data.finding import Thresholds
+from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.noise import Noise, gain, levels_of, noise_of, tail_of
+from rater.analysis.divots.model.parts import Part, arrays_of, run_sets, set_part, split_sets
+from rater.analysis.divots.model.score import Choice, choices
+from rater.analysis.stats.robust import Bools, Floats, Ints, median
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A part in the model: where it differs, and by how much."""
+
+    part: Part
+    benchmarks: Bools  # (B,)
+    iterations: Bools  # (I,)
+    size: Floats  # (B, I) ln, 0 elsewhere
+    won: float
+    everywhere: bool
+
+    def effect(self) -> Floats:
+        """Return (B, I, S) what it does to the times."""
+        whole: Floats = self.size[:, :, None] * self.part.slots
+        return whole
+
+
+def fit_parts(
+    values: Floats,
+    machine: list[Part],
+    groups: Ints,
+    steps: Floats,
+    thresholds: Thresholds,
+    *,
+    sets: bool = True,
+) -> tuple[list[Entry], Floats, Noise]:
+    """Return the parts in the model of (B, I, S), what is left, and how that varies.
+
+    `sets`: sets of copies that only the times name are parts as well.
+    """
+    entries: list[Entry] = []
+    rest = _centred(values)
+    noise = noise_of(rest, groups, steps)
+    for _ in range(limits.MOST_FINDINGS):
+        best = _best(rest, machine, noise, thresholds, entries, sets=sets)
+        if best is None:
+            break
+        _enter(entries, best, values)
+        rest = _estimate(values, entries)
+        noise = noise_of(rest, groups, steps)
+    entries = _pruned(values, entries, noise)
+    rest = _estimate(values, entries)
+    return entries, rest, noise_of(rest, groups, steps)
+
+
+def _centred(values: Floats) -> Floats:
+    return values - median(values)[..., None]
+
+
+def _best(
+    rest: Floats,
+    machine: list[Part],
+    noise: Noise,
+    thresholds: Thresholds,
+    entries: list[Entry],
+    *,
+    sets: bool,
+) -> Choice | None:
+    """Return the part that explains most of those that pay for themselves."""
+    i = rest.shape[1]
+    levels = levels_of(rest)
+    z = levels / noise.between[:, None]
+    clipped = np.clip(z, -8, 8)
+    pooled = median(levels.T)[None]
+    profiles = np.concatenate((pooled, levels))
+    seen = {part.slots.tobytes() for part in machine}
+    found = [(mask, "set") for mask in split_sets(profiles)]
+    if i > 1:
+        found += [(mask, "set") for row in rest for mask in split_sets(row)]
+    found = [
+        (mask, "run")
+        for mask in run_sets(np.concatenate((np.nanmean(clipped, axis=0)[None], clipped)))
+    ] + found
+    extra = []
+    for mask, kind in found if sets else ():
+        if mask.tobytes() not in seen and 2 <= mask.sum() < len(mask):
+            seen.add(mask.tobytes())
+            extra.append(set_part(mask, kind))
+    parts = arrays_of(machine + extra)
+    offered = choices(rest, parts, noise, thresholds.group, thresholds.copy)
+    offered = [one for one in offered if not _told(one, entries)]
+    return max(offered, key=lambda one: one.explained, default=None)
+
+
+def _told(one: Choice, entries: list[Entry]) -> bool:
+    """Tell whether a part is in the model already just there."""
+    return any(
+        it.part.slots.tobytes() == one.part.slots.tobytes()
+        and not (one.benchmarks & ~it.benchmarks).any()
+        and not (one.iterations & ~it.iterations).any()
+        for it in entries
+    )
+
+
+def _enter(entries: list[Entry], one: Choice, values: Floats) -> None:
+    """Add a choice, or widen the entry of the same part."""
+    for it in entries:
+        same = it.part.slots.tobytes() == one.part.slots.tobytes()
+        if same and (it.iterations == one.iterations).all():
+            typical = float(np.median(it.size[it.benchmarks][:, it.iterations]))
+            if math.copysign(1, typical) == one.sign:
+                it.benchmarks = it.benchmarks | one.benchmarks
+                it.everywhere |= one.everywhere
+                return
+    entries.append(
+        Entry(
+            one.part,
+            one.benchmarks,
+            one.iterations,
+            np.zeros(values.shape[:2]),
+            one.won,
+            one.everywhere,
+        )
+    )
+
+
+def _estimate(values: Floats, entries: list[Entry]) -> Floats:
+    """Estimate all effects together, in place, and return what is left."""
+    total = np.zeros_like(values)
+    for it in entries:
+        total += it.effect()
+    for _ in range(3 if len(entries) > 1 else 1):
+        for it in entries:
+            total -= it.effect()
+            free = values - total
+            cells = np.ix_(np.flatnonzero(it.benchmarks), np.flatnonzero(it.iterations))
+            own = free[cells]
+            apart = median(own[..., it.part.slots]) - median(own[..., ~it.part.slots])
+            typical = np.nan_to_num(
+                np.nanmean(apart, axis=1) if apart.shape[1] <= 2 else median(apart)
+            )
+            it.size = np.zeros(values.shape[:2])
+            it.size[cells] = typical[:, None]
+            total += it.effect()
+    return _centred(values - total)
+
+
+def _pruned(values: Floats, entries: list[Entry], noise: Noise) -> list[Entry]:
+    """Drop parts whose effect went to others that came later."""
+    kept = []
+    for it in entries:
+        sizes = np.abs(it.size[np.ix_(it.benchmarks, it.iterations)])
+        if np.median(sizes) >= 0.5 * limits.EVERYWHERE:
+            kept.append(it)
+    return kept
+
+
+def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[Floats, Floats]:
+    """Return effects (B, I, S) of copies that stand out in a cell, and by how many nats (B, I).
+
+    The m-th of a cell as far out as that is what Poisson's law seldom gives: m nats of its
+    own less the ways to choose m of the copies.
+    """
+    b, i, s = rest.shape
+    effects = np.zeros_like(rest)
+    chance = np.zeros((b, i))
+    if s < 3:
+        return effects, chance
+    scale = noise.repeat if i > 1 else noise.between
+    left = rest.copy()
+    for _ in range(3):  # those found no longer hide others
+        z = left / np.maximum(scale, noise.between)[:, None, None]
+        found = np.zeros(rest.shape, dtype=bool)
+        for sign in (1, -1):
+            # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
+            tail = tail_of(sign * z.ravel())
+            freedom = 1 / (1 / tail.freedom + 1 / noise.freedom)
+            nats = gain(np.maximum(np.nan_to_num(sign * z), 0) / tail.scale, freedom)
+            nats[
+                sign * np.nan_to_num(left)
+                < math.log1p(thresholds.copy) + noise.steps[:, None, None]
+            ] = 0
+            order = np.argsort(-nats, axis=2, kind="stable")
+            ranked = np.take_along_axis(nats, order, axis=2)
+            most = max(1, int(limits.MOST_SINGLE * s))
+            ways = np.cumsum(np.log((s - np.arange(most)) / np.arange(1, most + 1)))
+            place = np.arange(1, most + 1)
+            won = place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA)
+            won[ranked[:, :, :most] == 0] = -np.inf
+            if sign < 0:
+                far = np.take_along_axis(np.nan_to_num(left), order, axis=2)
+                behind = far[:, :, 1 : most + 1] - far[:, :, :most]
+                won[behind < limits.GAP * -far[:, :, :most]] = -np.inf
+                won[:, :, max(1, int(limits.MOST_FAST * s)) :] = -np.inf
+            count = np.where(
+                (won > 0).any(axis=2), most - np.argmax((won > 0)[:, :, ::-1], axis=2), 0
+            )
+            for at in np.argwhere(count > 0):
+                cell = (at[0], at[1])
+                found[(*cell, order[cell][: count[cell]])] = True
+                chance[cell] = max(chance[cell], float(won[cell][count[cell] - 1]))
+        if not found.any():
+            break
+        effects[found] = left[found]
+        left = _centred(np.where(found, np.nan, left))
+    return effects, chance
