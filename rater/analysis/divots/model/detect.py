@@ -49,7 +49,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
         moving = _moving(table, rest, steps, thresholds)
         found += moving
         rest = rest - total_effect(table.shape, moving)
-    found = _turns(found)
+    found = _turns(table, found, rest, noise)
     modes, rest = _modes(table, machine, rest, groups, steps)
     hits += found + modes
     over_time, rest = iteration_hits(table, hits, rest, noise, judged)
@@ -189,26 +189,54 @@ def _moving(table: Table, rest: Floats, steps: Floats, thresholds: Thresholds) -
     return found
 
 
-def _turns(hits: list[Hit]) -> list[Hit]:
-    """Return hits with lgroups that take turns in a benchmark as one: it does not repeat."""
-    by_benchmark: dict[tuple[int, ...], list[Hit]] = {}
-    for hit in hits:
-        once = len(hit.iterations) == 1 and hit.covered.shape[1] > 1
-        if once and hit.level in ("node", "package", "llc", "half of lgroup"):
-            by_benchmark.setdefault(tuple(hit.benchmarks), []).append(hit)
+def _turns(table: Table, hits: list[Hit], rest: Floats, noise: Noise) -> list[Hit]:
+    """Return hits with what does not repeat on lgroups as one hit for each benchmark.
+
+    A benchmark whose lgroups change from iteration to iteration by more than chance, not in
+    one cell only: no lgroup is slow there, the benchmark does not repeat.
+    """
+    i = table.shape[1]
+    names = np.unique(table.node[table.node != UNKNOWN])
+    if i < 2 or len(names) < 2:
+        return hits
+    members = [table.node == name for name in names]
+    once = [hit for hit in hits if len(hit.iterations) == 1 and hit.level in _OF_LGROUPS]
+    made: list[Hit] = []
     gone: set[int] = set()
-    made = []
-    for members in by_benchmark.values():
-        if len({hit.iterations[0] for hit in members}) < 2:
+    for b in range(table.shape[0]):
+        own = [hit for hit in once if b in hit.benchmarks]
+        back = rest[b] + sum((hit.effect[b] for hit in own), np.zeros(rest.shape[1:]))
+        each = np.stack([median(back[:, here]) for here in members], axis=1)  # (I, N)
+        error = noise.repeat[b] ** 2 * np.mean([1.57 / here.sum() for here in members])
+        single = len(own) == 1
+        if single:
+            each = np.stack([median(rest[b][:, here]) for here in members], axis=1)
+        moves = (
+            each - np.nanmean(each, axis=0) - np.nanmean(each, axis=1)[:, None] + np.nanmean(each)
+        )
+        free = (i - 1) * (len(names) - 1)
+        size = math.sqrt(float(np.nansum(moves**2)) / free)
+        # Wilson and Hilferty's cube root of chi squared.
+        ratio = size**2 / (error + limits.TAU**2)
+        sure = (ratio ** (1 / 3) - 1 + 2 / (9 * free)) / math.sqrt(2 / (9 * free))
+        several = len({(hit.iterations[0]) for hit in own}) > 1
+        if not several and (single or size < limits.TURNS or sure < limits.TURNS_SURE):
             continue
-        if len({hit.groups for hit in members}) < 2:
-            continue
-        gone |= {id(hit) for hit in members}
-        turns = " ".join(f"{hit.iterations[0]}:{hit.groups[0]}:{hit.size:.5f}" for hit in members)
-        covered = np.any([hit.covered for hit in members], axis=0)
-        effect = np.sum([hit.effect for hit in members], axis=0)
-        made.append(Hit(Kind.WANDERING, covered, effect, "turns", facts={"turns": turns}))
+        far = np.argwhere(np.abs(moves) >= max(0.5 * np.nanmax(np.abs(moves)), limits.TAU))
+        told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
+        covered = np.zeros(table.shape, dtype=bool)
+        covered[b] = ~np.isnan(table.log_s[b])
+        effect = np.zeros(table.shape)
+        for n, here in enumerate(members):
+            effect[b][:, here] = (each[:, n] - np.nanmin(each, axis=1))[:, None]
+        effect = np.where(covered, np.nan_to_num(effect), 0.0)
+        gone |= {id(hit) for hit in own if len(hit.benchmarks) == 1}
+        facts: dict[str, float | str] = {"turns": told, "swing": size}
+        made.append(Hit(Kind.WANDERING, covered, effect, "turns", facts=facts))
     return [hit for hit in hits if id(hit) not in gone] + made
+
+
+_OF_LGROUPS = ("node", "package", "llc", "half of lgroup", "set", "run")
 
 
 # -- copies ---------------------------------------------------------------------------------------

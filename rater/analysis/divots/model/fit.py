@@ -181,18 +181,20 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
         for sign in (1, -1):
             # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
             tail = tail_of(sign * z.ravel())
-            freedom = 1 / (1 / tail.freedom + 1 / noise.freedom)
-            nats = gain(np.maximum(np.nan_to_num(sign * z), 0) / tail.scale, freedom)
-            nats[
-                sign * np.nan_to_num(left)
-                < math.log1p(thresholds.copy) + noise.steps[:, None, None]
-            ] = 0
+            nats = tail.gain(np.nan_to_num(sign * z), noise.freedom)
+            least = math.log1p(thresholds.copy) * (1 if sign > 0 else limits.FAST)
+            if sign < 0:
+                nats = nats + math.log(limits.FAST_ALPHA)
+            small = sign * np.nan_to_num(left) < least + noise.steps[:, None, None]
+            nats = np.where(small, 0.0, nats)
             order = np.argsort(-nats, axis=2, kind="stable")
             ranked = np.take_along_axis(nats, order, axis=2)
             most = max(1, int(limits.MOST_SINGLE * s))
             ways = np.cumsum(np.log((s - np.arange(most)) / np.arange(1, most + 1)))
             place = np.arange(1, most + 1)
-            won = place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA)
+            won = (
+                place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA_SINGLE)
+            )
             won[ranked[:, :, :most] == 0] = -np.inf
             if sign < 0:
                 far = np.take_along_axis(np.nan_to_num(left), order, axis=2)

@@ -6,7 +6,10 @@ from typing import Final
 
 # How sure: expected false findings of a healthy run are about this, split among all candidates.
 # Set by simulation (benchmarks/divot_cases): 1 % of clean runs with an alarm.
-ALPHA: Final = 0.002
+ALPHA: Final = 0.01
+# Of copies that stand out in a single cell, whose tails are the least well known (simulated with
+# normal, gamma, lognormal and t noise of 3 and 5 degrees: at most 1 run in 15 of the heaviest).
+ALPHA_SINGLE: Final = 0.003
 
 # Smallest effects, as ln ratios, beside those of the user's thresholds (note on divots, section 2:
 # half of them doubles nothing but the alarms).
@@ -30,9 +33,9 @@ MOST_ITERATIONS: Final = 0.6  # of the iterations: it is slow in all
 BALANCED: Final = 0.35  # parts of more of the copies are compared with the rest itself
 SAME: Final = 0.8  # of members: a set of copies is that part of the machine
 
-# Tails of times: Student's t. A healthy run has 5 to 8; a run's own are taken from it.
-TAIL: Final = 6.0
-TAILS: Final = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, 30.0)
+# Tails of times: the shape of a generalised Pareto, 0 of a normal distribution, 1/3 of Student's t
+# with three degrees of freedom. Little data says less than this; a run's own is taken from it.
+TAIL: Final = 0.20
 
 MOST_FINDINGS: Final = 40  # a run with more is not described by parts of the machine
 MOST_SINGLE: Final = 0.25  # of a cell's copies stand out singly; more are two sorts of copies
@@ -45,3 +48,7 @@ FEW_COPIES: Final = 0.15  # of all: single copies rather than a group of them
 SIDE: Final = 0.18  # of all: one of two sorts of copies
 SPREAD: Final = 0.012  # standard deviation of what copies always differ by
 MOST_FAST: Final = 0.06  # of the copies of a benchmark: more fast ones are a tail, no divot
+FAST: Final = 2.0  # times the threshold, and
+FAST_ALPHA: Final = 0.05  # as sure: fast copies cost nothing, and times have fast tails
+TURNS: Final = 0.012  # standard deviation of lgroups from iteration to iteration
+TURNS_SURE: Final = 5.0  # in standard normals

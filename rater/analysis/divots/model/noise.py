@@ -14,7 +14,6 @@ import numpy as np
 from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.stats.robust import Floats, Ints, median, quantiles
-from rater.analysis.stats.student_t import quantile as t_quantile
 
 _FLOOR = 3e-4  # a repeat of a benchmark never agrees better
 _OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
@@ -23,7 +22,14 @@ _COARSE = 0.45  # of a clock's step, the floor of a spread
 _HALF = 1.349  # the middle half of a normal distribution, in standard deviations
 _SMALL, _SMALL_ODD = 0.9, 1.35  # over sqrt(n): how much shorter the shortest half of few is
 _FREEDOM = 0.39  # degrees of freedom of a shortest half for each value (simulated, n = 8 to 256)
-_UPPER, _TAIL_AT = 0.90, 0.98  # quantiles that a tail is read at
+# Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 and at 99.7 %.
+_TAIL_AT = (0.90, 0.98, 0.997)
+_MIDDLE, _FAR = (0.1 / (1 - at) for at in _TAIL_AT[1:])
+_BEFORE = math.log(10)
+_NORMAL_START, _NORMAL_SCALE = 1.2816, 0.5244  # of a normal distribution: (q95 - q90) / ln 2
+_TAIL_WEIGHT = 300  # so many residuals weigh as much as the usual tail
+_SHAPES = tuple(0.001 + 0.025 * k for k in range(21))
+_RATIOS = tuple((_FAR**x - 1) / (_MIDDLE**x - 1) for x in _SHAPES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,35 +138,42 @@ def gain(z: Floats, freedom: Floats | float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """One side of the distribution of standardised residuals: scale and degrees of freedom."""
+    """One side of the distribution of standardised residuals: a generalised Pareto beyond 90 %.
 
+    `shape` 0 falls exponentially, 1/3 as Student's t with three degrees of freedom does.
+    """
+
+    start: float
     scale: float
-    freedom: float
+    shape: float
 
-    def gain(self, z: Floats) -> Floats:
-        """Return nats of values on this side; nothing on the other."""
-        return gain(np.maximum(z, 0) / self.scale, self.freedom)
+    def gain(self, z: Floats, freedom: float, times: int = 1) -> Floats:
+        """Return how seldom a residual is that far out, in nats; 0 before the tail begins.
+
+        `freedom`: of the standard deviation that z is told in, which is a guess itself;
+        `times`: so many must be that far out together.
+        """
+        shape = self.shape / times + 0.5 / freedom
+        beyond = np.maximum(z - self.start, 0) / self.scale
+        nats: Floats = np.where(z > self.start, np.log1p(shape * beyond) / shape + _BEFORE, 0.0)
+        return nats
 
 
 def tail_of(values: Floats) -> Tail:
-    """Return the upper tail of standardised residuals, their own as far as they are many."""
+    """Return the upper tail of standardised residuals: the usual one and their own."""
     known = values[~np.isnan(values)]
-    weight = len(known) / (len(known) + 40 * _OWN_WEIGHT)
     if len(known) < _OWN_WEIGHT:
-        return Tail(1.0, limits.TAIL / 2)
-    upper, far = (float(one) for one in quantiles(known, _UPPER, _TAIL_AT))
-    freedom = limits.TAIL
-    if upper > 0:
-        freedom = _freedom_at(far / upper)
-        freedom = math.exp(weight * math.log(freedom) + (1 - weight) * math.log(limits.TAIL))
-    scale = max(1.0, upper / t_quantile(2 * _UPPER - 1, freedom)) if upper > 0 else 1.0
-    return Tail(scale**weight, freedom)
-
-
-def _freedom_at(ratio: float) -> float:
-    """Return the degrees of freedom of the t whose two quantiles have this ratio."""
-    ratios = [
-        t_quantile(2 * _TAIL_AT - 1, one) / t_quantile(2 * _UPPER - 1, one) for one in limits.TAILS
-    ]
-    logs = [math.log(one) for one in limits.TAILS]
-    return math.exp(float(np.interp(-ratio, [-one for one in ratios], logs)))
+        return Tail(_NORMAL_START, _NORMAL_SCALE, limits.TAIL)
+    weight = len(known) / (len(known) + _TAIL_WEIGHT)
+    start, middle, far = (float(one) for one in quantiles(known, *_TAIL_AT))
+    shape = limits.TAIL
+    if middle > start > 0:
+        ratio = (far - start) / (middle - start)
+        shape = float(np.interp(ratio, _RATIOS, _SHAPES))
+    shape = weight * shape + (1 - weight) * limits.TAIL
+    scale = (middle - start) * shape / (_MIDDLE**shape - 1)
+    return Tail(
+        max(_NORMAL_START, start if weight > 0.5 else _NORMAL_START),
+        max(_NORMAL_SCALE, weight * scale + (1 - weight) * _NORMAL_SCALE),
+        shape,
+    )

@@ -18,6 +18,7 @@ from rater.analysis.divots.model.noise import Noise, Tail, gain, levels_of, tail
 from rater.analysis.divots.model.parts import SETS, Part, Parts
 from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Bools, Floats, median
 
+_PRIOR_TURNS = 2  # iterations that what a kind of part does otherwise weighs as much as
 _TAIL_OF_ONE = 4.0  # of a single copy's level in what a part explains
 
 
@@ -53,6 +54,15 @@ def effects_of(values: Floats, parts: Parts) -> Effects:
         here = np.flatnonzero(buckets == bucket)
         longest = int(parts.sizes[here].max())
         each[:, :, here] = median(padded[:, :, parts.index[here, :longest]])
+    pairs = np.flatnonzero(parts.sizes == 2)
+    if len(pairs):
+        # Both must show it: the middle of two is half of what one of them does.
+        both = padded[:, :, parts.index[pairs, :2]] - median(values)[..., None, None]
+        nearer = np.where(np.abs(both[..., 0]) <= np.abs(both[..., 1]), both[..., 0], both[..., 1])
+        same = np.sign(both[..., 0]) * np.sign(both[..., 1]) > 0
+        known = np.where(np.isnan(both).any(axis=-1), each[:, :, pairs], median(values)[..., None])
+        known = np.where(np.isnan(both).any(axis=-1), known, known + np.where(same, nearer, 0.0))
+        each[:, :, pairs] = known
     whole = median(values)
     for place, part in enumerate(parts.parts):
         if parts.sizes[place] >= limits.BALANCED * s or s <= _FEW_SLOTS:
@@ -79,29 +89,37 @@ class Natural:
     turns: Floats  # (B,) of one part from iteration to iteration
 
 
-def natural_of(typical: Floats, each: Floats) -> Natural:
-    """Return what parts of one kind differ by: (B, P) and (B, I, P)."""
+def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -> Natural:
+    """Return what parts of one kind differ by: (B, P) and (B, I, P), beyond chance.
+
+    `sampling`, `again` (B, P): variances of a part's level and of one iteration of it.
+    """
     b, i, many = each.shape
     common = median(typical.T)  # (P,)
     floor = limits.TAU if many >= limits.MANY_PARTS or i > 1 else limits.TAU_FEW
-    own = np.full(b, floor)
-    apart = np.abs(typical - median(typical)[:, None])
+    own = np.zeros(b)
     if many >= limits.MANY_PARTS:
-        own = np.maximum(own, MAD_TO_SD * np.nan_to_num(median(apart)))
+        own = MAD_TO_SD * median(np.abs(typical - median(typical)[:, None]))
     elif b >= limits.MANY_PARTS:
         # Of few parts all benchmarks together tell; what they share is no natural difference.
-        rest = np.abs(typical - common)
-        own = np.maximum(own, MAD_TO_SD * float(np.nan_to_num(median(rest.ravel()))))
-    of_all = floor
+        own = np.full(b, MAD_TO_SD * float(median(np.abs(typical - common).ravel())))
+    of_all = 0.0
     if many >= limits.MANY_PARTS:
-        of_all = max(
-            floor, MAD_TO_SD * float(np.nan_to_num(median(np.abs(common - median(common)))))
-        )
+        of_all = MAD_TO_SD * float(median(np.abs(common - median(common))))
     turns = np.zeros(b)
-    if i > 1 and many > 1:
+    if i > 1:
         moves = np.abs(each - np.nanmean(each, axis=1, keepdims=True)) * math.sqrt(i / (i - 1))
-        turns = MAD_TO_SD * np.nan_to_num(median(moves.reshape(b, -1)))
-    return Natural(own, of_all, turns)
+        turns = MAD_TO_SD * median(moves.reshape(b, -1))
+        if many * (i - 1) < 2 * limits.MANY_PARTS:
+            turns = np.full(b, float(median(turns)) if b >= limits.MANY_PARTS else 0.0)
+        turns = _beyond(turns, median(again))
+    of_all = float(_beyond(np.array(of_all), MEDIAN_ERROR**2 / b * median(median(sampling))))
+    return Natural(np.maximum(floor, _beyond(own, median(sampling))), max(floor, of_all), turns)
+
+
+def _beyond(spread: Floats, variance: Floats) -> Floats:
+    """Return what of a spread is more than chance gives."""
+    return np.sqrt(np.maximum(0.0, np.nan_to_num(spread) ** 2 - np.nan_to_num(variance)))
 
 
 def choices(
@@ -114,13 +132,15 @@ def choices(
     levels = levels_of(values)
     typical = np.nanmean(each, axis=1) if i <= 2 else levels_of(each)  # (B, P)
     kinds = np.array(parts.kinds)
+    weight = _error(count) + _error(rest)  # (P,)
+    sampling = noise.between[:, None] ** 2 * weight
+    again = noise.repeat[:, None] ** 2 * weight
     natural = {
-        kind: natural_of(typical[:, kinds == kind], each[:, :, kinds == kind])
+        kind: natural_of(typical[:, here], each[:, :, here], sampling[:, here], again[:, here])
         for kind in dict.fromkeys(parts.kinds)
-        if kind not in SETS
+        if kind not in SETS and (here := kinds == kind).any()
     }
     tau, tau_all, turns = _natural_of_parts(natural, parts, b)
-    weight = _error(count) + _error(rest)  # (P,)
     inside = _spread_inside(levels, parts)
     single = count == 1
     sampling = np.maximum(noise.between[:, None] ** 2, inside**2) * weight
@@ -155,13 +175,18 @@ def choices(
         for k in range(i):
             others = np.delete(each, k, axis=1)
             moved = each[:, k] - (np.nanmean(others, axis=1) if i <= 3 else levels_of(others))
-            again = 1 + 1 / (i - 1)
+            again = 1 + 1 / (i - 1)  # the level of the others is known as badly
+            turned = turns**2
+            if i > 2:  # what the other iterations do among themselves
+                apart = np.nanvar(others, axis=1, ddof=1) - noise.repeat[:, None] ** 2 * weight
+                own = np.where(single, 0.0, np.maximum(0.0, np.nan_to_num(apart)))
+                turned = (_PRIOR_TURNS * turned + (i - 2) * own) / (_PRIOR_TURNS + i - 2)
             swing = np.sqrt(
-                noise.repeat[:, None] ** 2 * weight * again + turns**2 * again + limits.TAU**2
+                noise.repeat[:, None] ** 2 * weight * again + turned * again + limits.TAU**2
             )
             all_once = np.sqrt(limits.TAU**2 + MEDIAN_ERROR**2 / b * np.nanmean(swing**2, axis=0))
             shown = (np.sign(each[:, k]) == np.sign(moved)) & (
-                np.abs(each[:, k]) >= 0.6 * np.abs(moved)
+                np.abs(each[:, k]) >= 0.4 * np.abs(moved)
             )
             only = np.zeros(i, dtype=bool)
             only[k] = True
@@ -255,21 +280,28 @@ def _chosen(
     b = len(effect)
     effect, z = np.nan_to_num(effect), np.nan_to_num(z)
     count = parts.sizes
-    many = np.ceil(count / 2) * (1 if iterations < 2 else math.ceil(iterations / 2))
+    many = np.where(count == 2, 2, np.ceil(count / 2)) * (
+        1 if iterations < 2 else math.ceil(iterations / 2)
+    )
     single = count == 1
     costs = np.array([part.cost for part in parts.parts])
     to_name = math.log(b) + 1 if b > 1 else 0.0
     sure = -math.log(limits.ALPHA)
     slots = levels.shape[1]
+    once_only = iterations == 1
     is_set = np.array([kind == "set" for kind in parts.kinds])
     by_times = is_set | single
     # Of two halves of a machine the slower one is named.
     small = count <= np.where(is_set, 0.5, limits.HALF) * slots
     found = []
     for sign, tail in ((1, tails[0]), (-1, tails[1])):
-        freedom = 1 / (1 / (tail.freedom * many) + 1 / (noise.freedom + 0.0 * many))
-        scaled = np.where(single, z / tail.scale, z)
-        nats = gain(np.maximum(sign * scaled, 0), freedom)
+        freedom = 1 / (tail.shape / many + 1 / noise.freedom)
+        nats = gain(np.maximum(sign * z, 0), freedom)
+        nats = np.where(
+            single, tail.gain(sign * z, noise.freedom, 1 if iterations == 1 else 2), nats
+        )
+        if sign < 0:
+            nats = np.where(by_times, np.maximum(0, nats + math.log(limits.FAST_ALPHA)), nats)
         usable = shows & (sign * effect >= np.log1p(least) + noise.steps[:, None]) & allowed
         usable &= (count <= limits.BIGGEST * slots) if sign > 0 else small
         if sign < 0:
@@ -280,8 +312,11 @@ def _chosen(
         for place in np.flatnonzero(is_set & (usable & (nats > to_name)).any(axis=0)):
             of_sets[:, place] = _by_copies(levels, parts.parts[place], noise, tail, once=once)
             lone = (usable & (of_sets > to_name))[:, place]
-            if lone.sum() <= 1 and not _apart(levels[lone], parts.parts[place].slots):
-                of_sets[:, place] = 0
+            if lone.sum() <= 1:
+                # A few copies of a single cell are judged by the tail of the times.
+                few = once_only and count[place] <= limits.MOST_SINGLE * slots
+                if few or not _apart(levels[lone], parts.parts[place].slots):
+                    of_sets[:, place] = 0
         nats = np.where(is_set, of_sets, nats)
         each = np.where(usable, np.maximum(nats - to_name, 0), 0)
         enough = (each > 0).sum(axis=0) >= np.minimum(need, b)
@@ -335,7 +370,7 @@ def _chosen(
 def _by_copies(levels: Floats, part: Part, noise: Noise, tail: Tail, *, once: bool) -> Floats:
     """Return by how many nats (B,) the part describes single copies better than no part."""
     scale = (noise.repeat if once else noise.between)[:, None]
-    freedom = min(_TAIL_OF_ONE, tail.freedom)
+    freedom = min(_TAIL_OF_ONE, 1 / tail.shape)
     inner, outer = levels[:, part.slots], levels[:, ~part.slots]
     won: Floats = np.nansum(gain((levels - median(levels)[:, None]) / scale, freedom), axis=1)
     for side in (inner, outer):
