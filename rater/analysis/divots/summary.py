@@ -92,8 +92,11 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
     if hit.kind is Kind.SLOW_ITERATION:
         number = table.iterations[iterations[0]]
         return f"iteration {number}: {which} {size} over the others{_all_but(table, hit)}"
+    if hit.level == "lucky":
+        share = f"{float(facts['share']) * 100:.0f} % of the copies"
+        return f"{which}: does not repeat, {share} {size}, other ones each iteration"
     if hit.kind is Kind.WANDERING:
-        return f"{which}: the lgroups take turns, {_turns(table, str(facts['turns']))}"
+        return f"{which}: does not repeat, the lgroups take turns, {_turns(table, str(facts['turns']))}"
     if hit.kind is Kind.DRIFT:
         return f"{which} {size} from the first to the last of {table.shape[1]} iterations"
     if hit.kind is Kind.STARTUP:

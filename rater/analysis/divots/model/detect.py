@@ -14,7 +14,15 @@ from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.fit import Entry, fit_parts, single_copies
 from rater.analysis.divots.model.layout import Predicted, explain, sharing_classes
 from rater.analysis.divots.model.modes import find_modes
-from rater.analysis.divots.model.noise import Noise, clock_steps, levels_of, noise_of
+from rater.analysis.divots.model.noise import (
+    Noise,
+    Tail,
+    clock_steps,
+    levels_of,
+    noise_of,
+    shortest_half,
+    tail_of,
+)
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
 from rater.analysis.divots.model.parts import Part, like_groups, machine_parts
 from rater.analysis.divots.model.place import place_of
@@ -56,6 +64,8 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     hits = over_time
     noise = noise_of(rest, groups, steps)
     effects, _ = single_copies(rest, noise, thresholds)
+    lucky, effects = _lucky(table, rest, effects, noise)
+    hits += lucky
     hits += _singles(table, machine, hits, effects)
     rest = np.where(effects != 0, np.nan, rest)
     hits += _spread(table, rest, noise)
@@ -80,7 +90,14 @@ def _joined(entries: list[Entry], table: Table) -> list[Entry]:
     """
     kept: list[Entry] = []
     for it in sorted(entries, key=lambda one: -one.part.size):
-        if any(_takes_back(it, other) for other in kept):
+        back = next((at for at, other in enumerate(kept) if _takes_back(it, other)), None)
+        if back is not None:
+            other = kept[back]
+            if (it.benchmarks == other.benchmarks).all() and (
+                it.iterations == other.iterations
+            ).all():
+                slots = other.part.slots & ~it.part.slots
+                kept[back] = replace(other, part=Part("set", UNKNOWN, slots, 0.0))
             continue
         for place, other in enumerate(kept):
             if _same_cause(it, other):
@@ -100,7 +117,15 @@ def _joined(entries: list[Entry], table: Table) -> list[Entry]:
                 break
         else:
             kept.append(it)
-    return kept
+    return [_of_fewer(it) for it in kept]
+
+
+def _of_fewer(it: Entry) -> Entry:
+    """Return an entry of more than half of the copies as the opposite of the others."""
+    slots = it.part.slots
+    if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else limits.HALF):
+        return it
+    return replace(it, part=Part("set", UNKNOWN, ~slots, 0.0), size=-it.size)
 
 
 def _typical(it: Entry) -> float:
@@ -247,8 +272,12 @@ def _modes(
 ) -> tuple[list[Hit], Floats]:
     """Return benchmarks whose copies fall into two groups, and what is left without them."""
     hits = []
+    z = rest / noise_of(rest, groups, steps).between[:, None, None]
+    tail = tail_of(z.ravel())
     for one in find_modes(rest, groups, steps, fixed=table.fixed):
         b = one.benchmark
+        if not _beyond_tail(rest[b][one.cells], one.slow[one.cells], tail, rest.shape[0]):
+            continue
         covered = np.zeros(rest.shape, dtype=bool)
         covered[b] = one.slow & one.cells[:, None]
         effect = np.where(covered, one.size, 0.0)
@@ -258,6 +287,20 @@ def _modes(
         facts |= {"same": 1.0} if one.same else {}
         hits.append(Hit(Kind.BIMODAL, covered, effect, "modes", facts=facts))
     return hits, rest
+
+
+def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
+    """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
+    scale = shortest_half(values)
+    won = []
+    for row, mask, spread in zip(values, slow, scale, strict=True):
+        n, m = int((~np.isnan(row)).sum()), int(mask.sum())
+        if not 0 < m < n:
+            continue
+        far = np.nanquantile((row[mask] - np.nanmedian(row[~mask])) / spread, 0.25)
+        ways = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+        won.append(m * float(tail.gain(np.array(far), n)) - ways)
+    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
 
 
 def _singles(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:
@@ -281,11 +324,35 @@ def _singles(table: Table, machine: list[Part], hits: list[Hit], effects: Floats
             hit = Hit(Kind.OUTLIER_COPY, covered, np.where(covered, effects, 0.0), level, groups)
             if level in ("node", "package") and here.sum() > 2:
                 hit.kind = Kind.SLOW_LGROUP if sign > 0 else Kind.SLOW_GROUP
-            elif here.sum() >= limits.SIDE * table.shape[2] and here.sum() >= 4:
-                hit.kind = Kind.BIMODAL
-                hit.facts["share"] = float(here.sum() / (effects[b, i] == effects[b, i]).sum())
             found.append(hit)
     return found
+
+
+def _lucky(table: Table, rest: Floats, effects: Floats, noise: Noise) -> tuple[list[Hit], Floats]:
+    """Return benchmarks of which some copies are fast, others each time: they do not repeat."""
+    b, i, s = table.shape
+    if i < 2 or s < limits.LEAST_MODES:
+        return [], effects
+    ordered = np.sort(rest, axis=2)
+    most = int(limits.MOST_LUCKY * s)
+    gaps = np.diff(ordered, axis=2)[:, :, :most]
+    at = np.argmax(np.nan_to_num(gaps), axis=2)
+    gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
+    edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
+    apart = (gap >= -limits.GAP * edge) & (gap >= limits.LUCKY_SURE * noise.repeat[:, None])
+    hits, effects = [], effects.copy()
+    for k in np.flatnonzero(apart.all(axis=1)):
+        fast = rest[k] <= edge[k][:, None]
+        always = fast.all(axis=0).sum() / max(1, fast.any(axis=0).sum())
+        if always > 0.5 or fast.sum() < 2 * i:
+            continue
+        covered = np.zeros(table.shape, dtype=bool)
+        covered[k] = fast
+        effects[k][fast] = 0.0
+        share = float(fast.sum() / (~np.isnan(rest[k])).sum())
+        effect = np.where(covered, rest, 0.0)
+        hits.append(Hit(Kind.WANDERING, covered, effect, "lucky", facts={"share": share}))
+    return hits, effects
 
 
 def _spread(table: Table, rest: Floats, noise: Noise) -> list[Hit]:

@@ -187,7 +187,7 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
                 nats = nats + math.log(limits.FAST_ALPHA)
             small = sign * np.nan_to_num(left) < least + noise.steps[:, None, None]
             nats = np.where(small, 0.0, nats)
-            order = np.argsort(-nats, axis=2, kind="stable")
+            order = np.argsort(-np.nan_to_num(sign * z), axis=2, kind="stable")
             ranked = np.take_along_axis(nats, order, axis=2)
             most = max(1, int(limits.MOST_SINGLE * s))
             ways = np.cumsum(np.log((s - np.arange(most)) / np.arange(1, most + 1)))
@@ -196,11 +196,15 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
                 place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA_SINGLE)
             )
             won[ranked[:, :, :most] == 0] = -np.inf
+            far = sign * np.take_along_axis(np.nan_to_num(left), order, axis=2)
+            behind = far[:, :, :most] - far[:, :, 1 : most + 1]
+            bare = behind >= limits.GAP * far[:, :, :most]
+            few = max(1, int(limits.MOST_FAST * s))
+            # More than a few are copies of another sort, or a tail, if nothing lies between.
+            won[:, :, few:][~bare[:, :, few:]] = -np.inf
             if sign < 0:
-                far = np.take_along_axis(np.nan_to_num(left), order, axis=2)
-                behind = far[:, :, 1 : most + 1] - far[:, :, :most]
-                won[behind < limits.GAP * -far[:, :, :most]] = -np.inf
-                won[:, :, max(1, int(limits.MOST_FAST * s)) :] = -np.inf
+                won[:, :, :few][~bare[:, :, :few]] = -np.inf
+                won[:, :, few:] = -np.inf
             count = np.where(
                 (won > 0).any(axis=2), most - np.argmax((won > 0)[:, :, ::-1], axis=2), 0
             )

@@ -35,10 +35,10 @@ SAME: Final = 0.8  # of members: a set of copies is that part of the machine
 
 # Tails of times: the shape of a generalised Pareto, 0 of a normal distribution, 1/3 of Student's t
 # with three degrees of freedom. Little data says less than this; a run's own is taken from it.
-TAIL: Final = 0.20
+TAIL: Final = 0.15
 
 MOST_FINDINGS: Final = 40  # a run with more is not described by parts of the machine
-MOST_SINGLE: Final = 0.25  # of a cell's copies stand out singly; more are two sorts of copies
+MOST_SINGLE: Final = 0.20  # of a cell's copies stand out singly; more are two sorts of copies
 HALF: Final = 0.4  # of the copies, up to which a part can be fast: of two halves one is slow
 BIGGEST: Final = 0.6  # of the copies: what is slow is what fewer copies share
 GAP: Final = 0.5  # of their distance, between fast copies and the rest
@@ -52,3 +52,6 @@ FAST: Final = 2.0  # times the threshold, and
 FAST_ALPHA: Final = 0.05  # as sure: fast copies cost nothing, and times have fast tails
 TURNS: Final = 0.012  # standard deviation of lgroups from iteration to iteration
 TURNS_SURE: Final = 5.0  # in standard normals
+MOST_LUCKY: Final = 0.3  # of the copies, fast ones of a benchmark that does not repeat
+LUCKY_SURE: Final = 4.0  # standard deviations of a repeat that they are apart by
+LEAST_MODES: Final = 8  # copies that two sorts can be told of

@@ -20,7 +20,7 @@ _OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
 _COARSEST_S = 1.0
 _COARSE = 0.45  # of a clock's step, the floor of a spread
 _HALF = 1.349  # the middle half of a normal distribution, in standard deviations
-_SMALL, _SMALL_ODD = 0.9, 1.35  # over sqrt(n): how much shorter the shortest half of few is
+_SMALL, _SMALL_EVEN = 1.33, 1.62  # over sqrt(n): how much shorter the shortest half of few is
 _FREEDOM = 0.39  # degrees of freedom of a shortest half for each value (simulated, n = 8 to 256)
 # Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 and at 99.7 %.
 _TAIL_AT = (0.90, 0.98, 0.997)
@@ -72,9 +72,9 @@ def shortest_half(values: Floats) -> Floats:
     spread = np.full(len(values), np.nan)
     for b, n in enumerate(count):
         if n >= 3:
-            half = n // 2 + 1
+            half = 3 if n == 4 else (n + 1) // 2
             x = ordered[b, :n]
-            small = (_SMALL_ODD if n % 2 else _SMALL) / math.sqrt(n)
+            small = (_SMALL if n % 2 or n == 4 else _SMALL_EVEN) / math.sqrt(n)
             spread[b] = np.min(x[half - 1 :] - x[: n - half + 1]) / (_HALF * (1 - small))
     return spread
 
@@ -153,7 +153,7 @@ class Tail:
         `freedom`: of the standard deviation that z is told in, which is a guess itself;
         `times`: so many must be that far out together.
         """
-        shape = self.shape / times + 0.5 / freedom
+        shape = self.shape / times + 0.3 / freedom
         beyond = np.maximum(z - self.start, 0) / self.scale
         nats: Floats = np.where(z > self.start, np.log1p(shape * beyond) / shape + _BEFORE, 0.0)
         return nats

@@ -73,7 +73,7 @@ def iteration_hits(
     fair = table.log_s - total_effect(table.shape, hits)
     started = np.zeros(judged.shape, dtype=bool)
     for hit in hits:
-        if hit.kind is Kind.STARTUP and hit.facts["mode"] in ("convoy", "input-wait"):
+        if hit.kind is Kind.STARTUP and hit.facts["mode"] in ("convoy", "input-wait", "ramp"):
             started |= hit.covered.any(axis=2)
     copies = np.sum(~np.isnan(table.log_s), axis=2).astype(np.float64)
     empty = np.isnan(table.log_s).all(axis=2)

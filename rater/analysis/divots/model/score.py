@@ -16,7 +16,7 @@ import numpy as np
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.noise import Noise, Tail, gain, levels_of, tail_of
 from rater.analysis.divots.model.parts import SETS, Part, Parts
-from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Bools, Floats, median
+from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Bools, Floats, median, quantiles
 
 _PRIOR_TURNS = 2  # iterations that what a kind of part does otherwise weighs as much as
 _TAIL_OF_ONE = 4.0  # of a single copy's level in what a part explains
@@ -148,11 +148,14 @@ def choices(
     error = np.sqrt(sampling + np.where(single, 0.0, tau**2) + turns**2 / i)
     tails = _tails(levels, noise)
     found: list[Choice] = []
-    least = np.where(single, least_copy, least_group)
+    few = single | (
+        np.array([kind == "set" for kind in parts.kinds]) & (count <= limits.FEW_COPIES * s)
+    )
+    least = np.where(few, least_copy, least_group)
     repeats = _repeat(each, typical)
     one = typical / error
     all_error = np.sqrt(tau_all**2 + MEDIAN_ERROR**2 / b * np.nanmean(error**2, axis=0))
-    everywhere = np.where(single, limits.COPY_ALWAYS, limits.EVERYWHERE)
+    everywhere = np.where(few, limits.COPY_ALWAYS, limits.EVERYWHERE)
     several = (count > 1) | (b * i > 1)
     found += _chosen(
         parts,
@@ -301,7 +304,7 @@ def _chosen(
             single, tail.gain(sign * z, noise.freedom, 1 if iterations == 1 else 2), nats
         )
         if sign < 0:
-            nats = np.where(by_times, np.maximum(0, nats + math.log(limits.FAST_ALPHA)), nats)
+            nats = np.maximum(0, nats + math.log(limits.FAST_ALPHA))
         usable = shows & (sign * effect >= np.log1p(least) + noise.steps[:, None]) & allowed
         usable &= (count <= limits.BIGGEST * slots) if sign > 0 else small
         if sign < 0:
@@ -375,7 +378,13 @@ def _by_copies(levels: Floats, part: Part, noise: Noise, tail: Tail, *, once: bo
     won: Floats = np.nansum(gain((levels - median(levels)[:, None]) / scale, freedom), axis=1)
     for side in (inner, outer):
         won -= np.nansum(gain((side - median(side)[:, None]) / scale, freedom), axis=1)
-    return won
+    if part.kind != "set":
+        return won
+    # A long tail is no second sort of copies: most of the set must lie beyond it.
+    apart = (inner - median(outer)[:, None]) / scale
+    low, high = quantiles(apart, 0.25, 0.75)
+    least = np.maximum(np.nan_to_num(low), -np.nan_to_num(high))
+    return np.minimum(won, part.size * tail.gain(least, noise.freedom))
 
 
 def _apart(levels: Floats, slots: Bools) -> bool:
