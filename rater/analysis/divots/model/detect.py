@@ -57,7 +57,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
         moving = _moving(table, rest, steps, thresholds)
         found += moving
         rest = rest - total_effect(table.shape, moving)
-    found = _turns(table, found, rest, noise)
+    found = _one_a_benchmark(_turns(table, found, rest, noise))
     modes, rest = _modes(table, machine, rest, groups, steps)
     hits += found + modes
     over_time, rest = iteration_hits(table, hits, rest, noise, judged)
@@ -222,7 +222,7 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: Noise) -> list[Hi
     """
     i = table.shape[1]
     names = np.unique(table.node[table.node != UNKNOWN])
-    if i < 2 or len(names) < 2:
+    if i < 2 or len(names) < 2 or np.median([np.sum(table.node == it) for it in names]) < 3:
         return hits
     members = [table.node == name for name in names]
     once = [hit for hit in hits if len(hit.iterations) == 1 and hit.level in _OF_LGROUPS]
@@ -261,7 +261,22 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: Noise) -> list[Hi
     return [hit for hit in hits if id(hit) not in gone] + made
 
 
-_OF_LGROUPS = ("node", "package", "llc", "half of lgroup", "set", "run")
+_OF_LGROUPS = ("node", "package", "llc", "half of lgroup")
+
+
+def _one_a_benchmark(hits: list[Hit]) -> list[Hit]:
+    """Return hits with the two sorts of copies of a benchmark in several iterations as one."""
+    kept: list[Hit] = []
+    for hit in hits:
+        same = [it for it in kept if it.kind is hit.kind and it.benchmarks == hit.benchmarks]
+        if hit.kind is not Kind.BIMODAL or not same:
+            kept.append(hit)
+            continue
+        first = same[0]
+        first.covered = first.covered | hit.covered
+        first.effect = np.where(hit.covered, hit.effect, first.effect)
+        first.facts = {"share": float(first.facts["share"])}
+    return kept
 
 
 # -- copies ---------------------------------------------------------------------------------------
@@ -318,6 +333,10 @@ def _singles(table: Table, machine: list[Part], hits: list[Hit], effects: Floats
             here = sign * effects[b, i] > 0
             if not here.any():
                 continue
+            for hit in _of_cell(hits, (int(b), int(i)), sign):
+                hits.remove(hit)  # fragments of one cause are one finding
+                effects[b, i][hit.slots] = hit.effect[b, i][hit.slots]
+                here |= hit.slots
             covered = np.zeros(effects.shape, dtype=bool)
             covered[b, i] = here
             level, groups = place_of(table, machine, here)
@@ -326,6 +345,12 @@ def _singles(table: Table, machine: list[Part], hits: list[Hit], effects: Floats
                 hit.kind = Kind.SLOW_LGROUP if sign > 0 else Kind.SLOW_GROUP
             found.append(hit)
     return found
+
+
+def _of_cell(hits: list[Hit], cell: tuple[int, int], sign: int) -> list[Hit]:
+    """Return hits of a few copies that are of that cell alone, slow or fast as `sign` says."""
+    few = (Kind.SLOW_CPU, Kind.OUTLIER_COPY)
+    return [it for it in hits if it.kind in few and it.cells == [cell] and sign * it.size > 0]
 
 
 def _lucky(table: Table, rest: Floats, effects: Floats, noise: Noise) -> tuple[list[Hit], Floats]:

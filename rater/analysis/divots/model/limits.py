@@ -9,7 +9,7 @@ from typing import Final
 ALPHA: Final = 0.01
 # Of copies that stand out in a single cell, whose tails are the least well known (simulated with
 # normal, gamma, lognormal and t noise of 3 and 5 degrees: at most 1 run in 15 of the heaviest).
-ALPHA_SINGLE: Final = 0.003
+ALPHA_SINGLE: Final = 0.005
 
 # Smallest effects, as ln ratios, beside those of the user's thresholds (note on divots, section 2:
 # half of them doubles nothing but the alarms).
@@ -36,6 +36,7 @@ SAME: Final = 0.8  # of members: a set of copies is that part of the machine
 # Tails of times: the shape of a generalised Pareto, 0 of a normal distribution, 1/3 of Student's t
 # with three degrees of freedom. Little data says less than this; a run's own is taken from it.
 TAIL: Final = 0.15
+LEAST_TAIL: Final = 0.06  # no tail is known to be lighter
 
 MOST_FINDINGS: Final = 40  # a run with more is not described by parts of the machine
 MOST_SINGLE: Final = 0.20  # of a cell's copies stand out singly; more are two sorts of copies
@@ -55,3 +56,4 @@ TURNS_SURE: Final = 5.0  # in standard normals
 MOST_LUCKY: Final = 0.3  # of the copies, fast ones of a benchmark that does not repeat
 LUCKY_SURE: Final = 4.0  # standard deviations of a repeat that they are apart by
 LEAST_MODES: Final = 8  # copies that two sorts can be told of
+MANY_ONCE: Final = 3  # benchmarks of one iteration: a CPU was slow then, not a copy

@@ -23,12 +23,13 @@ _HALF = 1.349  # the middle half of a normal distribution, in standard deviation
 _SMALL, _SMALL_EVEN = 1.33, 1.62  # over sqrt(n): how much shorter the shortest half of few is
 _FREEDOM = 0.39  # degrees of freedom of a shortest half for each value (simulated, n = 8 to 256)
 # Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 and at 99.7 %.
-_TAIL_AT = (0.90, 0.98, 0.997)
-_MIDDLE, _FAR = (0.1 / (1 - at) for at in _TAIL_AT[1:])
+_TAIL_AT = (0.90, 0.95, 0.98, 0.997)
+_MIDDLE, _FAR = (0.1 / (1 - at) for at in _TAIL_AT[2:])
 _BEFORE = math.log(10)
 _NORMAL_START, _NORMAL_SCALE = 1.2816, 0.5244  # of a normal distribution: (q95 - q90) / ln 2
 _TAIL_WEIGHT = 300  # so many residuals weigh as much as the usual tail
-_SHAPES = tuple(0.001 + 0.025 * k for k in range(21))
+_TAIL_READ = 800  # residuals that a shape is taken from at least
+_SHAPES = tuple(limits.LEAST_TAIL + 0.025 * k for k in range(19))
 _RATIOS = tuple((_FAR**x - 1) / (_MIDDLE**x - 1) for x in _SHAPES)
 
 
@@ -153,7 +154,7 @@ class Tail:
         `freedom`: of the standard deviation that z is told in, which is a guess itself;
         `times`: so many must be that far out together.
         """
-        shape = self.shape / times + 0.3 / freedom
+        shape = self.shape / times + 0.2 / freedom
         beyond = np.maximum(z - self.start, 0) / self.scale
         nats: Floats = np.where(z > self.start, np.log1p(shape * beyond) / shape + _BEFORE, 0.0)
         return nats
@@ -165,13 +166,16 @@ def tail_of(values: Floats) -> Tail:
     if len(known) < _OWN_WEIGHT:
         return Tail(_NORMAL_START, _NORMAL_SCALE, limits.TAIL)
     weight = len(known) / (len(known) + _TAIL_WEIGHT)
-    start, middle, far = (float(one) for one in quantiles(known, *_TAIL_AT))
+    start, early, middle, far = (float(one) for one in quantiles(known, *_TAIL_AT))
     shape = limits.TAIL
-    if middle > start > 0:
-        ratio = (far - start) / (middle - start)
-        shape = float(np.interp(ratio, _RATIOS, _SHAPES))
-    shape = weight * shape + (1 - weight) * limits.TAIL
+    if middle > start > 0 and len(known) > _TAIL_READ:
+        # Of fewer the far quantile is the few that are judged by it.
+        own = float(np.interp((far - start) / (middle - start), _RATIOS, _SHAPES))
+        read = 1 - _TAIL_READ / len(known)
+        shape = read * own + (1 - read) * limits.TAIL
     scale = (middle - start) * shape / (_MIDDLE**shape - 1)
+    if len(known) <= _TAIL_READ:
+        scale = (early - start) * shape / (2**shape - 1)
     return Tail(
         max(_NORMAL_START, start if weight > 0.5 else _NORMAL_START),
         max(_NORMAL_SCALE, weight * scale + (1 - weight) * _NORMAL_SCALE),
