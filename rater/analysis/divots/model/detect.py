@@ -51,15 +51,17 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     hits, judged = startup_hits(table, values, groups, steps)
     values[~judged] = np.nan
     values = _beyond_layout(values, explained.allowed)
+    early, values = _modes(table, machine, values, groups, steps, early=True)
+    moving: list[Hit] = []
+    if not table.fixed and table.shape[1] > 1:
+        moving = _moving(table, values, steps, thresholds)
+        values = values - total_effect(table.shape, moving)
     entries, rest, noise = fit_parts(values, machine, groups, steps, thresholds)
     found = [_hit_of(table, machine, it) for it in _joined(entries, table)]
-    if not table.fixed and table.shape[1] > 1:
-        moving = _moving(table, rest, steps, thresholds)
-        found += moving
-        rest = rest - total_effect(table.shape, moving)
+    found += moving
     found = _one_a_benchmark(_turns(table, found, rest, noise))
     modes, rest = _modes(table, machine, rest, groups, steps)
-    hits += found + modes
+    hits += found + early + modes
     over_time, rest = iteration_hits(table, hits, rest, noise, judged)
     hits = over_time
     noise = noise_of(rest, groups, steps)
@@ -145,9 +147,15 @@ def _same_cause(it: Entry, other: Entry) -> bool:
         return False
     shared = (it.benchmarks & other.benchmarks).sum() / (it.benchmarks | other.benchmarks).sum()
     one, two = _typical(it), _typical(other)
-    if shared < limits.JOINED or one * two <= 0:
+    if shared < limits.JOINED or one * two <= 0 or _sort(it) != _sort(other):
         return False
     return max(abs(one), abs(two)) <= limits.ALIKE * min(abs(one), abs(two))
+
+
+def _sort(it: Entry) -> str:
+    """Return what may be one cause together: parts of one kind, or copies here and there."""
+    single = it.part.kind in ("copy", "cpu", "core", "set")
+    return "copies" if single else it.part.kind
 
 
 def _hit_of(table: Table, machine: list[Part], it: Entry) -> Hit:
@@ -161,6 +169,9 @@ def _hit_of(table: Table, machine: list[Part], it: Entry) -> Hit:
     level, groups = it.part.kind, (it.part.name,)
     if level in ("set", "run", "copy"):
         level, groups = place_of(table, machine, it.part.slots)
+        at = np.flatnonzero(it.part.slots)
+        if level == "set" and len(at) >= limits.LEAST_RUN and np.ptp(at) == len(at) - 1:
+            level = "run"
     hit = Hit(Kind.SLOW_GROUP, covered, effect, level, groups, everywhere=it.everywhere)
     return _kind(table, hit)
 
@@ -283,15 +294,30 @@ def _one_a_benchmark(hits: list[Hit]) -> list[Hit]:
 
 
 def _modes(
-    table: Table, machine: list[Part], rest: Floats, groups: Ints, steps: Floats
+    table: Table,
+    machine: list[Part],
+    rest: Floats,
+    groups: Ints,
+    steps: Floats,
+    *,
+    early: bool = False,
 ) -> tuple[list[Hit], Floats]:
-    """Return benchmarks whose copies fall into two groups, and what is left without them."""
+    """Return benchmarks whose copies fall into two groups, and what is left without them.
+
+    `early`, before parts enter the model: only what is plainly of no part, and of one
+    benchmark alone; halves of the machine differ by chance where copies have two modes.
+    """
     hits = []
     z = rest / noise_of(rest, groups, steps).between[:, None, None]
-    tail = tail_of(z.ravel())
     for one in find_modes(rest, groups, steps, fixed=table.fixed):
         b = one.benchmark
-        if not _beyond_tail(rest[b][one.cells], one.slow[one.cells], tail, rest.shape[0]):
+        others = np.delete(z, b, axis=0)  # its own slow copies are no tail
+        tail = tail_of(others)
+        clear = one.dip >= limits.DIP
+        if early and not (clear and _of_no_part(table, machine, rest, one.slow, b)):
+            continue
+        cells = one.cells
+        if not early and not _beyond_tail(rest[b][cells], one.slow[cells], tail, len(rest)):
             continue
         covered = np.zeros(rest.shape, dtype=bool)
         covered[b] = one.slow & one.cells[:, None]
@@ -302,6 +328,22 @@ def _modes(
         facts |= {"same": 1.0} if one.same else {}
         hits.append(Hit(Kind.BIMODAL, covered, effect, "modes", facts=facts))
     return hits, rest
+
+
+def _of_no_part(
+    table: Table, machine: list[Part], rest: Floats, slow: Bools, benchmark: int
+) -> bool:
+    """Tell whether the slow copies (I, S) are no part of the machine, nor slow elsewhere."""
+    often = slow.mean(axis=0) > 0.5
+    if not often.any() or often.all():
+        return True
+    if place_of(table, machine, often)[1]:
+        return False
+    others = np.delete(levels_of(rest), benchmark, axis=0)
+    if not len(others):
+        return True
+    apart = median(others[:, often]) - median(others[:, ~often])
+    return bool(np.nanmax(np.abs(apart)) < limits.EVERYWHERE)
 
 
 def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
@@ -374,9 +416,14 @@ def _lucky(table: Table, rest: Floats, effects: Floats, noise: Noise) -> tuple[l
         covered = np.zeros(table.shape, dtype=bool)
         covered[k] = fast
         effects[k][fast] = 0.0
-        share = float(fast.sum() / (~np.isnan(rest[k])).sum())
-        effect = np.where(covered, rest, 0.0)
-        hits.append(Hit(Kind.WANDERING, covered, effect, "lucky", facts={"share": share}))
+        hits.append(Hit(Kind.WANDERING, covered, np.where(covered, rest, 0.0), "lucky"))
+    if len(hits) > 1:
+        covered = np.any([hit.covered for hit in hits], axis=0)
+        effect = np.sum([hit.effect for hit in hits], axis=0)
+        hits = [Hit(Kind.WANDERING, covered, effect, "lucky")]
+    for hit in hits:
+        cells = hit.covered.any(axis=2)[:, :, None] & ~np.isnan(rest)
+        hit.facts["share"] = float(hit.covered.sum() / cells.sum())
     return hits, effects
 
 

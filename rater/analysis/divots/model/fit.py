@@ -10,7 +10,7 @@ import numpy as np
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.noise import Noise, gain, levels_of, noise_of, tail_of
-from rater.analysis.divots.model.parts import Part, arrays_of, run_sets, set_part, split_sets
+from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
 from rater.analysis.divots.model.score import Choice, choices
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
@@ -93,10 +93,26 @@ def _best(
         if mask.tobytes() not in seen and 2 <= mask.sum() < len(mask):
             seen.add(mask.tobytes())
             extra.append(set_part(mask, kind))
+    if not machine:
+        return None
     parts = arrays_of(machine + extra)
     offered = choices(rest, parts, noise, thresholds.group, thresholds.copy)
     offered = [one for one in offered if not _told(one, entries)]
-    return max(offered, key=lambda one: one.explained, default=None)
+    best = max(offered, key=lambda one: one.explained, default=None)
+    if best is None or best.part.kind not in SETS:
+        return best
+    # A part of the machine that is most of it comes first; what is left over follows.
+    inside = [
+        one
+        for one in offered
+        if one.part.kind not in SETS
+        and not (one.part.slots & ~best.part.slots).any()
+        and max(2, best.part.size / 2) <= one.part.size
+        and one.sign == best.sign
+        and not (one.iterations & ~best.iterations).any()
+        and 2 * (one.benchmarks & best.benchmarks).sum() >= best.benchmarks.sum()
+    ]
+    return max(inside, key=lambda one: one.explained, default=best)
 
 
 def _told(one: Choice, entries: list[Entry]) -> bool:
@@ -180,7 +196,7 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
         found = np.zeros(rest.shape, dtype=bool)
         for sign in (1, -1):
             # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
-            tail = tail_of(sign * z.ravel())
+            tail = tail_of(sign * z)
             nats = tail.gain(np.nan_to_num(sign * z), noise.freedom)
             least = math.log1p(thresholds.copy) * (1 if sign > 0 else limits.FAST)
             if sign < 0:
@@ -196,6 +212,8 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
                 place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA_SINGLE)
             )
             won[ranked[:, :, :most] == 0] = -np.inf
+            far_z = np.take_along_axis(np.nan_to_num(sign * z), order, axis=2)[:, :, 1:most]
+            won[:, :, 1:][far_z < limits.SEVERAL_Z] = -np.inf
             far = sign * np.take_along_axis(np.nan_to_num(left), order, axis=2)
             behind = far[:, :, :most] - far[:, :, 1 : most + 1]
             bare = behind >= limits.GAP * far[:, :, :most]
@@ -205,9 +223,7 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
             if sign < 0:
                 won[:, :, :few][~bare[:, :, :few]] = -np.inf
                 won[:, :, few:] = -np.inf
-            count = np.where(
-                (won > 0).any(axis=2), most - np.argmax((won > 0)[:, :, ::-1], axis=2), 0
-            )
+            count = np.where((won > 0).any(axis=2), 1 + np.argmax(won, axis=2), 0)
             for at in np.argwhere(count > 0):
                 cell = (at[0], at[1])
                 found[(*cell, order[cell][: count[cell]])] = True

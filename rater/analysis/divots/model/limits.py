@@ -9,7 +9,7 @@ from typing import Final
 ALPHA: Final = 0.01
 # Of copies that stand out in a single cell, whose tails are the least well known (simulated with
 # normal, gamma, lognormal and t noise of 3 and 5 degrees: at most 1 run in 15 of the heaviest).
-ALPHA_SINGLE: Final = 0.005
+ALPHA_SINGLE: Final = 0.0065
 
 # Smallest effects, as ln ratios, beside those of the user's thresholds (note on divots, section 2:
 # half of them doubles nothing but the alarms).
@@ -35,8 +35,8 @@ SAME: Final = 0.8  # of members: a set of copies is that part of the machine
 
 # Tails of times: the shape of a generalised Pareto, 0 of a normal distribution, 1/3 of Student's t
 # with three degrees of freedom. Little data says less than this; a run's own is taken from it.
-TAIL: Final = 0.15
-LEAST_TAIL: Final = 0.06  # no tail is known to be lighter
+TAIL: Final = 0.16
+LEAST_TAIL: Final = 0.09  # no tail is known to be lighter
 
 MOST_FINDINGS: Final = 40  # a run with more is not described by parts of the machine
 MOST_SINGLE: Final = 0.20  # of a cell's copies stand out singly; more are two sorts of copies
@@ -50,10 +50,14 @@ SIDE: Final = 0.18  # of all: one of two sorts of copies
 SPREAD: Final = 0.012  # standard deviation of what copies always differ by
 MOST_FAST: Final = 0.06  # of the copies of a benchmark: more fast ones are a tail, no divot
 FAST: Final = 2.0  # times the threshold, and
-FAST_ALPHA: Final = 0.05  # as sure: fast copies cost nothing, and times have fast tails
+FAST_ALPHA: Final = 0.03  # as sure: fast copies cost nothing, and times have fast tails
 TURNS: Final = 0.012  # standard deviation of lgroups from iteration to iteration
 TURNS_SURE: Final = 5.0  # in standard normals
 MOST_LUCKY: Final = 0.3  # of the copies, fast ones of a benchmark that does not repeat
 LUCKY_SURE: Final = 4.0  # standard deviations of a repeat that they are apart by
 LEAST_MODES: Final = 8  # copies that two sorts can be told of
 MANY_ONCE: Final = 3  # benchmarks of one iteration: a CPU was slow then, not a copy
+DIP: Final = 0.53  # of one cell, that one mode has once in a hundred (module `modes`)
+MOST_SHOW: Final = 0.3  # of a part's copies at most are not on the side of its effect
+SEVERAL_Z: Final = 4.5  # several copies of a cell at least (note on divots, section 3)
+LEAST_RUN: Final = 3  # neighbours are a group from so many on

@@ -1,4 +1,4 @@
-"""How much times vary for no reason, by benchmark: between like copies, and from time to time; pure.
+"""How much times vary for no reason: between like copies, and from time to time; pure.
 
 Every spread is that of the shortest half, which nothing disturbs that less than half of the
 values have; benchmarks borrow from each other where values are few.
@@ -15,22 +15,24 @@ from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.stats.robust import Floats, Ints, median, quantiles
 
+_FEW = 8  # copies, of which those that are alike cannot be told from the others
 _FLOOR = 3e-4  # a repeat of a benchmark never agrees better
 _OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
 _COARSEST_S = 1.0
 _COARSE = 0.45  # of a clock's step, the floor of a spread
 _HALF = 1.349  # the middle half of a normal distribution, in standard deviations
 _SMALL, _SMALL_EVEN = 1.33, 1.62  # over sqrt(n): how much shorter the shortest half of few is
+_LEAST_APART = 0.3  # that benchmarks' spreads differ by, as a standard deviation of their ln
 _FREEDOM = 0.39  # degrees of freedom of a shortest half for each value (simulated, n = 8 to 256)
-# Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 and at 99.7 %.
-_TAIL_AT = (0.90, 0.95, 0.98, 0.997)
-_MIDDLE, _FAR = (0.1 / (1 - at) for at in _TAIL_AT[2:])
+# Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 % and beyond.
 _BEFORE = math.log(10)
 _NORMAL_START, _NORMAL_SCALE = 1.2816, 0.5244  # of a normal distribution: (q95 - q90) / ln 2
 _TAIL_WEIGHT = 300  # so many residuals weigh as much as the usual tail
-_TAIL_READ = 800  # residuals that a shape is taken from at least
+_TAIL_COPIES = 16  # so many copies know their spread well enough to tell its tail
+_TAIL_MANY = 800  # so many residuals show 98 % and beyond
+_TAIL_LEFT = 6  # the farthest are left out: they are judged by it
+_LIFTED = 1.2  # a tail read where there are values is lighter than further out (simulated)
 _SHAPES = tuple(limits.LEAST_TAIL + 0.025 * k for k in range(19))
-_RATIOS = tuple((_FAR**x - 1) / (_MIDDLE**x - 1) for x in _SHAPES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,15 +98,18 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> Noise:
     floor = np.maximum(_FLOOR, _COARSE * steps)
     repeat = None
     if i > 1:
-        mean = np.nanmean(np.where(np.isnan(residuals).all(axis=1)[:, None], 0, residuals), axis=1)
-        moves = (residuals - mean[:, None]) * math.sqrt(i / (i - 1))
+        # Like copies move together with a part of the machine: that is no noise of theirs.
+        inner = group_centred(residuals, groups) if s > _FEW else residuals
+        mean = np.nanmean(np.where(np.isnan(inner).all(axis=1)[:, None], 0, inner), axis=1)
+        moves = (inner - mean[:, None]) * math.sqrt(i / (i - 1))
         repeat = _shrunk(_spread_of_moves(moves), np.full(b, s * (i - 1)), floor)
-    if s > 3:
+    if repeat is not None and s < _FEW:
+        # Of so few copies the half may be slow: what one repeats to is all that is known.
+        between = np.hypot(repeat / math.sqrt(i), limits.TAU)
+    elif s > 3:
         between = _shrunk(shortest_half(group_centred(levels, groups)), np.full(b, s), floor)
         if repeat is not None:
             between = np.maximum(between, repeat / math.sqrt(i))
-    elif repeat is not None:
-        between = repeat / math.sqrt(i)
     else:
         apart = levels - median(levels.T)[None]
         known = np.abs(apart[~np.isnan(apart)])
@@ -123,9 +128,16 @@ def _spread_of_moves(moves: Floats) -> Floats:
 
 
 def _shrunk(spread: Floats, count: Floats, floor: Floats) -> Floats:
+    """Draw spreads to the usual one, by how badly they are known and how alike they are."""
     own = np.log(np.maximum(np.nan_to_num(spread), floor))
-    weight = count / (count + _OWN_WEIGHT)
-    return np.maximum(np.exp(weight * own + (1 - weight) * float(np.median(own))), floor)
+    if len(own) < 3:
+        return np.maximum(np.exp(own), floor)
+    usual = float(np.median(own))
+    chance = 1 / (2 * _FREEDOM * count * np.maximum(0.1, 1 - 1.2 / np.sqrt(np.maximum(count, 2))))
+    apart = max(_LEAST_APART, 1.4826 * float(np.median(np.abs(own - usual)))) ** 2
+    apart = max(_LEAST_APART**2, apart - float(np.median(chance)))
+    weight = apart / (apart + chance)
+    return np.maximum(np.exp(weight * own + (1 - weight) * usual), floor)
 
 
 def gain(z: Floats, freedom: Floats | float) -> Floats:
@@ -154,30 +166,51 @@ class Tail:
         `freedom`: of the standard deviation that z is told in, which is a guess itself;
         `times`: so many must be that far out together.
         """
-        shape = self.shape / times + 0.2 / freedom
+        shape = self.shape / times + 0.15 / freedom
         beyond = np.maximum(z - self.start, 0) / self.scale
         nats: Floats = np.where(z > self.start, np.log1p(shape * beyond) / shape + _BEFORE, 0.0)
         return nats
 
 
 def tail_of(values: Floats) -> Tail:
-    """Return the upper tail of standardised residuals: the usual one and their own."""
+    """Return the upper tail of standardised residuals (..., S): the usual one and their own.
+
+    Of few copies the standard deviations are so badly known that their own tail is of that.
+    """
     known = values[~np.isnan(values)]
     if len(known) < _OWN_WEIGHT:
         return Tail(_NORMAL_START, _NORMAL_SCALE, limits.TAIL)
-    weight = len(known) / (len(known) + _TAIL_WEIGHT)
-    start, early, middle, far = (float(one) for one in quantiles(known, *_TAIL_AT))
+    known = _joined_to_rest(known)
+    many = len(known)
+    copies = values.shape[-1]
+    weight = many / (many + _TAIL_WEIGHT) * copies / (copies + _TAIL_COPIES)
+    near = 0.95 if many < _TAIL_MANY else 0.98
+    far = max(0.975 if many < _TAIL_MANY else 0.99, min(0.999, 1 - _TAIL_LEFT / many))
+    start, middle, end = (float(one) for one in quantiles(known, 0.9, near, far))
     shape = limits.TAIL
-    if middle > start > 0 and len(known) > _TAIL_READ:
-        # Of fewer the far quantile is the few that are judged by it.
-        own = float(np.interp((far - start) / (middle - start), _RATIOS, _SHAPES))
-        read = 1 - _TAIL_READ / len(known)
-        shape = read * own + (1 - read) * limits.TAIL
-    scale = (middle - start) * shape / (_MIDDLE**shape - 1)
-    if len(known) <= _TAIL_READ:
-        scale = (early - start) * shape / (2**shape - 1)
+    if middle > start > 0:
+        ratios = [((0.1 / (1 - far)) ** x - 1) / ((0.1 / (1 - near)) ** x - 1) for x in _SHAPES]
+        own = float(np.interp((end - start) / (middle - start), ratios, _SHAPES))
+        shape = weight * min(_SHAPES[-1], _LIFTED * own) + (1 - weight) * limits.TAIL
+    scale = (middle - start) * shape / ((0.1 / (1 - near)) ** shape - 1)
     return Tail(
         max(_NORMAL_START, start if weight > 0.5 else _NORMAL_START),
         max(_NORMAL_SCALE, weight * scale + (1 - weight) * _NORMAL_SCALE),
         shape,
     )
+
+
+def _joined_to_rest(values: Floats) -> Floats:
+    """Leave out values far beyond a gap: so wide, the heaviest tail has it once in 10 000 runs.
+
+    The ratio of the j-th largest to the next exceeds r with probability r^(-3 j) where the
+    tail is that of Student's t with three degrees of freedom (Renyi's representation).
+    """
+    ordered = np.sort(values)[::-1]
+    most = len(ordered) // 8
+    if most < 1 or ordered[most] <= 0:
+        return values
+    place = np.arange(1, most + 1)
+    beyond = np.log(ordered[:most] / ordered[1 : most + 1]) >= math.log(1e4) / (3 * place)
+    last = int(np.max(np.flatnonzero(beyond) + 1, initial=0))
+    return ordered[last:]

@@ -141,7 +141,7 @@ def choices(
         if kind not in SETS and (here := kinds == kind).any()
     }
     tau, tau_all, turns = _natural_of_parts(natural, parts, b)
-    inside = _spread_inside(levels, parts)
+    inside, low, high = _inside(levels, parts)
     single = count == 1
     sampling = np.maximum(noise.between[:, None] ** 2, inside**2) * weight
     # Of a single copy `between` is what copies differ by: natural differences are in it.
@@ -152,7 +152,13 @@ def choices(
         np.array([kind == "set" for kind in parts.kinds]) & (count <= limits.FEW_COPIES * s)
     )
     least = np.where(few, least_copy, least_group)
-    repeats = _repeat(each, typical)
+    # Most of its copies show it, as far as their noise lets them.
+    most = np.where(
+        typical > 0,
+        typical + low + noise.between[:, None] >= limits.SHOWS * typical,
+        typical + high - noise.between[:, None] <= limits.SHOWS * typical,
+    )
+    repeats = _repeat(each, typical) & most
     one = typical / error
     all_error = np.sqrt(tau_all**2 + MEDIAN_ERROR**2 / b * np.nanmean(error**2, axis=0))
     everywhere = np.where(few, limits.COPY_ALWAYS, limits.EVERYWHERE)
@@ -170,7 +176,7 @@ def choices(
         np.ones(i, dtype=bool),
         levels,
         iterations=i,
-        need=np.where(single & (i == 1), 2, 1),
+        need=np.where(single & (i == 1), limits.MANY_ONCE, 1),
         extra=0.0,
         allowed=several,
     )
@@ -188,8 +194,16 @@ def choices(
                 noise.repeat[:, None] ** 2 * weight * again + turned * again + limits.TAU**2
             )
             all_once = np.sqrt(limits.TAU**2 + MEDIAN_ERROR**2 / b * np.nanmean(swing**2, axis=0))
-            shown = (np.sign(each[:, k]) == np.sign(moved)) & (
-                np.abs(each[:, k]) >= 0.4 * np.abs(moved)
+            _, low, high = _inside(values[:, k], parts)
+            most = np.where(
+                moved > 0,
+                moved + low + noise.repeat[:, None] >= limits.SHOWS * moved,
+                moved + high - noise.repeat[:, None] <= limits.SHOWS * moved,
+            )
+            shown = (
+                most
+                & (np.sign(each[:, k]) == np.sign(moved))
+                & (np.abs(each[:, k]) >= 0.4 * np.abs(moved))
             )
             only = np.zeros(i, dtype=bool)
             only[k] = True
@@ -231,26 +245,32 @@ def _natural_of_parts(
     return tau, tau_all, turns
 
 
-def _spread_inside(levels: Floats, parts: Parts) -> Floats:
-    """Return (B, P) how much the copies of a part differ, of four or more."""
+def _inside(levels: Floats, parts: Parts) -> tuple[Floats, Floats, Floats]:
+    """Return (B, P) how much the copies of a part differ, of four or more, and its quantiles.
+
+    Those that 30 % of its copies are below, and above, from its median.
+    """
     b = len(levels)
     padded = np.concatenate((levels, np.full((b, 1), np.nan)), axis=1)
-    inside = np.zeros((b, len(parts.parts)))
+    inside, low, high = (np.zeros((b, len(parts.parts))) for _ in range(3))
     buckets = np.ceil(np.log2(np.maximum(parts.sizes, 1)))
     for bucket in np.unique(buckets[parts.sizes >= 4]):
         here = np.flatnonzero((buckets == bucket) & (parts.sizes >= 4))
         if len(here):
             members = padded[:, parts.index[here, : int(parts.sizes[here].max())]]
-            own = np.abs(members - median(members)[..., None])
-            inside[:, here] = MAD_TO_SD * np.nan_to_num(median(own))
-    return inside
+            below, middle, above = quantiles(members, limits.MOST_SHOW, 0.5, 1 - limits.MOST_SHOW)
+            low[:, here], high[:, here] = below - middle, above - middle
+            inside[:, here] = MAD_TO_SD * np.nan_to_num(median(np.abs(members - middle[..., None])))
+    return inside, low, high
 
 
 def _tails(levels: Floats, noise: Noise) -> tuple[Tail, Tail]:
     z = levels / noise.between[:, None]
     if len(z) >= 3:  # what a slot is slow by in all benchmarks is no tail
         z = z - median(z.T)
-    return tail_of(z.ravel()), tail_of(-z.ravel())
+        # Nor is what one benchmark has, if it is in two modes.
+        z = np.delete(z, int(np.nanargmax(quantiles(np.abs(z), 0.9)[0])), axis=0)
+    return tail_of(z), tail_of(-z)
 
 
 def _repeat(each: Floats, typical: Floats) -> Bools:
