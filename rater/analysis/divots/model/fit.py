@@ -9,7 +9,8 @@ import numpy as np
 
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.noise import Noise, gain, levels_of, noise_of, tail_of
+from rater.analysis.divots.model.effects import scopes_of
+from rater.analysis.divots.model.noise import Noise, levels_of, noise_of, tail_of
 from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
 from rater.analysis.divots.model.score import Choice, choices
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
@@ -96,7 +97,7 @@ def _best(
     if not machine:
         return None
     parts = arrays_of(machine + extra)
-    offered = choices(rest, parts, noise, thresholds.group, thresholds.copy)
+    offered = choices(scopes_of(rest, parts, noise, thresholds), parts, noise)
     offered = [one for one in offered if not _told(one, entries)]
     best = max(offered, key=lambda one: one.explained, default=None)
     if best is None or best.part.kind not in SETS:
@@ -208,6 +209,8 @@ def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[F
             most = max(1, int(limits.MOST_SINGLE * s))
             ways = np.cumsum(np.log((s - np.arange(most)) / np.arange(1, most + 1)))
             place = np.arange(1, most + 1)
+            # Of several, twice as many may be that far out as the tail says.
+            ways = ways + np.where(place > 1, place * math.log(2), 0.0)
             won = (
                 place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA_SINGLE)
             )

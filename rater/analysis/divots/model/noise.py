@@ -28,6 +28,7 @@ _FREEDOM = 0.39  # degrees of freedom of a shortest half for each value (simulat
 _BEFORE = math.log(10)
 _NORMAL_START, _NORMAL_SCALE = 1.2816, 0.5244  # of a normal distribution: (q95 - q90) / ln 2
 _TAIL_WEIGHT = 300  # so many residuals weigh as much as the usual tail
+_LEAST_RATIO = 1.5  # of the next, beyond which values are no tail
 _TAIL_COPIES = 16  # so many copies know their spread well enough to tell its tail
 _TAIL_MANY = 800  # so many residuals show 98 % and beyond
 _TAIL_LEFT = 6  # the farthest are left out: they are judged by it
@@ -211,6 +212,7 @@ def _joined_to_rest(values: Floats) -> Floats:
     if most < 1 or ordered[most] <= 0:
         return values
     place = np.arange(1, most + 1)
-    beyond = np.log(ordered[:most] / ordered[1 : most + 1]) >= math.log(1e4) / (3 * place)
+    apart = np.maximum(math.log(1e4) / (3 * place), math.log(_LEAST_RATIO))
+    beyond = np.log(ordered[:most] / ordered[1 : most + 1]) >= apart
     last = int(np.max(np.flatnonzero(beyond) + 1, initial=0))
     return ordered[last:]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.model.noise import group_centred
 from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.model.noise import group_centred
 from rater.analysis.stats.robust import (
     Bools,
     Floats,
