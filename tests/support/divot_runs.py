@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.divots.data.finding import Finding
+from rater.analysis.divots.data.finding import Finding, Thresholds
 from rater.analysis.divots.data.table import Row, Table, build_table
 from rater.analysis.divots.search import Analysis, analyse
 

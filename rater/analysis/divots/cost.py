@@ -13,7 +13,7 @@ import numpy as np
 
 from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import Table
-from rater.analysis.stats.robust import Floats
+from rater.analysis.stats.robust import Floats, mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +86,4 @@ def _lost(table: Table, actual: Floats, without: Floats) -> float:
     if not table.barrier:
         return max(0.0, 1 - float(np.nansum(without) / np.nansum(actual)))
     ratio = np.log(_results(without) / _results(actual))
-    return max(0.0, 1 - float(np.exp(np.nanmean(ratio))))
+    return max(0.0, 1 - float(np.exp(mean(ratio))))

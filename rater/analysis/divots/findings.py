@@ -25,6 +25,7 @@ _FAR, _MUCH_MORE = 1.5, 0.01
 _TIME = "copies' time"
 _NOTHING = 0.0005
 _MOST_CPUS = 8
+_ORDINALS = ("first", "second", "third", "fourth")
 
 
 def findings_of(found: Detected) -> tuple[list[Finding], float]:
@@ -102,17 +103,20 @@ def _cell_effects(table: Table, hit: Hit, cost: Cost) -> tuple[CellEffect, ...]:
 
 
 def _singles(table: Table, hit: Hit) -> tuple[Single, ...]:
-    return tuple(
-        Single(
-            *table.benchmarks[b],
-            table.iterations[i],
-            int(table.copy[b, i, s]),
-            None if table.cpu[s] == UNKNOWN else int(table.cpu[s]),
-            None if table.node[s] == UNKNOWN else int(table.node[s]),
-            math.exp(float(hit.effect[b, i, s])),
+    found = []
+    for b, i, s in np.argwhere(hit.covered).tolist():
+        cpu, node = int(table.cpu[s]), int(table.node[s])
+        found.append(
+            Single(
+                *table.benchmarks[b],
+                table.iterations[i],
+                int(table.copy[b, i, s]),
+                None if cpu == UNKNOWN else cpu,
+                None if node == UNKNOWN else node,
+                math.exp(float(hit.effect[b, i, s])),
+            )
         )
-        for b, i, s in np.argwhere(hit.covered)
-    )
+    return tuple(found)
 
 
 # -- places ---------------------------------------------------------------------------------------
@@ -168,19 +172,18 @@ def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: li
         where = f"{own} node" if level == "remote" else f"node {group}"
         return f"{words.copies(copies)} (memory on {where})"
     on = words.cpus(cpus) if cpus else words.copies(copies)
-    if level == "sharing":
-        return f"{on} (not explained by how many copies share a core)"
-    if level == "thread":
-        which = ("first", "second", "third", "fourth")[group] if group < 4 else f"{group + 1}th"
-        return f"{which} threads of the cores ({on})"
-    if level == "half":
-        return f"{'upper' if group % 2 else 'lower'} half of every lgroup ({on})"
-    if level == "half of lgroup":
-        return f"{'upper' if group % 2 else 'lower'} half of lgroup {group // 2} ({on})"
-    if level == "cpu" and len(slots) > len(cpus):
-        return f"{words.cpus(cpus)} ({len(slots)} copies)"
-    if level == "core" and len(slots) > 1:
-        return f"{_numbered('core', hit.groups)} ({on})"
+    half = "upper" if group % 2 else "lower"
+    thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
+    names = {
+        "sharing": f"{on} (not explained by how many copies share a core)",
+        "thread": f"{thread} threads of the cores ({on})",
+        "half": f"{half} half of every lgroup ({on})",
+        "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
+        "cpu": f"{words.cpus(cpus)} ({len(slots)} copies)" if len(slots) > len(cpus) else "",
+        "core": f"{_numbered('core', hit.groups)} ({on})" if len(slots) > 1 else "",
+    }
+    if names.get(level):
+        return names[level]
     if not cpus or (hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS):
         return words.copies(copies)
     if np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be

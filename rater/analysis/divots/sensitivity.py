@@ -14,7 +14,7 @@ import numpy as np
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import Detected
-from rater.analysis.divots.model.effects import Scope, scopes_of
+from rater.analysis.divots.model.effects import PartScope, scopes_of
 from rater.analysis.divots.model.noise import gain, tail_of
 from rater.analysis.divots.model.parts import arrays_of
 from rater.analysis.divots.model.score import cost_of, freedom_of, to_name
@@ -42,7 +42,9 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         return seen
     parts = arrays_of(found.machine)
     scope = scopes_of(found.rest, parts, found.noise, thresholds)[0]
-    kind = next((k for k in _GROUPS if ((np.array(parts.kinds) == k) & (parts.sizes > 1)).any()), "")
+    kind = next(
+        (k for k in _GROUPS if ((np.array(parts.kinds) == k) & (parts.sizes > 1)).any()), ""
+    )
     if kind:
         place = _typical(parts.sizes, np.array([it == kind for it in parts.kinds]))
         seen["group-benchmark"] = _of_part(found, scope, place, thresholds.group)
@@ -52,7 +54,9 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         place = _typical(parts.sizes, parts.sizes == 1)
         seen["cpu"] = _of_all(found, scope, place, limits.COPY_ALWAYS)
     if s >= 3:
-        scale = np.maximum(found.noise.repeat if i > 1 else found.noise.between, found.noise.between)
+        scale = np.maximum(
+            found.noise.repeat if i > 1 else found.noise.between, found.noise.between
+        )
         tail = tail_of(found.rest / scale[:, None, None])
         cost = math.log(s * b * i) - math.log(limits.ALPHA_SINGLE)
         z = _least_z(lambda it: float(tail.gain(np.array(it), found.noise.freedom)), cost)
@@ -67,7 +71,7 @@ def _typical(sizes: Floats, among: Floats) -> int:
     return int(places[np.argsort(sizes[places], kind="stable")[len(places) // 2]])
 
 
-def _of_part(found: Detected, scope: Scope, place: int, least: float) -> float:
+def _of_part(found: Detected, scope: PartScope, place: int, least: float) -> float:
     part, error = found.machine[place], middle(scope.error[:, place])
     free = float(_freedom(found, scope, place))
     cost = cost_of(part, scope) + to_name(found.table.shape[0])
@@ -75,14 +79,14 @@ def _of_part(found: Detected, scope: Scope, place: int, least: float) -> float:
     return max(math.log1p(least), z * error) + _POWER * error
 
 
-def _of_all(found: Detected, scope: Scope, place: int, least: float) -> float:
+def _of_all(found: Detected, scope: PartScope, place: int, least: float) -> float:
     error = float(scope.all_error[place])
     free = float(_freedom(found, scope, place)) * math.ceil(found.table.shape[0] / 2)
     z = _least_z(lambda it: float(gain(np.array(it), free)), cost_of(found.machine[place], scope))
     return max(least, z * error) + _POWER * error
 
 
-def _freedom(found: Detected, scope: Scope, place: int) -> float:
+def _freedom(found: Detected, scope: PartScope, place: int) -> float:
     tail = tail_of(scope.levels / scope.scale[:, None])
     count = np.array([float(found.machine[place].size)])
     return float(freedom_of(scope, count, found.noise, tail)[0])

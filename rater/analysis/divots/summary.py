@@ -77,8 +77,10 @@ def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
         text = f"copy {copies[0]}, 1 of {table.copies}"
     else:
         text = f"{covered} of {known} copies"
-    if hit.groups and known < int(slots.sum()) and table.fixed:
-        text += f", {int(slots.sum()) - known} failed"
+    if hit.level in ("node", "package", "llc", "core", "cpu"):
+        members = np.isin(getattr(table, hit.level), hit.groups)
+        failed = [int((table.ran[cell] & members & ~there[cell]).sum()) for cell in hit.cells]
+        text += f", {int(np.median(failed))} failed" if np.median(failed) >= 1 else ""
     if table.shape[1] > 1:
         text += f", {len(hit.iterations)} of {table.shape[1]} iterations"
         if len(hit.iterations) == 1:
@@ -96,7 +98,8 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
         share = f"{float(facts['share']) * 100:.0f} % of the copies"
         return f"{which}: does not repeat, {share} {size}, other ones each iteration"
     if hit.kind is Kind.WANDERING:
-        return f"{which}: does not repeat, the lgroups take turns, {_turns(table, str(facts['turns']))}"
+        turns = _turns(table, str(facts["turns"]))
+        return f"{which}: does not repeat, the lgroups take turns, {turns}"
     if hit.kind is Kind.DRIFT:
         return f"{which} {size} from the first to the last of {table.shape[1]} iterations"
     if hit.kind is Kind.STARTUP:

@@ -41,6 +41,14 @@ def median(values: Floats) -> Floats:
     return quantiles(values, 0.5)[0]
 
 
+def mean(values: Floats, axis: int = -1) -> Floats:
+    """Return the mean of what is known along an axis; NaN where there is nothing."""
+    known = ~np.isnan(values)
+    total = np.sum(np.where(known, values, 0.0), axis=axis)
+    count = np.sum(known, axis=axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
 def middle(values: Floats) -> float:
     """Return the median of all values; NaN for none."""
     return float(median(values.ravel()))

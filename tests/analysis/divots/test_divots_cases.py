@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.data.table import Row
 from rater.analysis.divots.search import analyse
 from rater.show.divots.to_json import divot_rows

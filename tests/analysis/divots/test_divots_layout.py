@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.divots.data.finding import Finding
+from rater.analysis.divots.data.finding import Finding, Thresholds
 from rater.analysis.divots.data.table import Row
 from rater.analysis.divots.search import analyse
 from tests.support.divot_runs import Times, names, quiet

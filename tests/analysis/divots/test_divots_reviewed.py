@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.search import analyse
 from rater.workflow.results.find_divots import _status
 from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
@@ -93,7 +92,7 @@ def test_a_cpu_in_one_iteration_of_all_benchmarks_is_told_once() -> None:
     times[:, 1, 20] *= 1.06
     found = one(divots(times, FOUR))
     assert (found.kind, found.place, found.iterations) == (Kind.SLOW_CPU, "CPU 20", (2,))
-    assert "12 of 12 benchmarks, iteration 2" in found.summary
+    assert "1 of 3 iterations: iteration 2" in found.summary
 
 
 def test_copies_that_failed_are_not_counted_as_not_slow() -> None:

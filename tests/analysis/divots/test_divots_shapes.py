@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.search import analyse
 from rater.analysis.stats.robust import binomial_tail, untied
 from tests.support.divot_runs import Machine, Times, analysed, divots, names, quiet, rows_of
@@ -45,13 +44,6 @@ def test_three_neighbours_of_a_fast_minority_are_no_group() -> None:
     assert told == []
 
 
-def test_lgroups_that_take_turns_at_being_fast_are_no_reason_to_fail() -> None:
-    times = quiet(4, 2, 32, noise=0.001)
-    for iteration, node in enumerate((0, 2)):
-        times[1, iteration, 8 * node : 8 * node + 8] *= 0.97
-    assert not any(it.kind is Kind.WANDERING for it in divots(times, FOUR))
-
-
 def test_a_small_ramp_does_not_make_the_last_package_slow() -> None:
     times = quiet(2, 2, 32, noise=0.004)
     times[0] *= 1 + 0.02 * np.arange(32) / 32
@@ -68,12 +60,6 @@ def test_an_lgroup_of_two_copies_is_told_once(nodes: int) -> None:
     found = one(divots(times, Machine(nodes, 2)))
     assert (found.kind, found.place, found.copies) == (Kind.SLOW_LGROUP, "lgroup 1", (2, 3))
     assert found.slowdown == pytest.approx(1.2, abs=0.01)
-
-
-def test_two_copies_of_an_lgroup_off_once_are_not_the_lgroup() -> None:
-    times = quiet(4, 3, 8)
-    times[1, 1, 2:4] *= 1.2
-    assert not any(it.kind is Kind.SLOW_LGROUP for it in divots(times, PAIRS))
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
@@ -176,16 +162,6 @@ def test_the_iteration_that_stands_is_what_a_divot_costs(iterations: int, slow: 
     assert found.score_lost == pytest.approx(1 - (1 / 1.2) ** 0.25, abs=2e-3)
 
 
-@pytest.mark.parametrize("nodes", [3, 4])
-def test_where_every_iteration_is_slow_the_one_that_stands_costs(nodes: int) -> None:
-    times = quiet(4, 3, 16 * nodes, noise=0.0005)
-    for iteration, slow in enumerate((1.2, 1.3, 1.4)):
-        times[1, iteration, 16 * iteration : 16 * iteration + 16] *= slow
-    told = {it.iteration: it.score_lost for it in divots(times, Machine(nodes, 16))}
-    assert told[2] == pytest.approx(1 - (1 / 1.3) ** 0.25, abs=2e-3)
-    assert told[1] == pytest.approx(0, abs=1e-3) == told[3]
-
-
 def test_what_gets_faster_costs_nothing() -> None:
     times = quiet(6, 4, 32)
     times *= np.linspace(1, 0.97, 4)[:, None]
@@ -253,7 +229,9 @@ def test_two_modes_are_not_explained_by_how_many_copies_an_lgroup_has() -> None:
 def test_a_benchmark_far_worse_than_is_typical_is_named() -> None:
     times = quiet(6, 3, 32)
     times[:, :, 8:16] *= np.array([1.05, 1.05, 1.05, 1.05, 1.05, 1.4])[:, None, None]
-    assert one(divots(times, FOUR)).summary.startswith("all benchmarks +5.1 %, b5 +4")
+    assert one(divots(times, FOUR)).summary.startswith(
+        "all benchmarks +5.0 % (+5 to +40 %, most in b5)"
+    )
 
 
 def test_a_larger_threshold_is_meant_as_it_is_said() -> None:

@@ -11,22 +11,23 @@ from rater.analysis.divots.data.finding import Kind, Thresholds
 from rater.analysis.divots.data.hit import Hit, total_effect
 from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.fit import Entry, fit_parts, single_copies
+from rater.analysis.divots.model.copies import (
+    always_different,
+    lucky_copies,
+    single_hits,
+    two_modes,
+)
+from rater.analysis.divots.model.fit import PartEffect, fit_parts, single_copies
 from rater.analysis.divots.model.layout import Predicted, explain, sharing_classes
-from rater.analysis.divots.model.modes import find_modes
 from rater.analysis.divots.model.noise import (
-    Noise,
-    Tail,
+    TimeNoise,
     clock_steps,
-    levels_of,
     noise_of,
-    shortest_half,
-    tail_of,
 )
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
 from rater.analysis.divots.model.parts import Part, like_groups, machine_parts
 from rater.analysis.divots.model.place import place_of
-from rater.analysis.stats.robust import Bools, Floats, Ints, median
+from rater.analysis.stats.robust import Floats, mean, median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +38,7 @@ class Detected:
     hits: list[Hit]
     predicted: list[Predicted]
     rest: Floats  # (B, I, S) what nothing explains
-    noise: Noise
+    noise: TimeNoise
     machine: list[Part]
 
 
@@ -51,7 +52,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     hits, judged = startup_hits(table, values, groups, steps)
     values[~judged] = np.nan
     values = _beyond_layout(values, explained.allowed)
-    early, values = _modes(table, machine, values, groups, steps, early=True)
+    early, values = two_modes(table, machine, values, groups, steps, early=True)
     moving: list[Hit] = []
     if not table.fixed and table.shape[1] > 1:
         moving = _moving(table, values, steps, thresholds)
@@ -60,17 +61,18 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     found = [_hit_of(table, machine, it) for it in _joined(entries, table)]
     found += moving
     found = _one_a_benchmark(_turns(table, found, rest, noise))
-    modes, rest = _modes(table, machine, rest, groups, steps)
+    modes, rest = two_modes(table, machine, rest, groups, steps)
     hits += found + early + modes
-    over_time, rest = iteration_hits(table, hits, rest, noise, judged)
+    over_time, rest = iteration_hits(table, hits, rest, noise)
     hits = over_time
     noise = noise_of(rest, groups, steps)
     effects, _ = single_copies(rest, noise, thresholds)
-    lucky, effects = _lucky(table, rest, effects, noise)
+    lucky, effects = lucky_copies(table, rest, effects, noise)
     hits += lucky
-    hits += _singles(table, machine, hits, effects)
+    hits += single_hits(table, machine, hits, effects)
     rest = np.where(effects != 0, np.nan, rest)
-    hits += _spread(table, rest, noise)
+    hits += always_different(table, rest, noise)
+    hits = [hit for hit in hits if _counts(hit, thresholds)]
     return Detected(table, hits, explained.predicted, rest, noise, machine)
 
 
@@ -81,16 +83,32 @@ def _beyond_layout(values: Floats, allowed: Floats) -> Floats:
     return np.where(values < 0, np.minimum(0.0, values - allowed[:, None, :]), values)
 
 
+def _counts(hit: Hit, thresholds: Thresholds) -> bool:
+    """Tell whether a hit shows somewhere as much as the user asked for.
+
+    By default what is slow in nearly all benchmarks counts from less; a larger threshold is
+    meant as it is said.
+    """
+    usual = Thresholds()
+    if hit.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL):
+        least, by_default = thresholds.copy, usual.copy
+    elif hit.level and hit.kind is not Kind.SLOW_ITERATION:
+        least, by_default = thresholds.group, usual.group
+    else:
+        return True
+    return least <= by_default or float(np.max(np.abs(np.expm1(hit.sizes())))) >= least
+
+
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _joined(entries: list[Entry], table: Table) -> list[Entry]:
+def _joined(entries: list[PartEffect], table: Table) -> list[PartEffect]:
     """Return entries with fragments of one cause as one.
 
     The same benchmarks, iterations and direction, and sizes alike: other copies of the same
     fault. What takes the effect back for a part of the copies is an exception to it.
     """
-    kept: list[Entry] = []
+    kept: list[PartEffect] = []
     for it in sorted(entries, key=lambda one: -one.part.size):
         back = next((at for at, other in enumerate(kept) if _takes_back(it, other)), None)
         if back is not None:
@@ -122,7 +140,7 @@ def _joined(entries: list[Entry], table: Table) -> list[Entry]:
     return [_of_fewer(it) for it in kept]
 
 
-def _of_fewer(it: Entry) -> Entry:
+def _of_fewer(it: PartEffect) -> PartEffect:
     """Return an entry of more than half of the copies as the opposite of the others."""
     slots = it.part.slots
     if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else limits.HALF):
@@ -130,11 +148,11 @@ def _of_fewer(it: Entry) -> Entry:
     return replace(it, part=Part("set", UNKNOWN, ~slots, 0.0), size=-it.size)
 
 
-def _typical(it: Entry) -> float:
+def _typical(it: PartEffect) -> float:
     return float(np.median(it.size[np.ix_(it.benchmarks, it.iterations)]))
 
 
-def _takes_back(it: Entry, other: Entry) -> bool:
+def _takes_back(it: PartEffect, other: PartEffect) -> bool:
     inside = not (it.part.slots & ~other.part.slots).any()
     within = not (it.benchmarks & ~other.benchmarks).any()
     within = within and not (it.iterations & ~other.iterations).any()
@@ -142,7 +160,7 @@ def _takes_back(it: Entry, other: Entry) -> bool:
     return inside and within and one * two < 0 and abs(one) <= 1.3 * abs(two)
 
 
-def _same_cause(it: Entry, other: Entry) -> bool:
+def _same_cause(it: PartEffect, other: PartEffect) -> bool:
     if (it.iterations != other.iterations).any() or (it.part.slots & other.part.slots).any():
         return False
     shared = (it.benchmarks & other.benchmarks).sum() / (it.benchmarks | other.benchmarks).sum()
@@ -152,21 +170,21 @@ def _same_cause(it: Entry, other: Entry) -> bool:
     return max(abs(one), abs(two)) <= limits.ALIKE * min(abs(one), abs(two))
 
 
-def _sort(it: Entry) -> str:
+def _sort(it: PartEffect) -> str:
     """Return what may be one cause together: parts of one kind, or copies here and there."""
     single = it.part.kind in ("copy", "cpu", "core", "set")
     return "copies" if single else it.part.kind
 
 
-def _hit_of(table: Table, machine: list[Part], it: Entry) -> Hit:
+def _hit_of(table: Table, machine: list[Part], it: PartEffect) -> Hit:
     """Return a part of the model by its name and kind."""
-    b, i, s = table.shape
     there = ~np.isnan(table.log_s)
     covered = (
         it.benchmarks[:, None, None] & it.iterations[None, :, None] & it.part.slots[None, None]
     ) & there
     effect = np.where(covered, it.size[:, :, None], 0.0)
-    level, groups = it.part.kind, (it.part.name,)
+    level: str = it.part.kind
+    groups: tuple[int, ...] = (it.part.name,)
     if level in ("set", "run", "copy"):
         level, groups = place_of(table, machine, it.part.slots)
         at = np.flatnonzero(it.part.slots)
@@ -225,7 +243,7 @@ def _moving(table: Table, rest: Floats, steps: Floats, thresholds: Thresholds) -
     return found
 
 
-def _turns(table: Table, hits: list[Hit], rest: Floats, noise: Noise) -> list[Hit]:
+def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> list[Hit]:
     """Return hits with what does not repeat on lgroups as one hit for each benchmark.
 
     A benchmark whose lgroups change from iteration to iteration by more than chance, not in
@@ -247,9 +265,9 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: Noise) -> list[Hi
         single = len(own) == 1
         if single:
             each = np.stack([median(rest[b][:, here]) for here in members], axis=1)
-        moves = (
-            each - np.nanmean(each, axis=0) - np.nanmean(each, axis=1)[:, None] + np.nanmean(each)
-        )
+        moves = each - mean(each, axis=0) - mean(each)[:, None] + mean(each.ravel())
+        if np.isnan(moves).any():
+            continue
         free = (i - 1) * (len(names) - 1)
         size = math.sqrt(float(np.nansum(moves**2)) / free)
         # Wilson and Hilferty's cube root of chi squared.
@@ -258,13 +276,13 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: Noise) -> list[Hi
         several = len({(hit.iterations[0]) for hit in own}) > 1
         if not several and (single or size < limits.TURNS or sure < limits.TURNS_SURE):
             continue
-        far = np.argwhere(np.abs(moves) >= max(0.5 * np.nanmax(np.abs(moves)), limits.TAU))
+        far = np.argwhere(np.abs(moves) >= max(0.5 * np.max(np.abs(moves)), limits.TAU))
         told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
         covered = np.zeros(table.shape, dtype=bool)
         covered[b] = ~np.isnan(table.log_s[b])
         effect = np.zeros(table.shape)
         for n, here in enumerate(members):
-            effect[b][:, here] = (each[:, n] - np.nanmin(each, axis=1))[:, None]
+            effect[b][:, here] = (each[:, n] - np.min(each, axis=1))[:, None]
         effect = np.where(covered, np.nan_to_num(effect), 0.0)
         gone |= {id(hit) for hit in own if len(hit.benchmarks) == 1}
         facts: dict[str, float | str] = {"turns": told, "swing": size}
@@ -288,158 +306,3 @@ def _one_a_benchmark(hits: list[Hit]) -> list[Hit]:
         first.effect = np.where(hit.covered, hit.effect, first.effect)
         first.facts = {"share": float(first.facts["share"])}
     return kept
-
-
-# -- copies ---------------------------------------------------------------------------------------
-
-
-def _modes(
-    table: Table,
-    machine: list[Part],
-    rest: Floats,
-    groups: Ints,
-    steps: Floats,
-    *,
-    early: bool = False,
-) -> tuple[list[Hit], Floats]:
-    """Return benchmarks whose copies fall into two groups, and what is left without them.
-
-    `early`, before parts enter the model: only what is plainly of no part, and of one
-    benchmark alone; halves of the machine differ by chance where copies have two modes.
-    """
-    hits = []
-    z = rest / noise_of(rest, groups, steps).between[:, None, None]
-    for one in find_modes(rest, groups, steps, fixed=table.fixed):
-        b = one.benchmark
-        others = np.delete(z, b, axis=0)  # its own slow copies are no tail
-        tail = tail_of(others)
-        clear = one.dip >= limits.DIP
-        if early and not (clear and _of_no_part(table, machine, rest, one.slow, b)):
-            continue
-        cells = one.cells
-        if not early and not _beyond_tail(rest[b][cells], one.slow[cells], tail, len(rest)):
-            continue
-        covered = np.zeros(rest.shape, dtype=bool)
-        covered[b] = one.slow & one.cells[:, None]
-        effect = np.where(covered, one.size, 0.0)
-        rest = rest.copy()
-        rest[b, one.cells] = np.nan
-        facts: dict[str, float | str] = {"share": one.share, "dip": one.dip}
-        facts |= {"same": 1.0} if one.same else {}
-        hits.append(Hit(Kind.BIMODAL, covered, effect, "modes", facts=facts))
-    return hits, rest
-
-
-def _of_no_part(
-    table: Table, machine: list[Part], rest: Floats, slow: Bools, benchmark: int
-) -> bool:
-    """Tell whether the slow copies (I, S) are no part of the machine, nor slow elsewhere."""
-    often = slow.mean(axis=0) > 0.5
-    if not often.any() or often.all():
-        return True
-    if place_of(table, machine, often)[1]:
-        return False
-    others = np.delete(levels_of(rest), benchmark, axis=0)
-    if not len(others):
-        return True
-    apart = median(others[:, often]) - median(others[:, ~often])
-    return bool(np.nanmax(np.abs(apart)) < limits.EVERYWHERE)
-
-
-def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
-    """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
-    scale = shortest_half(values)
-    won = []
-    for row, mask, spread in zip(values, slow, scale, strict=True):
-        n, m = int((~np.isnan(row)).sum()), int(mask.sum())
-        if not 0 < m < n:
-            continue
-        far = np.nanquantile((row[mask] - np.nanmedian(row[~mask])) / spread, 0.25)
-        ways = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
-        won.append(m * float(tail.gain(np.array(far), n)) - ways)
-    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
-
-
-def _singles(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:
-    """Return copies that stand out in single cells, those of a cell as one.
-
-    A copy of a part that is slow there already, by less than that, is no finding of its own.
-    """
-    effects = effects.copy()
-    for hit in hits:
-        own = hit.covered & (np.abs(effects) <= np.abs(hit.effect))
-        effects[own] = 0.0
-    found = []
-    for b, i in np.argwhere((effects != 0).any(axis=2)):
-        for sign in (1, -1):
-            here = sign * effects[b, i] > 0
-            if not here.any():
-                continue
-            for hit in _of_cell(hits, (int(b), int(i)), sign):
-                hits.remove(hit)  # fragments of one cause are one finding
-                effects[b, i][hit.slots] = hit.effect[b, i][hit.slots]
-                here |= hit.slots
-            covered = np.zeros(effects.shape, dtype=bool)
-            covered[b, i] = here
-            level, groups = place_of(table, machine, here)
-            hit = Hit(Kind.OUTLIER_COPY, covered, np.where(covered, effects, 0.0), level, groups)
-            if level in ("node", "package") and here.sum() > 2:
-                hit.kind = Kind.SLOW_LGROUP if sign > 0 else Kind.SLOW_GROUP
-            found.append(hit)
-    return found
-
-
-def _of_cell(hits: list[Hit], cell: tuple[int, int], sign: int) -> list[Hit]:
-    """Return hits of a few copies that are of that cell alone, slow or fast as `sign` says."""
-    few = (Kind.SLOW_CPU, Kind.OUTLIER_COPY)
-    return [it for it in hits if it.kind in few and it.cells == [cell] and sign * it.size > 0]
-
-
-def _lucky(table: Table, rest: Floats, effects: Floats, noise: Noise) -> tuple[list[Hit], Floats]:
-    """Return benchmarks of which some copies are fast, others each time: they do not repeat."""
-    b, i, s = table.shape
-    if i < 2 or s < limits.LEAST_MODES:
-        return [], effects
-    ordered = np.sort(rest, axis=2)
-    most = int(limits.MOST_LUCKY * s)
-    gaps = np.diff(ordered, axis=2)[:, :, :most]
-    at = np.argmax(np.nan_to_num(gaps), axis=2)
-    gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
-    edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
-    apart = (gap >= -limits.GAP * edge) & (gap >= limits.LUCKY_SURE * noise.repeat[:, None])
-    hits, effects = [], effects.copy()
-    for k in np.flatnonzero(apart.all(axis=1)):
-        fast = rest[k] <= edge[k][:, None]
-        always = fast.all(axis=0).sum() / max(1, fast.any(axis=0).sum())
-        if always > 0.5 or fast.sum() < 2 * i:
-            continue
-        covered = np.zeros(table.shape, dtype=bool)
-        covered[k] = fast
-        effects[k][fast] = 0.0
-        hits.append(Hit(Kind.WANDERING, covered, np.where(covered, rest, 0.0), "lucky"))
-    if len(hits) > 1:
-        covered = np.any([hit.covered for hit in hits], axis=0)
-        effect = np.sum([hit.effect for hit in hits], axis=0)
-        hits = [Hit(Kind.WANDERING, covered, effect, "lucky")]
-    for hit in hits:
-        cells = hit.covered.any(axis=2)[:, :, None] & ~np.isnan(rest)
-        hit.facts["share"] = float(hit.covered.sum() / cells.sum())
-    return hits, effects
-
-
-def _spread(table: Table, rest: Floats, noise: Noise) -> list[Hit]:
-    """Return benchmarks whose copies always differ, the same ones each time, as one hit."""
-    b, i, s = table.shape
-    if i < 2 or s < 8 or not table.fixed:
-        return []
-    wide = noise.between >= np.maximum(limits.SPREAD, 4 * noise.repeat / math.sqrt(i))
-    if not wide.any():
-        return []
-    levels = levels_of(rest)
-    covered = ~np.isnan(table.log_s) & wide[:, None, None]
-    effect = np.where(covered, np.nan_to_num(levels)[:, None], 0.0)
-    facts: dict[str, float | str] = {
-        "spread": float(np.median(noise.between[wide])),
-        "repeat": float(np.median(noise.repeat[wide])),
-    }
-    return [Hit(Kind.OUTLIER_COPY, covered, effect, "spread", facts=facts)]

@@ -14,13 +14,14 @@ import numpy as np
 
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.noise import Noise, levels_of
-from rater.analysis.divots.model.parts import SETS, Parts
+from rater.analysis.divots.model.noise import TimeNoise, levels_of
+from rater.analysis.divots.model.parts import SETS, PartArrays
 from rater.analysis.stats.robust import (
     MAD_TO_SD,
     MEDIAN_ERROR,
     Bools,
     Floats,
+    mean,
     median,
     quantiles,
 )
@@ -30,7 +31,7 @@ _FEW_SLOTS = 16  # of which each is a notable share of the median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scope:
+class PartScope:
     """All parts in all iterations, or in one against the others; ln, B benchmarks, P parts."""
 
     iterations: Bools  # (I,) those that it is about
@@ -51,12 +52,14 @@ class Scope:
         return 1 if self.once else math.ceil(int(self.iterations.sum()) / 2)
 
 
-def scopes_of(values: Floats, parts: Parts, noise: Noise, thresholds: Thresholds) -> list[Scope]:
+def scopes_of(
+    values: Floats, parts: PartArrays, noise: TimeNoise, thresholds: Thresholds
+) -> list[PartScope]:
     """Return what parts do in all iterations, then in each of several."""
     b, i, s = values.shape
     each, count = effects_of(values, parts), parts.sizes
     levels = levels_of(values)
-    typical = np.nanmean(each, axis=1) if i <= 2 else levels_of(each)  # (B, P)
+    typical = mean(each, axis=1) if i <= 2 else levels_of(each)  # (B, P)
     weight = _error(count) + _error(np.maximum(1.0, s - count))  # (P,)
     sampling = noise.between[:, None] ** 2 * weight
     again = noise.repeat[:, None] ** 2 * weight
@@ -77,7 +80,7 @@ def scopes_of(values: Floats, parts: Parts, noise: Noise, thresholds: Thresholds
         np.maximum(sampling, inside**2 * weight) + np.where(single, 0.0, tau**2) + turns**2 / i
     )
     scopes = [
-        Scope(
+        PartScope(
             iterations=np.ones(i, dtype=bool),
             once=False,
             effect=np.nan_to_num(typical),
@@ -93,10 +96,10 @@ def scopes_of(values: Floats, parts: Parts, noise: Noise, thresholds: Thresholds
     ]
     for k in range(i) if i > 1 else ():
         others = np.delete(each, k, axis=1)
-        moved = each[:, k] - (np.nanmean(others, axis=1) if i <= 3 else levels_of(others))
+        moved = each[:, k] - (mean(others, axis=1) if i <= 3 else levels_of(others))
         turned = turns**2
         if i > 2:  # what the other iterations do among themselves
-            own = np.nan_to_num(np.nanvar(others, axis=1, ddof=1) - again)
+            own = np.nan_to_num(_variance(others) - again)
             own = np.where(single, 0.0, np.maximum(0.0, own))
             turned = (_PRIOR_TURNS * turned + (i - 2) * own) / (_PRIOR_TURNS + i - 2)
         # The level of the others is known as badly.
@@ -105,7 +108,7 @@ def scopes_of(values: Floats, parts: Parts, noise: Noise, thresholds: Thresholds
         most &= np.sign(each[:, k]) == np.sign(moved)
         most &= np.abs(each[:, k]) >= limits.SHOWS * np.abs(moved)
         scopes.append(
-            Scope(
+            PartScope(
                 iterations=np.arange(i) == k,
                 once=True,
                 effect=np.nan_to_num(moved),
@@ -124,11 +127,18 @@ def scopes_of(values: Floats, parts: Parts, noise: Noise, thresholds: Thresholds
 
 def _of_all(tau: Floats, error: Floats) -> Floats:
     """Return the standard error (P,) of the median over benchmarks of errors (B, P)."""
-    found: Floats = np.sqrt(tau**2 + MEDIAN_ERROR**2 / len(error) * np.nanmean(error**2, axis=0))
+    found: Floats = np.sqrt(tau**2 + MEDIAN_ERROR**2 / len(error) * mean(error**2, axis=0))
     return found
 
 
-def effects_of(values: Floats, parts: Parts) -> Floats:
+def _variance(values: Floats) -> Floats:
+    """Return the variance over the iterations (second axis) of (B, I, P)."""
+    around = (values - mean(values, axis=1)[:, None]) ** 2
+    many: Floats = mean(around, axis=1) * values.shape[1] / (values.shape[1] - 1)
+    return many
+
+
+def effects_of(values: Floats, parts: PartArrays) -> Floats:
     """Return the difference of each part's median from that of the others, cell by cell."""
     b, i, s = values.shape
     padded = np.concatenate((values, np.full((b, i, 1), np.nan)), axis=2)
@@ -189,7 +199,7 @@ def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -
         of_all = MAD_TO_SD * float(median(np.abs(common - median(common))))
     turns = np.zeros(b)
     if i > 1:
-        moves = np.abs(each - np.nanmean(each, axis=1, keepdims=True)) * math.sqrt(i / (i - 1))
+        moves = np.abs(each - mean(each, axis=1)[:, None]) * math.sqrt(i / (i - 1))
         turns = MAD_TO_SD * median(moves.reshape(b, -1))
         if many * (i - 1) < 2 * limits.MANY_PARTS:
             turns = np.full(b, float(median(turns)) if b >= limits.MANY_PARTS else 0.0)
@@ -204,7 +214,7 @@ def _beyond(spread: Floats, variance: Floats) -> Floats:
 
 
 def _natural_of_parts(
-    natural: dict[str, Natural], parts: Parts, b: int
+    natural: dict[str, Natural], parts: PartArrays, b: int
 ) -> tuple[Floats, Floats, Floats]:
     tau = np.full((b, len(parts.parts)), limits.TAU)
     tau_all = np.full(len(parts.parts), limits.TAU)
@@ -220,7 +230,9 @@ def _natural_of_parts(
     return tau, tau_all, turns
 
 
-def _inside(levels: Floats, parts: Parts, effect: Floats, scale: Floats) -> tuple[Floats, Bools]:
+def _inside(
+    levels: Floats, parts: PartArrays, effect: Floats, scale: Floats
+) -> tuple[Floats, Bools]:
     """Return (B, P) how much copies of parts differ, of four or more, and whether most show it.
 
     Most: all but 30 % of them have a share of the effect, as far as their noise lets them.

@@ -10,14 +10,14 @@ import numpy as np
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.effects import scopes_of
-from rater.analysis.divots.model.noise import Noise, levels_of, noise_of, tail_of
+from rater.analysis.divots.model.noise import TimeNoise, levels_of, noise_of, tail_of
 from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
 from rater.analysis.divots.model.score import Choice, choices
-from rater.analysis.stats.robust import Bools, Floats, Ints, median
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class PartEffect:
     """A part in the model: where it differs, and by how much."""
 
     part: Part
@@ -41,12 +41,12 @@ def fit_parts(
     thresholds: Thresholds,
     *,
     sets: bool = True,
-) -> tuple[list[Entry], Floats, Noise]:
+) -> tuple[list[PartEffect], Floats, TimeNoise]:
     """Return the parts in the model of (B, I, S), what is left, and how that varies.
 
     `sets`: sets of copies that only the times name are parts as well.
     """
-    entries: list[Entry] = []
+    entries: list[PartEffect] = []
     rest = _centred(values)
     noise = noise_of(rest, groups, steps)
     for _ in range(limits.MOST_FINDINGS):
@@ -68,9 +68,9 @@ def _centred(values: Floats) -> Floats:
 def _best(
     rest: Floats,
     machine: list[Part],
-    noise: Noise,
+    noise: TimeNoise,
     thresholds: Thresholds,
-    entries: list[Entry],
+    entries: list[PartEffect],
     *,
     sets: bool,
 ) -> Choice | None:
@@ -86,8 +86,7 @@ def _best(
     if i > 1:
         found += [(mask, "set") for row in rest for mask in split_sets(row)]
     found = [
-        (mask, "run")
-        for mask in run_sets(np.concatenate((np.nanmean(clipped, axis=0)[None], clipped)))
+        (mask, "run") for mask in run_sets(np.concatenate((mean(clipped, axis=0)[None], clipped)))
     ] + found
     extra = []
     for mask, kind in found if sets else ():
@@ -103,12 +102,13 @@ def _best(
     if best is None or best.part.kind not in SETS:
         return best
     # A part of the machine that is most of it comes first; what is left over follows.
+    slots = best.part.slots
     inside = [
         one
         for one in offered
         if one.part.kind not in SETS
-        and not (one.part.slots & ~best.part.slots).any()
-        and max(2, best.part.size / 2) <= one.part.size
+        and one.part.size >= max(2, best.part.size / 2)
+        and (one.part.slots & slots).sum() >= limits.SAME * one.part.size
         and one.sign == best.sign
         and not (one.iterations & ~best.iterations).any()
         and 2 * (one.benchmarks & best.benchmarks).sum() >= best.benchmarks.sum()
@@ -116,7 +116,7 @@ def _best(
     return max(inside, key=lambda one: one.explained, default=best)
 
 
-def _told(one: Choice, entries: list[Entry]) -> bool:
+def _told(one: Choice, entries: list[PartEffect]) -> bool:
     """Tell whether a part is in the model already just there."""
     return any(
         it.part.slots.tobytes() == one.part.slots.tobytes()
@@ -126,7 +126,7 @@ def _told(one: Choice, entries: list[Entry]) -> bool:
     )
 
 
-def _enter(entries: list[Entry], one: Choice, values: Floats) -> None:
+def _enter(entries: list[PartEffect], one: Choice, values: Floats) -> None:
     """Add a choice, or widen the entry of the same part."""
     for it in entries:
         same = it.part.slots.tobytes() == one.part.slots.tobytes()
@@ -137,7 +137,7 @@ def _enter(entries: list[Entry], one: Choice, values: Floats) -> None:
                 it.everywhere |= one.everywhere
                 return
     entries.append(
-        Entry(
+        PartEffect(
             one.part,
             one.benchmarks,
             one.iterations,
@@ -148,7 +148,7 @@ def _enter(entries: list[Entry], one: Choice, values: Floats) -> None:
     )
 
 
-def _estimate(values: Floats, entries: list[Entry]) -> Floats:
+def _estimate(values: Floats, entries: list[PartEffect]) -> Floats:
     """Estimate all effects together, in place, and return what is left."""
     total = np.zeros_like(values)
     for it in entries:
@@ -160,16 +160,21 @@ def _estimate(values: Floats, entries: list[Entry]) -> Floats:
             cells = np.ix_(np.flatnonzero(it.benchmarks), np.flatnonzero(it.iterations))
             own = free[cells]
             apart = median(own[..., it.part.slots]) - median(own[..., ~it.part.slots])
-            typical = np.nan_to_num(
-                np.nanmean(apart, axis=1) if apart.shape[1] <= 2 else median(apart)
-            )
+            typical = np.nan_to_num(mean(apart, axis=1) if apart.shape[1] <= 2 else median(apart))
+            if apart.shape[1] > 2:  # where it is not, it is not told
+                usual = float(np.median(typical))
+                shows = np.sign(usual) * median(apart.T) >= limits.SHOWS * abs(usual)
+                places = np.flatnonzero(it.iterations)
+                if shows.any() and not shows.all():
+                    it.iterations = np.isin(np.arange(values.shape[1]), places[shows])
+                    cells = np.ix_(np.flatnonzero(it.benchmarks), places[shows])
             it.size = np.zeros(values.shape[:2])
             it.size[cells] = typical[:, None]
             total += it.effect()
     return _centred(values - total)
 
 
-def _pruned(values: Floats, entries: list[Entry], noise: Noise) -> list[Entry]:
+def _pruned(values: Floats, entries: list[PartEffect], noise: TimeNoise) -> list[PartEffect]:
     """Drop parts whose effect went to others that came later."""
     kept = []
     for it in entries:
@@ -179,7 +184,7 @@ def _pruned(values: Floats, entries: list[Entry], noise: Noise) -> list[Entry]:
     return kept
 
 
-def single_copies(rest: Floats, noise: Noise, thresholds: Thresholds) -> tuple[Floats, Floats]:
+def single_copies(rest: Floats, noise: TimeNoise, thresholds: Thresholds) -> tuple[Floats, Floats]:
     """Return effects (B, I, S) of copies that stand out in a cell, and by how many nats (B, I).
 
     The m-th of a cell as far out as that is what Poisson's law seldom gives: m nats of its

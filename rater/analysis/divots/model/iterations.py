@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.model.noise import Noise
+from rater.analysis.divots.model.noise import TimeNoise
 from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, median
 
 _ALL = 0.015
@@ -48,7 +48,7 @@ class Drift:
 
 
 def find_iterations(
-    medians: Floats, scales: Noise, copies: Floats, left_out: Bools
+    medians: Floats, scales: TimeNoise, copies: Floats, left_out: Bools
 ) -> tuple[list[SlowIteration], list[Drift]]:
     """Return slow iterations and drift of cell medians of ln time (B, I).
 
@@ -130,7 +130,7 @@ def _common(change: Floats) -> Floats:
 
 
 def _of_one(
-    medians: Floats, change: Floats, common: Floats, scales: Noise, copies: Floats
+    medians: Floats, change: Floats, common: Floats, scales: TimeNoise, copies: Floats
 ) -> tuple[list[SlowIteration], list[Drift]]:
     """Return iterations in which one benchmark was slower than the iteration was for all.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
-from rater.analysis.stats.robust import Floats, Ints, median, quantiles
+from rater.analysis.stats.robust import Floats, Ints, mean, median, quantiles
 
 _FEW = 8  # copies, of which those that are alike cannot be told from the others
 _FLOOR = 3e-4  # a repeat of a benchmark never agrees better
@@ -37,7 +37,7 @@ _SHAPES = tuple(limits.LEAST_TAIL + 0.025 * k for k in range(19))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Noise:
+class TimeNoise:
     """Spreads of ln time as standard deviations, by benchmark."""
 
     between: Floats  # (B,) of copies' levels over the iterations, parts out
@@ -92,7 +92,7 @@ def group_centred(values: Floats, groups: Ints) -> Floats:
     return centred
 
 
-def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> Noise:
+def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
     """Return the spreads of residuals (B, I, S); `groups`: inside of which copies are alike."""
     b, i, s = residuals.shape
     levels = levels_of(residuals)
@@ -101,8 +101,7 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> Noise:
     if i > 1:
         # Like copies move together with a part of the machine: that is no noise of theirs.
         inner = group_centred(residuals, groups) if s > _FEW else residuals
-        mean = np.nanmean(np.where(np.isnan(inner).all(axis=1)[:, None], 0, inner), axis=1)
-        moves = (inner - mean[:, None]) * math.sqrt(i / (i - 1))
+        moves = (inner - mean(inner, axis=1)[:, None]) * math.sqrt(i / (i - 1))
         repeat = _shrunk(_spread_of_moves(moves), np.full(b, s * (i - 1)), floor)
     if repeat is not None and s < _FEW:
         # Of so few copies the half may be slow: what one repeats to is all that is known.
@@ -120,7 +119,7 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> Noise:
     freedom = _FREEDOM * (many + min(_OWN_WEIGHT, (b - 1) * many))
     if repeat is not None:
         freedom = _FREEDOM * (s * (i - 1) + min(_OWN_WEIGHT, (b - 1) * s)) if s <= 3 else freedom
-    return Noise(between, between if repeat is None else repeat, max(1.5, freedom), steps)
+    return TimeNoise(between, between if repeat is None else repeat, max(1.5, freedom), steps)
 
 
 def _spread_of_moves(moves: Floats) -> Floats:

@@ -14,7 +14,7 @@ from rater.analysis.divots.model.iterations import (
     keepers,
     typical_change,
 )
-from rater.analysis.divots.model.noise import Noise
+from rater.analysis.divots.model.noise import TimeNoise
 from rater.analysis.divots.model.startup import find_startup, leaning
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
@@ -61,7 +61,7 @@ def startup_hits(
 
 
 def iteration_hits(
-    table: Table, hits: list[Hit], rest: Floats, noise: Noise, judged: Bools
+    table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise
 ) -> tuple[list[Hit], Floats]:
     """Return the hits with slow iterations and drift, and what is left of `rest` (B, I, S).
 
@@ -69,7 +69,7 @@ def iteration_hits(
     is said there only.
     """
     fair = table.log_s - total_effect(table.shape, hits)
-    started = np.zeros(judged.shape, dtype=bool)
+    started = np.zeros(rest.shape[:2], dtype=bool)
     for hit in hits:
         if hit.kind is Kind.STARTUP and hit.facts["mode"] in ("convoy", "input-wait", "ramp"):
             started |= hit.covered.any(axis=2)
@@ -79,9 +79,9 @@ def iteration_hits(
     rest = rest.copy()
     made = []
     for one in slow:
-        hit = _iteration_hit(table, fair, one, rest, noise, judged)
-        if hit is not None:
-            made.append(hit)
+        found = _iteration_hit(table, fair, one, rest, noise)
+        if found is not None:
+            made.append(found)
     return _with_spared(hits, made) + [_drift_hit(table, one) for one in drifts], rest
 
 
@@ -124,7 +124,7 @@ def _cell_levels(fair: Floats) -> Floats:
 
 
 def _iteration_hit(
-    table: Table, fair: Floats, one: SlowIteration, rest: Floats, noise: Noise, judged: Bools
+    table: Table, fair: Floats, one: SlowIteration, rest: Floats, noise: TimeNoise
 ) -> Hit | None:
     """Return a slow iteration; None where most copies of its benchmark kept their speed."""
     covered = np.zeros(table.shape, dtype=bool)

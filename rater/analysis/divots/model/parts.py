@@ -35,8 +35,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Parts as arrays: members by part, padded, and which to compare with the rest itself."""
+class PartArrays:
+    """Parts with their members as one array, padded."""
 
     parts: tuple[Part, ...]
     index: Ints  # (P, longest) slots, the padding points at slot S
@@ -107,14 +107,14 @@ def _halves(node: Ints, cpu: Ints) -> Ints:
     return half
 
 
-def arrays_of(parts: list[Part]) -> Parts:
+def arrays_of(parts: list[Part]) -> PartArrays:
     """Return parts with their members as one index array."""
     slots = len(parts[0].slots) if parts else 0
     sizes = np.array([part.size for part in parts], dtype=np.int64)
     index = np.full((len(parts), int(sizes.max(initial=0))), slots)
     for place, part in enumerate(parts):
         index[place, : sizes[place]] = np.flatnonzero(part.slots)
-    return Parts(tuple(parts), index, sizes.astype(np.float64), tuple(p.kind for p in parts))
+    return PartArrays(tuple(parts), index, sizes.astype(np.float64), tuple(p.kind for p in parts))
 
 
 def set_part(slots: Bools, kind: str = "set") -> Part:

@@ -18,7 +18,8 @@ def place_of(table: Table, machine: list[Part], slots: Bools) -> tuple[str, tupl
     One part, or several of a level together, that shares at least four of five copies
     with them, the one that fits best; of equal ones the first in `machine_parts`.
     """
-    best, found = limits.SAME, ("set", ())
+    best = limits.SAME
+    found: tuple[str, tuple[int, ...]] = ("set", ())
     for part in machine:
         if part.kind == "copy":
             continue
@@ -40,4 +41,5 @@ def place_of(table: Table, machine: list[Part], slots: Bools) -> tuple[str, tupl
 
 
 def _alike(left: Bools, right: Bools) -> float:
-    return float((left & right).sum() / max(1, (left | right).sum()))
+    both, either = int((left & right).sum()), int((left | right).sum())
+    return both / max(1, either)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.effects import Scope
-from rater.analysis.divots.model.noise import Noise, Tail, gain, tail_of
-from rater.analysis.divots.model.parts import Part, Parts
+from rater.analysis.divots.model.effects import PartScope
+from rater.analysis.divots.model.noise import Tail, TimeNoise, gain, tail_of
+from rater.analysis.divots.model.parts import Part, PartArrays
 from rater.analysis.stats.robust import Bools, Floats, median, quantiles
 
 _TAIL_OF_ONE = 4.0  # degrees of freedom of a single copy's level in what a part explains
@@ -32,7 +32,7 @@ class Choice:
     everywhere: bool  # nearly all benchmarks alike, no list
 
 
-def choices(scopes: list[Scope], parts: Parts, noise: Noise) -> list[Choice]:
+def choices(scopes: list[PartScope], parts: PartArrays, noise: TimeNoise) -> list[Choice]:
     """Return every part that pays for its description, in the iterations where it does."""
     tails = _tails(scopes[0])
     return [
@@ -48,29 +48,31 @@ def to_name(benchmarks: int) -> float:
     return math.log(benchmarks) + 1 if benchmarks > 1 else 0.0
 
 
-def cost_of(part: Part, scope: Scope) -> float:
+def cost_of(part: Part, scope: PartScope) -> float:
     """Return the nats that a part must win: to name it, its iteration, and to be sure."""
     extra = math.log(len(scope.iterations)) if scope.once else 0.0
     return part.cost + extra - math.log(limits.ALPHA)
 
 
-def freedom_of(scope: Scope, count: Floats, noise: Noise, tail: Tail) -> Floats:
+def freedom_of(scope: PartScope, count: Floats, noise: TimeNoise, tail: Tail) -> Floats:
     """Return the degrees of freedom of parts of so many copies: most must be far out together."""
     many = np.where(count == 2, 2, np.ceil(count / 2)) * scope.times
     found: Floats = 1 / (tail.shape / many + 1 / noise.freedom)
     return found
 
 
-def _tails(scope: Scope) -> tuple[Tail, Tail]:
+def _tails(scope: PartScope) -> tuple[Tail, Tail]:
     z = scope.levels / scope.scale[:, None]
     if len(z) >= 3:  # what a slot is slow by in all benchmarks is no tail
         z = z - median(z.T)
         # Nor is what one benchmark has, if it is in two modes.
-        z = np.delete(z, int(np.nanargmax(quantiles(np.abs(z), 0.9)[0])), axis=0)
+        z = np.delete(z, int(np.argmax(np.nan_to_num(quantiles(np.abs(z), 0.9)[0]))), axis=0)
     return tail_of(z), tail_of(-z)
 
 
-def _chosen(scope: Scope, parts: Parts, noise: Noise, sign: int, tail: Tail) -> list[Choice]:
+def _chosen(
+    scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail
+) -> list[Choice]:
     b, slots = scope.levels.shape
     effect, count = sign * scope.effect, parts.sizes
     single = count == 1
@@ -91,16 +93,7 @@ def _chosen(scope: Scope, parts: Parts, noise: Noise, sign: int, tail: Tail) -> 
             if not _few_apart(scope.levels[usable[:, place]], parts.parts[place]):
                 usable[:, place] = False
     naming = to_name(b)
-    of_sets = np.zeros_like(nats)
-    for place in np.flatnonzero(is_set & (usable & (nats > naming)).any(axis=0)):
-        part = parts.parts[place]
-        of_sets[:, place] = _by_copies(scope, part, noise, tail)
-        lone = (usable & (of_sets > naming))[:, place]
-        # A few copies of a single cell are judged by the tail of the times.
-        one_cell = scope.once or len(scope.iterations) == 1
-        few = one_cell and count[place] <= limits.MOST_SINGLE * slots
-        if lone.sum() <= 1 and (few or not _apart(scope.levels[lone], part.slots)):
-            of_sets[:, place] = 0
+    of_sets = _of_sets(scope, parts, noise, tail, usable & is_set & (nats > naming))
     nats = np.where(is_set, of_sets, nats)
     each = np.where(usable, np.maximum(nats - naming, 0), 0)
     some = np.where((each > 0).sum(axis=0) >= scope.need, each.sum(axis=0), 0)
@@ -142,7 +135,25 @@ def _chosen(scope: Scope, parts: Parts, noise: Noise, sign: int, tail: Tail) -> 
     return found
 
 
-def _by_copies(scope: Scope, part: Part, noise: Noise, tail: Tail) -> Floats:
+def _of_sets(
+    scope: PartScope, parts: PartArrays, noise: TimeNoise, tail: Tail, usable: Bools
+) -> Floats:
+    """Return the nats (B, P) of sets of copies that the times name, copy by copy."""
+    slots = scope.levels.shape[1]
+    found = np.zeros(usable.shape)
+    for place in np.flatnonzero(usable.any(axis=0)):
+        part = parts.parts[place]
+        found[:, place] = _by_copies(scope, part, noise, tail)
+        lone = (usable & (found > to_name(len(found))))[:, place]
+        # A few copies of a single cell are judged by the tail of the times.
+        one_cell = scope.once or len(scope.iterations) == 1
+        few = one_cell and part.size <= limits.MOST_SINGLE * slots
+        if lone.sum() <= 1 and (few or not _apart(scope.levels[lone], part.slots)):
+            found[:, place] = 0
+    return found
+
+
+def _by_copies(scope: PartScope, part: Part, noise: TimeNoise, tail: Tail) -> Floats:
     """Return by how many nats (B,) the part describes single copies better than no part."""
     levels, scale = scope.levels, scope.scale[:, None]
     freedom = min(_TAIL_OF_ONE, 1 / tail.shape)
@@ -163,13 +174,16 @@ def _apart(levels: Floats, slots: Bools) -> bool:
     """Tell whether an empty gap lies between a set of copies and the rest, in one benchmark."""
     if not len(levels):
         return False
-    inner, outer = levels[0, slots], levels[0, ~slots]
-    sign = 1 if np.nanmedian(inner) > np.nanmedian(outer) else -1
-    gap = np.nanmin(sign * inner) - np.nanmax(sign * outer)
-    return bool(gap >= limits.GAP * sign * (np.nanmedian(inner) - np.nanmedian(outer)))
+    known = ~np.isnan(levels[0])
+    inner, outer = levels[0, slots & known], levels[0, ~slots & known]
+    if not (len(inner) and len(outer)):
+        return False
+    sign = 1 if np.median(inner) > np.median(outer) else -1
+    gap = np.min(sign * inner) - np.max(sign * outer)
+    return bool(gap >= limits.GAP * sign * (np.median(inner) - np.median(outer)))
 
 
 def _few_apart(levels: Floats, part: Part) -> bool:
-    """Tell whether fast copies of one benchmark are few and stand apart: else it has a fast tail."""
+    """Tell whether fast copies of a benchmark are few and apart: else it has a fast tail."""
     few = max(1, limits.MOST_FAST * len(part.slots))
     return part.size <= few and _apart(levels, part.slots)

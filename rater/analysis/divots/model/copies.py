@@ -1,0 +1,178 @@
+"""Copies that part from the others: in two modes, in single cells, now and then, or always."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rater.analysis.divots.data.finding import Kind
+from rater.analysis.divots.data.hit import Hit
+from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.modes import find_modes
+from rater.analysis.divots.model.noise import (
+    Tail,
+    TimeNoise,
+    levels_of,
+    noise_of,
+    shortest_half,
+    tail_of,
+)
+from rater.analysis.divots.model.parts import Part
+from rater.analysis.divots.model.place import place_of
+from rater.analysis.stats.robust import Bools, Floats, Ints, median, middle, quantiles
+
+
+def two_modes(
+    table: Table,
+    machine: list[Part],
+    rest: Floats,
+    groups: Ints,
+    steps: Floats,
+    *,
+    early: bool = False,
+) -> tuple[list[Hit], Floats]:
+    """Return benchmarks whose copies fall into two groups, and what is left without them.
+
+    `early`, before parts enter the model: only what is plainly of no part, and of one
+    benchmark alone; halves of the machine differ by chance where copies have two modes.
+    """
+    hits = []
+    z = rest / noise_of(rest, groups, steps).between[:, None, None]
+    for one in find_modes(rest, groups, steps, fixed=table.fixed):
+        b = one.benchmark
+        others = np.delete(z, b, axis=0)  # its own slow copies are no tail
+        tail = tail_of(others)
+        clear = one.dip >= limits.DIP
+        if early and not (clear and _of_no_part(table, machine, rest, one.slow, b)):
+            continue
+        cells = one.cells
+        if not early and not _beyond_tail(rest[b][cells], one.slow[cells], tail, len(rest)):
+            continue
+        covered = np.zeros(rest.shape, dtype=bool)
+        covered[b] = one.slow & one.cells[:, None]
+        effect = np.where(covered, one.size, 0.0)
+        rest = rest.copy()
+        rest[b, one.cells] = np.nan
+        facts: dict[str, float | str] = {"share": one.share, "dip": one.dip}
+        facts |= {"same": 1.0} if one.same else {}
+        hits.append(Hit(Kind.BIMODAL, covered, effect, "modes", facts=facts))
+    return hits, rest
+
+
+def _of_no_part(
+    table: Table, machine: list[Part], rest: Floats, slow: Bools, benchmark: int
+) -> bool:
+    """Tell whether the slow copies (I, S) are no part of the machine, nor slow elsewhere."""
+    often = slow.mean(axis=0) > 0.5
+    if not often.any() or often.all():
+        return True
+    if place_of(table, machine, often)[1]:
+        return False
+    others = np.delete(levels_of(rest), benchmark, axis=0)
+    if not len(others):
+        return True
+    apart = median(others[:, often]) - median(others[:, ~often])
+    return bool(np.max(np.nan_to_num(np.abs(apart))) < limits.EVERYWHERE)
+
+
+def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
+    """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
+    scale = shortest_half(values)
+    won = []
+    for row, mask, spread in zip(values, slow, scale, strict=True):
+        n, m = int((~np.isnan(row)).sum()), int(mask.sum())
+        if not 0 < m < n:
+            continue
+        far = quantiles((row[mask] - middle(row[~mask])) / spread, 0.25)[0]
+        ways = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+        won.append(m * float(tail.gain(far, n)) - ways)
+    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
+
+
+def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:
+    """Return copies that stand out in single cells, those of a cell as one.
+
+    A copy of a part that is slow there already, by less than that, is no finding of its own.
+    """
+    effects = effects.copy()
+    for hit in hits:
+        own = hit.covered & (np.abs(effects) <= np.abs(hit.effect))
+        effects[own] = 0.0
+    found = []
+    for b, i in np.argwhere((effects != 0).any(axis=2)):
+        for sign in (1, -1):
+            here = sign * effects[b, i] > 0
+            if not here.any():
+                continue
+            for hit in _of_cell(hits, (int(b), int(i)), sign):
+                hits.remove(hit)  # fragments of one cause are one finding
+                effects[b, i][hit.slots] = hit.effect[b, i][hit.slots]
+                here |= hit.slots
+            covered = np.zeros(effects.shape, dtype=bool)
+            covered[b, i] = here
+            level, groups = place_of(table, machine, here)
+            hit = Hit(Kind.OUTLIER_COPY, covered, np.where(covered, effects, 0.0), level, groups)
+            if level in ("node", "package") and here.sum() > 2:
+                hit.kind = Kind.SLOW_LGROUP if sign > 0 else Kind.SLOW_GROUP
+            found.append(hit)
+    return found
+
+
+def _of_cell(hits: list[Hit], cell: tuple[int, int], sign: int) -> list[Hit]:
+    """Return hits of a few copies that are of that cell alone, slow or fast as `sign` says."""
+    few = (Kind.SLOW_CPU, Kind.OUTLIER_COPY)
+    return [it for it in hits if it.kind in few and it.cells == [cell] and sign * it.size > 0]
+
+
+def lucky_copies(
+    table: Table, rest: Floats, effects: Floats, noise: TimeNoise
+) -> tuple[list[Hit], Floats]:
+    """Return benchmarks of which some copies are fast, others each time: they do not repeat."""
+    _, i, s = table.shape
+    if i < 2 or s < limits.LEAST_MODES:
+        return [], effects
+    ordered = np.sort(rest, axis=2)
+    most = int(limits.MOST_LUCKY * s)
+    gaps = np.diff(ordered, axis=2)[:, :, :most]
+    at = np.argmax(np.nan_to_num(gaps), axis=2)
+    gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
+    edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
+    apart = (gap >= -limits.GAP * edge) & (gap >= limits.LUCKY_SURE * noise.repeat[:, None])
+    hits, effects = [], effects.copy()
+    for k in np.flatnonzero(apart.all(axis=1)):
+        fast = rest[k] <= edge[k][:, None]
+        always = fast.all(axis=0).sum() / max(1, fast.any(axis=0).sum())
+        if always > 0.5 or fast.sum() < 2 * i:
+            continue
+        covered = np.zeros(table.shape, dtype=bool)
+        covered[k] = fast
+        effects[k][fast] = 0.0
+        hits.append(Hit(Kind.WANDERING, covered, np.where(covered, rest, 0.0), "lucky"))
+    if len(hits) > 1:
+        covered = np.any([hit.covered for hit in hits], axis=0)
+        effect = np.sum([hit.effect for hit in hits], axis=0)
+        hits = [Hit(Kind.WANDERING, covered, effect, "lucky")]
+    for hit in hits:
+        cells = hit.covered.any(axis=2)[:, :, None] & ~np.isnan(rest)
+        hit.facts["share"] = float(hit.covered.sum() / cells.sum())
+    return hits, effects
+
+
+def always_different(table: Table, rest: Floats, noise: TimeNoise) -> list[Hit]:
+    """Return benchmarks whose copies always differ, the same ones each time, as one hit."""
+    _, i, s = table.shape
+    if i < 2 or s < 8 or not table.fixed:
+        return []
+    wide = noise.between >= np.maximum(limits.SPREAD, 4 * noise.repeat / math.sqrt(i))
+    if not wide.any():
+        return []
+    levels = levels_of(rest)
+    covered = ~np.isnan(table.log_s) & wide[:, None, None]
+    effect = np.where(covered, np.nan_to_num(levels)[:, None], 0.0)
+    facts: dict[str, float | str] = {
+        "spread": float(np.median(noise.between[wide])),
+        "repeat": float(np.median(noise.repeat[wide])),
+    }
+    return [Hit(Kind.OUTLIER_COPY, covered, effect, "spread", facts=facts)]
