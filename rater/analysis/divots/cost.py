@@ -26,11 +26,11 @@ class Cost:
     cells: dict[tuple[int, int], float]  # of the rate of each cell that it covers
 
 
-def costs_of(table: Table, hits: list[Hit]) -> tuple[list[Cost], float]:
-    """Return the cost of each hit, and what all of them cost together.
+def costs_of(table: Table, hits: list[Hit]) -> list[Cost]:
+    """Return the cost of each hit.
 
     Each alone: 1 - score / (score with its effect taken away). The shares are those of
-    taking them away one after the other, the most costly first: they add up to the whole.
+    taking them away one after the other, the most costly first: they add up to what all cost together.
     """
     log_s, start = table.log_s, np.nan_to_num(table.start_s)
     actual = _times(table, log_s, start)
@@ -48,7 +48,7 @@ def costs_of(table: Table, hits: list[Hit]) -> tuple[list[Cost], float]:
         cells = {cell: max(0.0, 1 - float(without[cell] / actual[cell])) for cell in hit.cells}
         rate = float(np.nanmax(rates[hit.benchmarks], initial=0.0)) if hit.benchmarks else 0.0
         found.append(Cost(whole, share, max(0.0, rate), cells))
-    return found, lost
+    return found
 
 
 def _without(log_s: Floats, start: Floats, hit: Hit) -> tuple[Floats, Floats]:

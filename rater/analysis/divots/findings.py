@@ -28,12 +28,12 @@ _MOST_CPUS = 8
 _ORDINALS = ("first", "second", "third", "fourth")
 
 
-def findings_of(found: Detected) -> tuple[list[Finding], float]:
-    """Return the findings, the most costly first, explained ones last; and what all cost."""
-    costs, lost = costs_of(found.table, found.hits)
+def findings_of(found: Detected) -> list[Finding]:
+    """Return the findings, the most costly first, explained ones last."""
+    costs = costs_of(found.table, found.hits)
     made = [_finding(found, hit, cost) for hit, cost in zip(found.hits, costs, strict=True)]
     made.sort(key=_rank)
-    return made + [_explained(found.table, one) for one in _joined(found.predicted)], lost
+    return made + [_explained(found.table, one) for one in _joined(found.predicted)]
 
 
 def _rank(one: Finding) -> tuple[float, float, str, str]:
@@ -171,6 +171,14 @@ def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: li
         own = "their own" if group == LOCAL else "another"
         where = f"{own} node" if level == "remote" else f"node {group}"
         return f"{words.copies(copies)} (memory on {where})"
+    return _part_name(table, hit, slots, cpus, copies) + (
+        of_node if hit.level in ("set", "run") and len(slots) > 1 and cpus else ""
+    )
+
+
+def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> str:
+    """Name copies by the CPUs that they have, or by their own numbers."""
+    level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
     on = words.cpus(cpus) if cpus else words.copies(copies)
     half = "upper" if group % 2 else "lower"
     thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
@@ -188,7 +196,7 @@ def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: li
         return words.copies(copies)
     if np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be
         return f"{words.copies(copies)} ({words.cpus(cpus)})"
-    return on + (of_node if len(slots) > 1 else "")
+    return on
 
 
 def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:

@@ -33,5 +33,4 @@ def analyse(
     if table is None:
         return Analysis((), {}, sum(len(part) for part in parts))
     found = detect(table, thresholds)
-    findings, lost = findings_of(found)
-    return Analysis(tuple(findings), visible(found, thresholds), table.failed, lost)
+    return Analysis(tuple(findings_of(found)), visible(found, thresholds), table.failed)

@@ -50,7 +50,13 @@ def summary_of(found: Detected, hit: Hit) -> str:
             return f"{which}{where} {words.than_others(math.exp(hit.size))} ({one_of})"
         how = words.sizes([math.exp(float(e)) for e in effects])
         return f"{which}{where}: {len(effects)} of {whole} copies {how}"
-    return f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
+    told = f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
+    if hit.level in ("set", "run") and 2 * len(copies) == table.copies and table.copies > 2:
+        return (
+            f"{told}: {len(copies)} of {table.copies} copies differ from the others, and which "
+            "ones are normal cannot be told; compare with another run"
+        )
+    return told
 
 
 def _range(table: Table, hit: Hit) -> str:

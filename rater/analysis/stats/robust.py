@@ -73,27 +73,6 @@ def correlation(left: Floats, right: Floats) -> float:
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def rank_sum_z(inside: Floats, outside: Floats) -> tuple[float, float]:
-    """Return Mann-Whitney's z of `inside` above `outside`, and the most it could be.
-
-    Normal approximation with ties; both vectors without gaps. (0, 0) where all are
-    equal or one is empty.
-    """
-    m, n = len(inside), len(outside)
-    if not m or not n:
-        return 0.0, 0.0
-    both = np.concatenate((inside, outside))
-    _, counts = np.unique(both, return_counts=True)
-    whole = m + n
-    ties = float(np.sum(counts.astype(np.float64) ** 3 - counts))
-    variance = m * n / 12 * ((whole + 1) - ties / (whole * (whole - 1)))
-    if variance <= 0:
-        return 0.0, 0.0
-    above = float(np.sum(ranks(both)[:m])) - m * (m + 1) / 2
-    sd = math.sqrt(variance)
-    return (above - m * n / 2) / sd, (m * n / 2) / sd
-
-
 def theil_sen(x: Floats, y: Floats) -> float:
     """Return the median slope over all pairs that differ in x; 0 without such a pair."""
     dx = x[:, None] - x[None, :]
@@ -102,26 +81,6 @@ def theil_sen(x: Floats, y: Floats) -> float:
     if not usable.any():
         return 0.0
     return float(np.median(dy[usable] / dx[usable]))
-
-
-def normal_tail(z: float) -> float:
-    """Return how often a normal variable lies above z."""
-    return 0.5 * math.erfc(z / math.sqrt(2))
-
-
-def binomial_tail(least: int, of: int, often: float) -> float:
-    """Return how often `least` or more of `of` trials succeed that each do with `often`."""
-    if least <= 0 or often >= 1:
-        return 1.0
-    if least > of or often <= 0:
-        return 0.0
-    yes, no = math.log(often), math.log1p(-often)
-    ways = math.lgamma(of + 1)
-    total = sum(
-        math.exp(ways - math.lgamma(k + 1) - math.lgamma(of - k + 1) + k * yes + (of - k) * no)
-        for k in range(least, of + 1)
-    )
-    return min(1.0, total)
 
 
 def untied(values: Floats, step: float) -> Floats:

@@ -48,7 +48,7 @@ TABLE = {
         {"kind": lambda one: f"explained-{one.kind}" if one.explained else str(one.kind)},
         "benchmark benchmarks tune iteration iterations",
         {"copy": lambda one: _only(one.copies), "cpu": lambda one: _only(one.cpus)},
-        "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 explained"
+        "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 share_lost:5 explained"
         " expectation",
         {
             "evidence": evidence_line,
@@ -106,6 +106,7 @@ def divots_document(
             "divots": divot_rows(analysis.findings, head),
             "visible": {name: round(size, 5) for name, size in analysis.visible.items()},
             "failed_left_out": analysis.failed,
+            "lost": round(analysis.lost, 5),
         }
         for head, analysis in runs
     ]

@@ -84,9 +84,9 @@ def test_64_copies_of_a_real_server_show_what_their_times_show() -> None:
     # 462.libquantum is 1.3 % slower on lgroup 0, but lgroups differ by up to 1.1 % there anyway.
     assert not any(one.kind is Kind.SLOW_LGROUP for one in found)
     assert (Kind.WANDERING, "all copies", ("403.gcc",), ()) in told
-    assert "CPUs 8-15,24-31,40-47,56-63" in {one.place for one in found}
+    # The upper halves of all lgroups are 0.1 to 0.9 % slower: under what counts as a divot.
     assert not any(one.kind is Kind.OUTLIER_COPY for one in found)
-    assert len(found) == 4
+    assert len(found) == 3
 
 
 @needs_samples

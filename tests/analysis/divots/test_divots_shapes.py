@@ -5,7 +5,7 @@ import pytest
 
 from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.search import analyse
-from rater.analysis.stats.robust import binomial_tail, untied
+from rater.analysis.stats.robust import untied
 from tests.support.divot_runs import Machine, Times, analysed, divots, names, quiet, rows_of
 
 EIGHT = Machine(8, 8)
@@ -248,13 +248,6 @@ def test_what_could_be_seen_is_no_number_where_the_noise_hides_all() -> None:
 
 
 # -- arithmetic -----------------------------------------------------------------------------------
-
-
-def test_the_binomial_tail_is_the_textbooks() -> None:
-    assert binomial_tail(3, 4, 0.5) == pytest.approx(5 / 16)
-    assert binomial_tail(0, 4, 0.5) == 1
-    assert binomial_tail(5, 4, 0.5) == 0
-    assert binomial_tail(600, 2000, 0.3) == pytest.approx(0.5, abs=0.02)
 
 
 def test_ties_are_spread_over_the_step_of_the_clock() -> None:

@@ -151,7 +151,11 @@ class Analysis:
     findings: tuple[Finding, ...]  # the most costly first, explained ones last
     visible: dict[str, float]
     failed: int = 0  # copy runs left out because they did not end well
-    lost: float | None = None  # what all findings cost together, of the score or the copies' time
+
+    @property
+    def lost(self) -> float:
+        """What all findings cost together, of the score or the copies' time."""
+        return sum(one.share_lost or 0.0 for one in self.findings)
 
 
 def nothing_to_compare(head: RunHead) -> bool:

@@ -276,7 +276,7 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         several = len({(hit.iterations[0]) for hit in own}) > 1
         if not several and (single or size < limits.TURNS or sure < limits.TURNS_SURE):
             continue
-        far = np.argwhere(np.abs(moves) >= max(0.5 * np.max(np.abs(moves)), limits.TAU))
+        far = np.argwhere(np.abs(each) >= max(0.5 * np.max(np.abs(each)), limits.TAU))
         told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
         covered = np.zeros(table.shape, dtype=bool)
         covered[b] = ~np.isnan(table.log_s[b])
