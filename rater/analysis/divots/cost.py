@@ -30,7 +30,8 @@ def costs_of(table: Table, hits: list[Hit]) -> list[Cost]:
     """Return the cost of each hit.
 
     Each alone: 1 - score / (score with its effect taken away). The shares are those of
-    taking them away one after the other, the most costly first: they add up to what all cost together.
+    taking them away one after the other, the most costly first: they add up to what all
+    cost together.
     """
     log_s, start = table.log_s, np.nan_to_num(table.start_s)
     actual = _times(table, log_s, start)

@@ -48,7 +48,8 @@ TABLE = {
         {"kind": lambda one: f"explained-{one.kind}" if one.explained else str(one.kind)},
         "benchmark benchmarks tune iteration iterations",
         {"copy": lambda one: _only(one.copies), "cpu": lambda one: _only(one.cpus)},
-        "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 share_lost:5 explained"
+        "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 share_lost:5"
+        " explained"
         " expectation",
         {
             "evidence": evidence_line,

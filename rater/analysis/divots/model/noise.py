@@ -15,6 +15,7 @@ from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.stats.robust import Floats, Ints, mean, median, quantiles
 
+_UNKNOWN = 10.0  # ln: nothing is told from it
 _FEW = 8  # copies, of which those that are alike cannot be told from the others
 _FLOOR = 3e-4  # a repeat of a benchmark never agrees better
 _OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
@@ -113,7 +114,9 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
     else:
         apart = levels - median(levels.T)[None]
         known = np.abs(apart[~np.isnan(apart)])
-        own = 1.4826 * float(np.median(known)) * math.sqrt(2) if b >= 3 and len(known) else math.inf
+        own = _UNKNOWN
+        if b >= 3 and len(known):
+            own = 1.4826 * float(np.median(known)) * math.sqrt(2)
         between = np.maximum(np.full(b, own), floor)
     many = s if s > 3 else s * b / 2
     freedom = _FREEDOM * (many + min(_OWN_WEIGHT, (b - 1) * many))
