@@ -44,7 +44,7 @@ def two_modes(
         b = one.benchmark
         others = np.delete(z, b, axis=0)  # its own slow copies are no tail
         tail = tail_of(others)
-        clear = one.dip >= limits.DIP
+        clear = one.dip >= limits.DIP and one.share >= limits.MOST_LUCKY
         if early and not (clear and _of_no_part(table, machine, rest, one.slow, b)):
             continue
         cells = one.cells
@@ -87,7 +87,8 @@ def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bo
             continue
         far = quantiles((row[mask] - middle(row[~mask])) / spread, 0.25)[0]
         ways = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
-        won.append(m * float(tail.gain(far, n)) - ways)
+        # Of many a tail that is known too light adds up: four times as many may be there.
+        won.append(m * (float(tail.gain(far, n)) - math.log(4)) - ways)
     return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
 
 
