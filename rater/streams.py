@@ -12,7 +12,7 @@ class _Leaving(io.FileIO):
     """A descriptor that goes on as /dev/null where nobody reads it any more."""
 
     def write(self, data: Any, /) -> int:
-        """Write what can be written; raises `OSError` with the stream's name."""
+        """Write what can be written; raises `OSError` where standard output cannot be."""
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -21,8 +21,9 @@ class _Leaving(io.FileIO):
             os.close(null)
             return super().write(data)
         except OSError as error:
-            name = {1: "standard output", 2: "standard error"}.get(self.fileno())
-            raise OSError(error.errno, error.strerror, name) from None
+            if self.fileno() == 2:  # nobody can be told; the exit status has to do
+                return len(memoryview(data).cast("B"))
+            raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def outlive_readers() -> None:

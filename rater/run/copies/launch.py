@@ -8,7 +8,7 @@ import shlex
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from rater.record.events import GateFacts
 from rater.run.copies.gate import GATE_NAME, GATE_SHELL, gate_script
 from rater.run.copies.guard import Guard
 from rater.run.copies.open_files import high_pipe, raise_limit
+from rater.run.copies.spawn import Action, spawn, spawn_alone
 from rater.run.host.priority import urgent
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.memory_tuning import transparent_pages
@@ -270,9 +271,7 @@ class Launcher:
         with transparent_pages(spec.transparent):
             now = time.monotonic_ns()
             try:
-                pid = _spawn(
-                    spec.argv[0], spec.argv, spec.environment | spec.late, _own_files(spec)
-                )
+                pid = spawn(spec.argv[0], spec.argv, spec.environment | spec.late, _own_files(spec))
             except OSError:
                 return None
         self._guard.hold(wanted.copy, pid)
@@ -287,10 +286,10 @@ class Launcher:
 
     def _gate(
         self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
-    ) -> tuple[Wanted, tuple[str, ...], list[_Action]]:
+    ) -> tuple[Wanted, tuple[str, ...], list[Action]]:
         """Return a step with what its gate is spawned from; a gate of its own comes last."""
         spec = wanted.spec
-        actions: list[_Action] = [*_own_files(spec), (os.POSIX_SPAWN_DUP2, ready, 4)]
+        actions: list[Action] = [*_own_files(spec), (os.POSIX_SPAWN_DUP2, ready, 4)]
         if spec.workloads and self._commands_fd is not None:
             actions.append((os.POSIX_SPAWN_DUP2, self._commands_fd, REPORT_FD))
         if shared_gate is not None:
@@ -301,14 +300,16 @@ class Launcher:
         return wanted, argv, actions
 
     def _spawn_one(
-        self, wanted: Wanted, argv: tuple[str, ...], actions: list[_Action], *, own_gate: bool
+        self, wanted: Wanted, argv: tuple[str, ...], actions: list[Action], *, own_gate: bool
     ) -> Child:
         copy, position, step, spec = wanted
         read_end, write_end = high_pipe() if own_gate else (-1, None)
         if own_gate:
             actions.append((os.POSIX_SPAWN_DUP2, read_end, 3))
         try:
-            pid = _spawn(GATE_SHELL, argv, spec.environment, actions)
+            # Behind a gate of its own it may begin while others run, whose ends are stamped.
+            start = spawn if own_gate else spawn_alone
+            pid = start(GATE_SHELL, argv, spec.environment, actions)
         except OSError as error:
             if write_end is not None:
                 os.close(write_end)
@@ -331,27 +332,6 @@ class Launcher:
         self._guard.hold(child.copy, 0)
 
 
-type _Action = tuple[int, ...] | tuple[int, int, str, int, int]
-
-
-def _spawn(
-    program: str,
-    argv: tuple[str, ...],
-    environment: Mapping[bytes, bytes],
-    actions: Sequence[_Action],
-) -> int:
-    """Spawn a process in a group of its own, with signals as a shell would hand them on."""
-    return os.posix_spawn(
-        program,
-        argv,
-        environment,
-        file_actions=actions,
-        setpgroup=0,
-        setsigmask=(),
-        setsigdef=_DEFAULT_SIGNALS,
-    )
-
-
 def _own_files(spec: CopySpec) -> tuple[tuple[int, int, str, int, int], ...]:
     """Return the file actions that give a copy its standard input, output and error."""
     return (
@@ -361,7 +341,6 @@ def _own_files(spec: CopySpec) -> tuple[tuple[int, int, str, int, int], ...]:
     )
 
 
-_DEFAULT_SIGNALS = (int(signal.SIGPIPE), int(signal.SIGXFSZ))  # Python ignores these two
 _NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

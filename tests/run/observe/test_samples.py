@@ -95,8 +95,8 @@ def test_short_runs_through_a_window_have_gates_but_no_samples(tmp_path: Path) -
 
 def test_every_step_of_a_queue_is_sampled(tmp_path: Path) -> None:
     plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
-    rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
-    seen = rig.run(dict.fromkeys("ab", "sleep 0.3"), 2, plan)
+    rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
+    seen = rig.run(dict.fromkeys("ab", "sleep 1"), 2, plan)
     sampled = {(it.copy, it.step) for it in seen.of(Sampled)}
     assert sampled == {(0, 0), (0, 1), (1, 0), (1, 1)}
 

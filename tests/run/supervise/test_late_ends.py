@@ -16,7 +16,7 @@ from tests.support.rig import Rig
 MS = 1_000_000
 SHORT_AND_LONG = """
 read up rest < /proc/uptime; echo $up >> begun.$RATER_COPY
-if [ $RATER_COPY = 0 ]; then sleep 0.8; else sleep 3; fi
+if [ $RATER_COPY = 0 ]; then sleep 0.8; else sleep 4; fi
 read up rest < /proc/uptime; echo $up >> ended.$RATER_COPY
 """
 
@@ -34,7 +34,7 @@ def test_an_end_while_rater_was_stopped_has_no_time_and_one_behind_it_has(tmp_pa
     time.sleep(0.3)
     process.send_signal(signal.SIGSTOP)
     ended = uptime_s(tmp_path / "ended.0")
-    time.sleep(0.7)
+    time.sleep(1)
     process.send_signal(signal.SIGCONT)
     assert process.communicate(timeout=20)[1].endswith("failed: 1 copy failed\n")
     assert process.returncode == 1
@@ -42,7 +42,7 @@ def test_an_end_while_rater_was_stopped_has_no_time_and_one_behind_it_has(tmp_pa
         "SELECT elapsed_ns / 1e9, late_ns / 1e9, status, note FROM copy ORDER BY copy"
     )
     assert (long[1:], short[2]) == ((None, "ok", None), "failed")
-    assert short[1] > 0.7
+    assert short[1] > 1
     took_s = ended - begun
     assert short[0] - short[1] - 0.02 < took_s < short[0] + 0.02  # the truth lies in between
     assert short[3].startswith("rater itself did not run when it ended: that was up to ")
@@ -74,7 +74,7 @@ def taken(seen_ago_ms: int, started_ago_ms: int) -> int | None:
 
 
 def test_only_what_matters_to_the_time_of_a_copy_makes_it_late() -> None:
-    assert taken(seen_ago_ms=300, started_ago_ms=1000) is None  # a beat, and a busy machine
+    assert taken(seen_ago_ms=900, started_ago_ms=2000) is None  # a beat, and a busy machine
     assert taken(seen_ago_ms=1300, started_ago_ms=2000) == 1300
     assert taken(seen_ago_ms=1300, started_ago_ms=500) == 500  # no sooner than it began
     assert taken(seen_ago_ms=1300, started_ago_ms=400_000) is None  # a third of a per cent
