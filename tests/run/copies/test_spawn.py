@@ -18,7 +18,7 @@ def test_arguments_variables_files_group_and_signals_are_as_asked(
     tmp_path: Path, start: object
 ) -> None:
     script = (
-        'echo "$1" "$A" $(cut -d" " -f5 /proc/$$/stat) $$; grep -E "Sig(Blk|Ign)" /proc/$$/status'
+        'echo "$1" "$A" $(cut -d" " -f5 /proc/$$/stat) $$; grep -E "Sig(Blk|Ign)" /proc/self/status'
     )
     actions = [
         (os.POSIX_SPAWN_OPEN, 1, str(tmp_path / "out"), WRITE, 0o644),
