@@ -239,30 +239,26 @@ def _huge(row: _Row) -> float | None:
     return sum(size for page, size in pages if page > _BASE_PAGE) / total
 
 
-def _seen(name: str) -> Callable[[_Row], float | None]:
+def _number(of: Callable[[_Row], object], name: str) -> Callable[[_Row], float | None]:
     def value(row: _Row) -> float | None:
-        told = getattr(row.proof.seen, name) if row.proof else None
-        return None if told is None else float(told)
+        holder = of(row)
+        known = None if holder is None else getattr(holder, name)
+        return None if known is None else float(known)
 
     return value
+
+
+def _seen(name: str) -> Callable[[_Row], float | None]:
+    return _number(lambda row: row.proof and row.proof.seen, name)
 
 
 def _of_cpu(name: str) -> Callable[[_Row], float | None]:
-    def value(row: _Row) -> float | None:
-        told = getattr(row.use, name) if row.use else None
-        return None if told is None else float(told)
-
-    return value
+    return _number(lambda row: row.use, name)
 
 
 def _on_cpu(row: _Row) -> float | None:
     cpu_s = row.copy.cpu_s
     return None if cpu_s is None else cpu_s / (row.copy.elapsed_s * row.threads)
-
-
-def _major_faults(row: _Row) -> float | None:
-    faults = row.copy.major_faults
-    return None if faults is None else float(faults)
 
 
 def _taken_off(row: _Row) -> float | None:
@@ -350,7 +346,7 @@ _MEASURES = (
     ),
     _Measure(
         "major-faults",
-        _major_faults,
+        _number(lambda row: row.copy, "major_faults"),
         10.0,
         lambda v: f"{v} major page faults",
         _whole,

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ WRITE = os.O_WRONLY | os.O_CREAT
 
 @pytest.mark.parametrize("start", [spawn, spawn_alone])
 def test_arguments_variables_files_group_and_signals_are_as_asked(
-    tmp_path: Path, start: object
+    tmp_path: Path, start: Callable[..., int]
 ) -> None:
     script = (
         'echo "$1" "$A" $(cut -d" " -f5 /proc/$$/stat) $$; grep -E "Sig(Blk|Ign)" /proc/self/status'
@@ -26,7 +27,7 @@ def test_arguments_variables_files_group_and_signals_are_as_asked(
     ]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
-        pid = start("/bin/sh", ("sh", "-c", script, "sh", "ü 1"), {b"A": b"b=c"}, actions)  # type: ignore[operator]
+        pid = start("/bin/sh", ("sh", "-c", script, "sh", "ü 1"), {b"A": b"b=c"}, actions)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     assert os.waitpid(pid, 0)[1] == 0

@@ -19,7 +19,7 @@ from rater.analysis.divots.model.noise import (
     shortest_half,
     tail_of,
 )
-from rater.analysis.divots.model.parts import Part
+from rater.analysis.divots.model.parts import Part, ln_choose
 from rater.analysis.divots.model.place import place_of
 from rater.analysis.stats.robust import Bools, Floats, Ints, median, middle, quantiles
 
@@ -86,9 +86,8 @@ def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bo
         if not 0 < m < n:
             continue
         far = quantiles((row[mask] - middle(row[~mask])) / spread, 0.25)[0]
-        ways = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
         # Of many a tail that is known too light adds up: four times as many may be there.
-        won.append(m * (float(tail.gain(far, n)) - math.log(4)) - ways)
+        won.append(m * (float(tail.gain(far, n)) - math.log(4)) - ln_choose(n, m))
     return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
 
 

@@ -25,7 +25,7 @@ from rater.analysis.divots.model.noise import (
     noise_of,
 )
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
-from rater.analysis.divots.model.parts import Part, like_groups, machine_parts
+from rater.analysis.divots.model.parts import Part, like_groups, machine_parts, set_part
 from rater.analysis.divots.model.place import place_of
 from rater.analysis.stats.robust import Floats, mean, median
 
@@ -117,7 +117,7 @@ def _joined(entries: list[PartEffect], table: Table) -> list[PartEffect]:
                 it.iterations == other.iterations
             ).all():
                 slots = other.part.slots & ~it.part.slots
-                kept[back] = replace(other, part=Part("set", UNKNOWN, slots, 0.0))
+                kept[back] = replace(other, part=set_part(slots))
             continue
         for place, other in enumerate(kept):
             if _same_cause(it, other):
@@ -129,7 +129,7 @@ def _joined(entries: list[PartEffect], table: Table) -> list[PartEffect]:
                 size = np.where(only, other.size + it.size, size)
                 kept[place] = replace(
                     other,
-                    part=Part("set", UNKNOWN, slots, 0.0),
+                    part=set_part(slots),
                     benchmarks=both,
                     size=size,
                     everywhere=other.everywhere or it.everywhere,
@@ -145,7 +145,7 @@ def _of_fewer(it: PartEffect) -> PartEffect:
     slots = it.part.slots
     if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else limits.HALF):
         return it
-    return replace(it, part=Part("set", UNKNOWN, ~slots, 0.0), size=-it.size)
+    return replace(it, part=set_part(~slots), size=-it.size)
 
 
 def _typical(it: PartEffect) -> float:
@@ -259,12 +259,14 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
     gone: set[int] = set()
     for b in range(table.shape[0]):
         own = [hit for hit in once if b in hit.benchmarks]
-        back = rest[b] + sum((hit.effect[b] for hit in own), np.zeros(rest.shape[1:]))
+        single = len(own) == 1
+        back = (
+            rest[b]
+            if single
+            else rest[b] + sum((hit.effect[b] for hit in own), np.zeros(rest.shape[1:]))
+        )
         each = np.stack([median(back[:, here]) for here in members], axis=1)  # (I, N)
         error = noise.repeat[b] ** 2 * np.mean([1.57 / here.sum() for here in members])
-        single = len(own) == 1
-        if single:
-            each = np.stack([median(rest[b][:, here]) for here in members], axis=1)
         moves = each - mean(each, axis=0) - mean(each)[:, None] + mean(each.ravel())
         if np.isnan(moves).any():
             continue

@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.noise import TimeNoise
 from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, median
 
-_ALL = 0.015
 _ALL_AGREE = 0.7
 _ALL_SHARE = 0.4
-_ONE = 0.02
 _ONE_Z = 5.0
 _ONE_FEW = 3.0  # over copies squared: a spread of few is easily too small
-_TAU = 0.0025
-_DRIFT = 0.014
 _LEAST_DRIFT = 3  # iterations
 _OF_TWO = 2
 _DRIFT_FIT = 0.8
@@ -86,7 +83,9 @@ def find_iterations(
 
 def _counts(common: float, iterations: int) -> bool:
     """Tell whether an iteration is slow for all benchmarks; of three or more also fast."""
-    return bool(common >= _ALL or (iterations >= _LEAST_DRIFT and common <= -_ALL))
+    return bool(
+        common >= limits.ITERATION or (iterations >= _LEAST_DRIFT and common <= -limits.ITERATION)
+    )
 
 
 def _against_others(medians: Floats) -> Floats:
@@ -115,7 +114,7 @@ def _usual(medians: Floats) -> Floats:
     known = np.sum(~np.isnan(medians), axis=1)
     rows = np.arange(len(medians))
     low, high = ordered[rows, (known - 1) // 2], ordered[rows, known // 2 % medians.shape[1]]
-    level: Floats = np.where(high - low > _ALL, low, (low + high) / 2)
+    level: Floats = np.where(high - low > limits.ITERATION, low, (low + high) / 2)
     return level
 
 
@@ -139,15 +138,17 @@ def _of_one(
     excess = change - np.nan_to_num(common)
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
     error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
-    z = excess / np.hypot(max(_TAU, usual), error)
+    z = excess / np.hypot(max(limits.TAU, usual), error)
     few = 1 + _ONE_FEW / np.maximum(copies, 1) ** 2
     sizes = np.abs(excess) if change.shape[1] >= _LEAST_DRIFT else excess
-    flagged = (sizes >= _ONE + scales.steps[:, None]) & (np.abs(z) >= _ONE_Z * few)
-    noise = few * np.hypot(max(_TAU, usual), error)
+    flagged = (sizes >= limits.ITERATION_ONE + scales.steps[:, None]) & (np.abs(z) >= _ONE_Z * few)
+    noise = few * np.hypot(max(limits.TAU, usual), error)
     drifts = []
     for b in range(len(change)) if change.shape[1] >= _LEAST_DRIFT else ():
         own = _drift((medians[b] - np.nan_to_num(common))[None])
-        least = max(_ONE + float(scales.steps[b]), _ONE_Z * float(np.nanmax(noise[b])))
+        least = max(
+            limits.ITERATION_ONE + float(scales.steps[b]), _ONE_Z * float(np.nanmax(noise[b]))
+        )
         if change.shape[1] == _LEAST_DRIFT:
             least *= _OF_THREE
         if own is not None and own.size >= least:
@@ -172,7 +173,7 @@ def _drift(medians: Floats) -> Drift | None:
     rise = slope * (n - 1)
     line = slope * x + level.mean()
     total = float(np.sum((level - level.mean()) ** 2))
-    if abs(rise) < _DRIFT or total == 0:
+    if abs(rise) < limits.DRIFT or total == 0:
         return None
     fit = 1 - float(np.sum((level - line) ** 2)) / total
     steps = np.sign(rise) * np.diff(level)

@@ -13,7 +13,7 @@ import numpy as np
 
 from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
-from rater.analysis.stats.robust import Floats, Ints, mean, median, quantiles
+from rater.analysis.stats.robust import MAD_TO_SD, Floats, Ints, mean, median, quantiles
 
 _UNKNOWN = 10.0  # ln: nothing is told from it
 _FEW = 8  # copies, of which those that are alike cannot be told from the others
@@ -116,7 +116,7 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
         known = np.abs(apart[~np.isnan(apart)])
         own = _UNKNOWN
         if b >= 3 and len(known):
-            own = 1.4826 * float(np.median(known)) * math.sqrt(2)
+            own = MAD_TO_SD * float(np.median(known)) * math.sqrt(2)
         between = np.maximum(np.full(b, own), floor)
     many = s if s > 3 else s * b / 2
     freedom = _FREEDOM * (many + min(_OWN_WEIGHT, (b - 1) * many))

@@ -120,11 +120,8 @@ def arrays_of(parts: list[Part]) -> PartArrays:
 def set_part(slots: Bools, kind: str = "set") -> Part:
     """Return a set of copies that only the times name: which m of S costs ln (S over m) nats."""
     s, m = len(slots), int(slots.sum())
-    if kind == "run":  # first and last
-        cost = 2 * math.log(s)
-    else:
-        cost = math.log(s) + math.lgamma(s + 1) - math.lgamma(m + 1) - math.lgamma(s - m + 1)
-    return Part(kind, UNKNOWN, slots, cost)
+    which = math.log(s) if kind == "run" else ln_choose(s, m)  # of a run: where it ends
+    return Part(kind, UNKNOWN, slots, math.log(s) + which)
 
 
 def split_sets(profiles: Floats) -> list[Bools]:
@@ -199,3 +196,8 @@ def like_groups(table: Table, classes: Ints) -> Ints:
     coarse = coarse.reshape(-1)
     usual = np.where(on_node[coarse] >= _LEAST_COARSE, coarse, UNKNOWN)
     return np.where(members[fine] >= _LEAST_FINE, len(on_node) + fine, usual)
+
+
+def ln_choose(n: int, m: int) -> float:
+    """Return the logarithm of in how many ways m of n can be chosen."""
+    return math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
