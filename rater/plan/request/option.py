@@ -37,7 +37,7 @@ class Option:
     help: str
     default: Any  # of the field of `Request`
     field: str = ""  # of `Request`: its key in stored JSON
-    name: str = ""  # as it is typed, without dashes; default: the field's
+    name: str = ""  # as it is typed, without dashes; default: the field's without its unit
     aliases: tuple[str, ...] = ()
     metavar: str | None = None
     choices: tuple[str, ...] | None = None
@@ -50,7 +50,8 @@ class Option:
 
     def named(self, field: str) -> Option:
         """Return it with the names that follow from its field."""
-        name = self.name or field.replace("_", "-")
+        of_field = field.removesuffix("_s").removesuffix("_bytes").replace("_", "-")
+        name = self.name or of_field
         label = self.label or (field if IN_HEAD in self.traits else f"--{name}")
         return replace(self, field=field, name=name, label=label)
 

@@ -41,6 +41,7 @@ DEFAULT_SIZE = "train"
 DEFAULT_TUNE = "base"
 DEFAULT_LAYOUT = "balanced"
 DEFAULT_GRACE_S = 5.0
+DEFAULT_CHECK_LIMIT_S = 600.0
 DEFAULT_OUTPUT_LIMIT = "1G"
 DEFAULT_UNTIL_IDLE_S = 300.0
 PREFLIGHTS = ("warn", "strict", "off")
@@ -88,7 +89,6 @@ class Request:
     )
     warmup_s: float | None = _what(
         "steady: seconds before the window; default a tenth of it",
-        name="warmup",
         metavar="S",
         kind=seconds(0.0),
         label="--warmup",
@@ -96,7 +96,6 @@ class Request:
     )
     window_s: float | None = _what(
         "steady: seconds in which completions count",
-        name="window",
         metavar="S",
         kind=seconds(0.001),
         label="--window",
@@ -218,14 +217,12 @@ class Request:
     )
     timeout_s: float | None = _how(
         "end a copy that runs longer",
-        name="timeout",
         metavar="S",
         kind=seconds(0.001),
         traits=NO_EFFECT,
     )
     grace_s: float = _how(
         f"from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}",
-        name="grace",
         metavar="S",
         kind=seconds(0.0),
         traits=NO_EFFECT,
@@ -266,7 +263,6 @@ class Request:
     )
     cooldown_s: float = _how(
         "rest between phases",
-        name="cooldown",
         metavar="S",
         kind=seconds(0.0),
         traits=SWEPT | MINOR,
@@ -275,7 +271,6 @@ class Request:
     until_idle_s: float | None = _how(  # longest time to wait; None: do not
         "between phases, wait until load, temperature and frequency are back as before the "
         f"first, at most MAX_S; default {DEFAULT_UNTIL_IDLE_S:g}",
-        name="until-idle",
         metavar="MAX_S",
         const=DEFAULT_UNTIL_IDLE_S,
         kind=seconds(0.001, _idle_seconds),
@@ -283,11 +278,18 @@ class Request:
     )
     output_limit_bytes: int = _how(
         f"a copy that prints more is stopped; default {DEFAULT_OUTPUT_LIMIT}",
-        name="output-limit",
         metavar="BYTES",
         kind=BYTES,
         traits=NO_EFFECT,
         default=BYTES.check("", DEFAULT_OUTPUT_LIMIT),
+    )
+    check_limit_s: float = _how(
+        "longest that checking the output of one copy may take, longer for outputs of many MB; "
+        f"default {DEFAULT_CHECK_LIMIT_S:g}",
+        metavar="S",
+        kind=seconds(0.001),
+        traits=NO_EFFECT,
+        default=DEFAULT_CHECK_LIMIT_S,
     )
     run_dirs: bool = _how("a command's copies get directories", kind=FLAG)
     keep: bool = _how("keep the run directories", kind=FLAG, traits=NO_EFFECT)

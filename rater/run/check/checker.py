@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rater.plan.request.request import DEFAULT_CHECK_LIMIT_S
 from rater.record.status import Validity
 from rater.run.check import checker_main
 from rater.run.check.compare_output import written_bytes
@@ -27,7 +28,7 @@ from rater.run.copies.open_files import high_pipe
 from rater.run.copies.watch import MARKER
 from rater.run.host.cpu_time import process_cpu_s
 
-# CPU time that the output of one copy may take; wall time would blame it for a full machine.
+# CPU time that the output of one copy may take; so much wall time would blame a full machine on it.
 LIMIT_S = 60.0
 LIMIT_BYTES_PER_S = 1e6  # a slow text comparison is several times faster
 AFTER_STOP_S = 1.0  # once the run is to stop, what is quick is still judged
@@ -41,14 +42,20 @@ class Checker:
     """A process for checking, started when needed; not to be used by two threads at a time.
 
     Its process is entered into `helpers`: it is no leftover of a copy. Once `stopped`
-    is true the run is to end, and so does the checking. Use as a context manager, or `close`.
+    is true the run is to end, and so does the checking. `wall_s` is what the output of one
+    copy may take by the clock, longer for a large one: a process that is stopped, or waits for
+    a dead disk, takes no CPU time. Use as a context manager, or `close`.
     """
 
     def __init__(
-        self, helpers: Helpers | None = None, stopped: Callable[[], bool] = lambda: False
+        self,
+        helpers: Helpers | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+        wall_s: float = DEFAULT_CHECK_LIMIT_S,
     ) -> None:
         self._helpers = Helpers() if helpers is None else helpers
         self._stopped = stopped
+        self._wall_s = wall_s
         self._stopped_s: float | None = None  # time.monotonic() when `stopped` was first seen
         self._process: _Process | None = None
 
@@ -107,22 +114,29 @@ class Checker:
             return [Judged(Validity.INVALID, detail) for _ in requests]
         process.send(requests)
         judged: list[Judged] = []
-        begin_s = process.cpu_s()
+        begin_s, begin_cpu_s = time.monotonic(), process.cpu_s()
         while len(judged) < len(requests):
             answers = process.exchange()
             for answer in answers or ():
                 judged.append(_judged(requests[len(judged)].rules, **answer))
-                begin_s = process.cpu_s()
+                begin_s, begin_cpu_s = time.monotonic(), process.cpu_s()
             if len(judged) == len(requests):
                 break
             limit_s = _limit_s(requests[len(judged)])
+            wall_s = self._wall_s * limit_s / LIMIT_S
+            cpu_s = process.cpu_s() - begin_cpu_s
             if self.gives_up():
                 self.close()
                 break
             if answers is None:
                 detail = f"{process.at} ended the process that did it (out of memory?)"
-            elif process.cpu_s() - begin_s > limit_s:
+            elif cpu_s > limit_s:
                 detail = f"{process.at} took longer than {limit_s:.3g} s of CPU time"
+            elif time.monotonic() - begin_s > wall_s:
+                detail = (
+                    f"{process.at} took longer than {wall_s:.3g} s (--check-limit), {cpu_s:.1f} s "
+                    "of it on a CPU: its process was stopped, or waits for a disk or a CPU"
+                )
             else:
                 continue
             judged.append(Judged(Validity.INVALID, detail))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rater.plan.placement.place import Placement
+from rater.plan.request.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.request.sampling import Cadence
 from rater.plan.schedule.phases import Plan
 from rater.record.events import Event
@@ -34,6 +35,7 @@ class Job:
     until_idle: IdleWatch | None = None  # between phases, wait until the machine is as before
     prepare_environment: Mapping[str, str] = field(default_factory=dict)
     output_limit_bytes: int = 1 << 30
+    check_limit_s: float = DEFAULT_CHECK_LIMIT_S  # for the output of one copy, by the wall clock
     expected_s: Mapping[str, float] = field(default_factory=dict)  # by benchmark, one phase
     elapsed_before_ns: int = 0  # time of the first release: beyond 0 where a run is taken up again
     runs_before: int = 0  # copy runs of the phases that such a run has behind it,

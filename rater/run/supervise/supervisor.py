@@ -70,7 +70,7 @@ class Supervisor:
         self._signals = signals
         self._stopped_by: int | None = None
         self._failure: str | None = None
-        self._checker = Checker(guard.helpers, self._state.stop_flag.is_set)
+        self._checker = Checker(guard.helpers, self._state.stop_flag.is_set, job.check_limit_s)
         self._judge = Judge(job.workplace, emit, self._checker, job.failed_before)
         self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None

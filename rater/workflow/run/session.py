@@ -161,6 +161,7 @@ class Session:
             until_idle=_idle_watch(resolved),
             prepare_environment=dict(os.environ) | dict(request.environment),
             output_limit_bytes=request.output_limit_bytes,
+            check_limit_s=request.check_limit_s,
             expected_s=resolved.expected_s,
             elapsed_before_ns=entered.elapsed_before_ns,
             runs_before=entered.runs_before,

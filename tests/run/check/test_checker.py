@@ -133,6 +133,23 @@ def test_when_the_process_dies_the_copy_in_hand_is_wrong_and_another_goes_on(
         assert second != first
 
 
+def test_a_process_that_is_stopped_is_not_waited_for_and_another_goes_on(tmp_path: Path) -> None:
+    with (
+        guard("judge-stops", 1, use_cgroup=False) as keeper,
+        Checker(keeper.helpers, wall_s=0.3) as process,
+    ):
+        process.start()
+        [first] = keeper.helpers.pids
+        os.kill(first, signal.SIGSTOP)
+        bad, good = process.check([request(tmp_path, "speed 2\n", NUMBER)] * 2)
+        assert bad.detail == (
+            "checking its output took longer than 0.3 s (--check-limit), 0.0 s of it on a CPU: "
+            "its process was stopped, or waits for a disk or a CPU"
+        )
+        assert good.metrics == (("speed", 2.0),)
+        assert first not in children()
+
+
 def test_the_process_is_no_leftover_and_bears_no_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
