@@ -25,6 +25,7 @@ FOLDERS = """
     plan/suite
     plan/placement
     plan/schedule
+    plan/counters
     plan/sweep
     plan
     settings
@@ -227,7 +228,9 @@ def test_every_folder_is_packaged() -> None:
     config.read(CHECKOUT / "setup.cfg")
     packages = config["options"]["packages"].split()
     folders = {".".join(("rater", *Path(path).parent.parts)) for path in trees()}
-    assert sorted(packages) == sorted(folders | {"rater.suites", "rater.layouts", "rater.db"})
+    assert sorted(packages) == sorted(
+        folders | {"rater.suites", "rater.layouts", "rater.counters", "rater.db"}
+    )
 
 
 def test_help_loads_nothing_heavy() -> None:

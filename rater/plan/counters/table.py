@@ -1,0 +1,250 @@
+"""Counter tables: events, groups and formulas of one processor family, a TOML file each; pure.
+
+`[pmu]` says what processors it is for, `[events]` what is counted, `[groups]` what is counted at
+the same time, `[metrics]` and `[stack]` what follows, in events per instruction of the same run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rater.errors import InputError
+from rater.plan.counters.formula import Formula, parse_formula
+from rater.plan.counters.processor import Processor, ProcessorMatch
+from rater.resources import folder
+from rater.text.document import TableReader, did_you_mean, toml_document
+from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
+from rater.text.textfile import read_text
+
+CYCLES, INSTRUCTIONS = "cycles", "instructions"  # a group with both has rates and a CPI
+SOFTWARE, GENERIC = "software", "generic"  # tables for every machine
+_CONFIG = whole(0, 2**64 - 1)
+_EVENT = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_EVENT_EXPECTED = "expected a name of small letters, digits and '_'"
+_MOST_COUNTERS = 64
+_MOST_MODELS = 1 << 16
+_RANGE = re.compile(r"(0x[0-9a-f]{1,4}|\d{1,5})(?:-(0x[0-9a-f]{1,4}|\d{1,5}))?")
+
+
+class EventSource(StrEnum):
+    """Who counts an event: `perf_event_attr.type` (linux/perf_event.h)."""
+
+    RAW = "raw"  # codes of the processor, of its device's own type where it has one
+    HARDWARE = "hardware"  # the kernel's names for what most processors have
+    SOFTWARE = "software"  # the kernel itself
+
+
+@dataclass(frozen=True, slots=True)
+class EventCode:
+    """One event as perf_event_open(2) takes it."""
+
+    name: str  # in formulas
+    config: int
+    config1: int
+    vendor: str  # its name in the vendor's documents
+    in_kernel: bool  # it happens in the kernel only: not counted where that may not be seen
+
+
+@dataclass(frozen=True, slots=True)
+class EventGroup:
+    """Events that are counted at the same time."""
+
+    name: str
+    events: tuple[EventCode, ...]
+
+    @property
+    def has_rates(self) -> bool:
+        """Tell whether it counts cycles and instructions, of which rates and a CPI are made."""
+        return {CYCLES, INSTRUCTIONS} <= {event.name for event in self.events}
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTable:
+    """What can be counted on the processors of a family, and what follows from it."""
+
+    name: str
+    path: Path
+    text: str  # of the file, kept with runs: what they counted stays readable
+    source: EventSource
+    device: str  # below /sys/bus/event_source/devices, `*` for any ending; "": none of its own
+    match: ProcessorMatch
+    counters: int  # events without a counter of their own that a group may have
+    groups: tuple[EventGroup, ...]
+    metrics: tuple[tuple[str, Formula], ...]
+    stack: tuple[tuple[str, Formula], ...]  # parts of the CPI, bottom to top; the rest is "other"
+
+    def stack_groups(self) -> tuple[EventGroup, ...]:
+        """Return the groups that the stack needs, in the table's order; (): it has none."""
+        missing = {name for _, formula in self.stack for name in formula.names}
+        if not missing:
+            return ()
+        found = []
+        for group in self.groups:
+            names = {event.name for event in group.events}
+            if missing & names:
+                found.append(group)
+                missing -= names
+        return tuple(found)
+
+
+def table_names() -> tuple[str, ...]:
+    """Return the names of the tables that come with rater, sorted."""
+    return tuple(sorted(path.stem for path in folder("counters").glob("*.toml")))
+
+
+def table_for(processor: Processor) -> CounterTable | None:
+    """Return the table that comes with rater for a processor, None where there is none."""
+    return next((it for it in map(load_table, table_names()) if it.match.fits(processor)), None)
+
+
+@cache
+def load_table(name_or_path: str) -> CounterTable:
+    """Read a table by its name or path. Raises `InputError`, `MistakesError`."""
+    names = table_names()
+    if name_or_path in names:
+        path = folder("counters") / f"{name_or_path}.toml"
+    else:
+        path = Path(name_or_path)
+        if "/" not in name_or_path and path.suffix != ".toml":
+            raise InputError(
+                f"unknown counter table {name_or_path!r}; {did_you_mean(name_or_path, names)} "
+                "(one of your own is given by its path: ./NAME.toml)"
+            )
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"cannot read the counter table {path}: {why}; expected a TOML file such as "
+            f"{folder('counters') / 'intel-skx.toml'}"
+        ) from None
+    return parse_table(text, path)
+
+
+def parse_table(text: str, path: Path) -> CounterTable:
+    """Return the table that a text says; raises `MistakesError` with all mistakes."""
+    document = toml_document(text, path)
+    root = document.root()
+    pmu = root.table("pmu", required=True)
+    counters = pmu.get("counters", whole(1, _MOST_COUNTERS))
+    fixed = pmu.strings("fixed")
+    events = _events(root.table("events", required=True))
+    groups = _groups(root.table("groups", required=True), events, counters, frozenset(fixed))
+    rated = {it.name for group in groups if group.has_rates for it in group.events}
+    table = CounterTable(
+        name=pmu.get("name", FILLED_STRING),
+        path=path,
+        text=text,
+        source=pmu.get("source", choice(EventSource), EventSource.RAW),
+        device=pmu.get("device", _DEVICE, ""),
+        match=_match(pmu.table("match")),
+        counters=counters,
+        groups=groups,
+        metrics=_formulas(root.table("metrics"), rated),
+        stack=_formulas(root.table("stack"), rated),
+    )
+    for name in fixed:
+        if name not in events:
+            pmu.mistake(f"unknown event {name!r}; {did_you_mean(name, events)}", "fixed")
+    pmu.finish()
+    root.finish()
+    document.raise_mistakes()
+    return table
+
+
+def _events(table: TableReader) -> dict[str, EventCode]:
+    found = {}
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        one = table.table(name)
+        found[name] = EventCode(
+            name,
+            one.get("config", _CONFIG),
+            one.get("config1", _CONFIG, 0),
+            one.get("vendor", STRING, ""),
+            one.get("in_kernel", FLAG, False),
+        )
+        one.finish()
+    return found
+
+
+def _groups(
+    table: TableReader, events: Mapping[str, EventCode], counters: int, fixed: frozenset[str]
+) -> tuple[EventGroup, ...]:
+    found = []
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        members = table.strings(name, required=True)
+        for unknown in [it for it in members if it not in events]:
+            table.mistake(f"unknown event {unknown!r}; {did_you_mean(unknown, events)}", name)
+        if len(set(members)) < len(members):
+            table.mistake("an event twice", name)
+        needed = len(set(members) - fixed)
+        if needed > counters:
+            table.mistake(
+                f"{needed} events that have no counter of their own, the processor has {counters} "
+                "counters: make two groups of it",
+                name,
+            )
+        found.append(EventGroup(name, tuple(events[it] for it in members if it in events)))
+    if not found:
+        table.mistake('expected a group at least, as in pipeline = ["cycles", ...]')
+    return tuple(found)
+
+
+def _formulas(table: TableReader, rated: Iterable[str]) -> tuple[tuple[str, Formula], ...]:
+    """Return formulas by name; those of events that are in no group with cycles are mistakes."""
+    known = sorted(rated)
+    found = []
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        text = table.get(name, FILLED_STRING, None)
+        try:
+            if text is not None:
+                found.append((name, parse_formula(text, known)))
+        except ValueError as error:
+            table.mistake(str(error), name)
+    return tuple(found)
+
+
+def _match(table: TableReader) -> ProcessorMatch:
+    match = ProcessorMatch(
+        vendor=table.get("vendor", STRING, None),
+        family=table.get("family", whole(), None),
+        models=_numbers(table, "models"),
+        steppings=_numbers(table, "steppings"),
+        implementer=table.get("implementer", whole(), None),
+        parts=_numbers(table, "parts"),
+        pvr=table.get("pvr", whole(), None),
+    )
+    table.finish()
+    return match
+
+
+def _span(value: Any) -> tuple[int, ...] | None:
+    if type(value) is int and 0 <= value < _MOST_MODELS:
+        return (value,)
+    found = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    first = int(found[1], 0)
+    return tuple(range(first, int(found[2] or found[1], 0) + 1))
+
+
+def _numbers(table: TableReader, name: str) -> tuple[int, ...]:
+    kind: ValueKind[tuple[int, ...]] = ValueKind('a number or a range ("0x10-0x1f")', _span, (0,))
+    return tuple(
+        it for span in table.items(name, kind, "a list of numbers and ranges") for it in span
+    )
+
+
+_DEVICE = ValueKind(
+    "a name below /sys/bus/event_source/devices",
+    lambda value: (
+        value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_]{1,40}\*?", value) else None
+    ),
+    "",
+)
