@@ -268,39 +268,61 @@ def make(seed: int, number: int) -> Case:
     few = str(rng.choice(list(FEW))) if planted and rng.random() < 0.16 else None
     if few:
         shape = small(rng, FEW[few][0], smt=2 if rng.random() < 0.2 else 1)
-        stage = _stage(rng, shape)
+        stage = stage_of(rng, shape)
         plants: tuple[Plant, ...] = (few_of_few(stage, *FEW[few][1:]),)
     elif planted:
         stage, plants = _planted(rng)
     else:
-        stage, plants = _stage(rng, draw(rng, MOST_COPIES)), ()
-    shape, benchmarks, rotated, dims = stage.shape, stage.benchmarks, stage.rotated, stage.dims
+        stage, plants = stage_of(rng, draw(rng, MOST_COPIES)), ()
+    world = world_of(stage, quiet=few is not None)
+    return run_in(world, stage, plants, f"made-{seed}-{number}")
+
+
+@dataclass(frozen=True)
+class World:
+    """What stays from one run of a stage to the next."""
+
+    nature: Nature
+    level_s: Values
+    layout: Values
+    differences: Values
+
+
+def world_of(stage: Stage, *, quiet: bool = False) -> World:
+    """Return levels, noise, and what lgroups, CPUs and iterations differ by."""
+    rng, benchmarks = stage.rng, stage.benchmarks
     level_s = rng.uniform(100, 900, benchmarks)
     if rng.random() < 0.5:
         level_s = 10.0 ** rng.uniform(0.7, 3.2, benchmarks)
-    nature = _nature(rng, benchmarks, level_s, quiet=few is not None)
-    layout = layout_effect(rng, shape, benchmarks)[:, None] + np.zeros(dims)
-    natural = _differences(rng, shape, nature, dims)
+    nature = _nature(rng, benchmarks, level_s, quiet=quiet)
+    layout = layout_effect(rng, stage.shape, benchmarks)[:, None] + np.zeros(stage.dims)
+    return World(nature, level_s, layout, _differences(rng, stage.shape, nature, stage.dims))
+
+
+def run_in(world: World, stage: Stage, plants: tuple[Plant, ...], name: str) -> Case:
+    """Return a run with noise of its own."""
+    rng, shape, dims, nature = stage.rng, stage.shape, stage.dims, world.nature
+    natural = world.differences.copy()
     noise = nature.deviation[:, None, None] * nature.noise.draw(rng, dims)
     node = np.unique(shape.copies.node, return_inverse=True)[1]
     noise += nature.lgroup_jitter * rng.normal(0, 1, (*dims[:2], int(node.max()) + 1))[:, :, node]
     if nature.noise.kind == "spikes":
         spiked = rng.random(dims) < rng.uniform(0.2, 1) * MOST_SPIKES
         natural += spiked * rng.exponential(SPIKE, dims) * nature.deviation[:, None, None]
-    log_s = np.log(level_s)[:, None, None] + layout + natural + noise
+    log_s = np.log(world.level_s)[:, None, None] + world.layout + natural + noise
     elapsed_s = np.exp(log_s + sum((it.delta for it in plants), np.zeros(dims)))
     if nature.clock_s:
         elapsed_s = np.maximum(
             np.round(elapsed_s / nature.clock_s) * nature.clock_s, nature.clock_s
         )
-    start_s = _starts(rng, elapsed_s, rotated=rotated)
+    start_s = _starts(rng, elapsed_s, rotated=stage.rotated)
     return Case(
-        f"made-{seed}-{number}",
+        name,
         shape,
-        rotated,
+        stage.rotated,
         nature,
-        level_s,
-        layout,
+        world.level_s,
+        world.layout,
         natural,
         elapsed_s,
         start_s,
@@ -308,7 +330,7 @@ def make(seed: int, number: int) -> Case:
     )
 
 
-def _stage(rng: Chance, shape: Shape) -> Stage:
+def stage_of(rng: Chance, shape: Shape) -> Stage:
     room = max(1, MOST_OBSERVATIONS // shape.size)
     benchmarks = min(29, room, round(29 ** rng.random()))
     iterations = min(int(rng.choice([1, 1, 2, 3, 3, 3, 4, 5, 8])), max(1, room // benchmarks))
@@ -322,7 +344,7 @@ def _planted(rng: Chance) -> tuple[Stage, tuple[Plant, ...]]:
     wanted = int(rng.choice([1, 2, 3], p=[0.6, 0.25, 0.15]))
     first = None
     while first is None:
-        stage = _stage(rng, draw(rng, MOST_COPIES))
+        stage = stage_of(rng, draw(rng, MOST_COPIES))
         first = _new(stage, kind, [])
     planted = [first]
     for _ in range(200):

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind
-from rater.analysis.divots.recurring import between_runs
+from rater.analysis.divots.data.finding import Kind
 from tests.support.calls import Rater
 from tests.support.divot_runs import Machine, Times, divots, quiet
 
@@ -358,40 +357,7 @@ def test_what_is_always_there_recurs(rater: Rater, store: Store) -> None:
     assert [one["run"] for one in told["runs"]] == [1, 2, 3]
     (one,) = told["between"]
     assert (one["kind"], one["of"], one["nodes"]) == ("recurring", "slow-lgroup", [1])
+    assert [(it["run"], it["there"]) for it in one["runs"]] == [(1, "yes"), (2, "yes"), (3, "yes")]
     out = rater("divots", "1", "2", "3")[1]
     assert "recurring: lgroup 1: b2 +18" in out
     assert "hardware or set-up" in out.replace("\n    ", " ")
-
-
-def test_what_moves_about_wanders() -> None:
-    machine = Machine(4, 8)
-    runs = [(n, divots(slow_lgroup(n, seed=n), machine)) for n in (0, 2, 3)]
-    (one,) = between_runs(runs)
-    assert (one.kind, one.of, one.benchmarks) == (Kind.WANDERING, Kind.SLOW_LGROUP, ("b2",))
-    assert [place for _, place in one.places] == ["lgroup 0", "lgroup 2", "lgroup 3"]
-
-
-def slow_in(lgroup: int, *benchmarks: int) -> list[Finding]:
-    times = quiet(6, 2, 32, seed=lgroup + 1)
-    for b in benchmarks:
-        times[b, :, 8 * lgroup : 8 * lgroup + 8] *= 1.2
-    return divots(times, Machine(4, 8))
-
-
-def test_the_same_lgroup_in_other_benchmarks_is_not_slow_in_all() -> None:
-    (one,) = between_runs([(1, slow_in(1, 0)), (2, slow_in(1, 3))])
-    assert (one.kind, one.benchmarks) == (Kind.RECURRING, ("b0", "b3"))
-    (one,) = between_runs([(1, slow_in(1, *range(6))), (2, slow_in(1, 3))])
-    assert one.benchmarks == ("b3",)
-
-
-def test_a_place_seen_twice_is_not_each_time_elsewhere() -> None:
-    places = (1, 1, 2, 3, 0)
-    (one,) = between_runs([(n, slow_in(lgroup, 2)) for n, lgroup in enumerate(places)])
-    assert one.kind is Kind.WANDERING
-    assert "in changing places: lgroup 1 (run 0), lgroup 1 (run 1)" in one.summary
-
-
-def test_healthy_runs_have_nothing_in_common() -> None:
-    runs = [(n, divots(quiet(4, 2, 32, seed=n), Machine(4, 8))) for n in (1, 2)]
-    assert between_runs(runs) == ()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from rater.analysis.divots.data.finding import Finding, Thresholds
 from rater.analysis.divots.data.table import Row, Table, build_table
+from rater.analysis.divots.recurring import SearchedRun
 from rater.analysis.divots.search import Analysis, analyse
 
 type Times = npt.NDArray[np.float64]  # (benchmarks, iterations, copies), seconds
@@ -81,3 +82,8 @@ def divots(
 ) -> list[Finding]:
     """What is found and not explained."""
     return [one for one in analysed(times, machine, bad).findings if not one.explained]
+
+
+def run_times(number: int, times: Times, machine: Machine) -> SearchedRun:
+    """A run with all that is found in it, for what several have in common."""
+    return SearchedRun(number, analysed(times, machine).findings, table_of(times, machine))

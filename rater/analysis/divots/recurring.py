@@ -1,98 +1,343 @@
-"""Divots of several runs: what comes back in the same place, and what moves about; pure."""
+"""Divots of several runs: what comes back in the same place, what moves about; pure.
+
+A finding of one run is looked for in each other one: how much the same part differs there, by
+that run's own times, with its interval. It recurs only where it is there by its own size.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 
-from rater.analysis.divots.data.finding import PLACED, Finding, Kind
+import numpy as np
 
-_OFTEN = 2 / 3
+from rater.analysis.divots.data.between import Between, Look, There
+from rater.analysis.divots.data.finding import PLACED, Finding, Kind, Thresholds
+from rater.analysis.divots.data.table import UNKNOWN, Table
+from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.detect import values_by_copy
+from rater.analysis.divots.model.effects import PartScope, scopes_of
+from rater.analysis.divots.model.layout import explain, sharing_classes
+from rater.analysis.divots.model.noise import TimeNoise, clock_steps, noise_of
+from rater.analysis.divots.model.parts import Part, arrays_of, like_groups, machine_parts, set_part
+from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats
+from rater.analysis.stats.student_t import quantile
+
+_OFTEN = 2 / 3  # of the runs that can tell
+_CONFIDENCE = 0.95
+_SAME_PART = 0.5  # of the copies of two findings together: they are one part
+_TWICE = 2.0  # as large or as many at most: the same fault elsewhere
+_HAS_SIZE = (*PLACED, Kind.SLOW_ITERATION, Kind.BIMODAL)  # their cells say what each copy lost
+_SORTS = {Kind.SLOW_CPU: "copies", Kind.OUTLIER_COPY: "copies"}  # others are a sort of their own
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
-    """One sort of divot over several runs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchedRun:
+    """A run with what was found in it and the times that it was found in."""
 
-    kind: Kind  # RECURRING or WANDERING
-    of: Kind  # what it is each time
-    benchmarks: tuple[str, ...]  # empty: all
-    places: tuple[tuple[int, str], ...]  # run and place
-    runs: int  # that were compared
-    slowdown: float  # typical
-    nodes: tuple[int, ...]
-    cpus: tuple[int, ...]
+    run: int
+    findings: tuple[Finding, ...]
+    table: Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """A run's times without what the layout explains, and its findings as arrays."""
+
+    times: SearchedRun
+    values: Floats  # (B, I, S) ln
+    effects: tuple[tuple[Finding, Floats], ...]  # (B, I, S) of each
+    noise: TimeNoise
+    machine: list[Part]
+
+
+@dataclass(slots=True)
+class _Fault:
+    """Findings of several runs that are one part in the same benchmarks, at most one a run."""
+
+    members: list[tuple[_Judged, Finding]]
+    looks: list[Look] = field(default_factory=list)
 
     @property
-    def summary(self) -> str:
-        """What it means, in words."""
-        what = ", ".join(self.benchmarks) or "all benchmarks"
-        size = f"{(self.slowdown - 1) * 100:+.1f} %"
-        seen = len({run for run, _ in self.places})
-        if self.kind is Kind.RECURRING:
-            return (
-                f"{self.places[0][1]}: {what} {size} in {seen} of {self.runs} runs: always there, "
-                "so hardware or set-up"
-            )
-        places = ", ".join(f"{place} (run {run})" for run, place in self.places[:4])
-        more = f" and {len(self.places) - 4} more" if len(self.places) > 4 else ""
-        names = [place for _, place in self.places]
-        moves = "each time elsewhere" if len(set(names)) == len(names) else "in changing places"
-        return (
-            f"{what} {size} in {seen} of {self.runs} runs, {moves}: {places}{more}; "
-            "it moves about, so pages, TLB or what else ran"
-        )
+    def largest(self) -> tuple[_Judged, Finding]:
+        return max(self.members, key=lambda it: abs(math.log(it[1].slowdown)))
 
 
-def between_runs(runs: Sequence[tuple[int, Sequence[Finding]]]) -> tuple[Between, ...]:
-    """Return what recurs and what wanders over runs (number and findings of each).
+def between_runs(runs: Sequence[SearchedRun]) -> tuple[Between, ...]:
+    """Return what recurs, what wanders, and what only one of several runs has.
 
-    A place recurs when two thirds of the runs (at least two) have a divot of the same
-    kind there; the same kind in the same benchmark in other places of several runs
-    wanders.
+    A fault recurs when two thirds of the runs that can tell (two at least) have it by their own
+    times; the same kind and size at another place, or there in other benchmarks, wanders.
     """
     if len(runs) < 2:
         return ()
-    by_place: dict[tuple[Kind, str, bool], list[tuple[int, Finding]]] = {}
-    for number, findings in runs:
-        for one in findings:
-            # What all copies differ by is of no place that could come back.
-            if one.kind in PLACED and not one.explained and "spread" not in dict(one.details):
-                by_place.setdefault((one.kind, one.place, one.fast), []).append((number, one))
-    recurring = []
-    loose: dict[tuple[Kind, tuple[str, ...], bool], list[tuple[int, Finding]]] = {}
-    for (kind, _, fast), members in by_place.items():
-        count = len({number for number, _ in members})
-        if count >= 2 and count >= _OFTEN * len(runs):
-            recurring.append(_made(Kind.RECURRING, kind, members, len(runs)))
+    judged = [_judged(one) for one in runs]
+    recurring, loose = [], []
+    for fault in _faults(judged):
+        fault.looks = [_look(fault, one) for one in judged]
+        seen = sum(one.there is There.YES for one in fault.looks)
+        telling = sum(one.there not in (There.OPEN, There.NOT_RUN) for one in fault.looks)
+        if seen >= 2 and seen >= _OFTEN * telling:
+            recurring.append(_told(Kind.RECURRING, fault))
         else:
-            for number, one in members:
-                loose.setdefault((kind, one.benchmarks, fast), []).append((number, one))
-    wandering = [
-        _made(Kind.WANDERING, kind, members, len(runs))
-        for (kind, _, _), members in loose.items()
-        if len({number for number, _ in members}) >= 2
-        and len({one.place for _, one in members}) >= 2
-    ]
-    return tuple(sorted(recurring, key=_rank)) + tuple(sorted(wandering, key=_rank))
+            loose.append(fault)
+    wandering, once = _wandering(loose)
+    return tuple(
+        one for of_kind in (recurring, wandering, once) for one in sorted(of_kind, key=_rank)
+    )
 
 
 def _rank(one: Between) -> tuple[float, str]:
-    return (-abs(one.slowdown - 1), one.places[0][1])
+    return (-abs(math.log(one.slowdown)), one.places[0].place)
 
 
-def _made(kind: Kind, of: Kind, members: Sequence[tuple[int, Finding]], runs: int) -> Between:
-    # None are all: those of a finding in all benchmarks are not fewer than another's.
-    some = [set(one.benchmarks) for _, one in members if one.benchmarks]
-    common = set.intersection(*some) or set.union(*some) if some else set()
-    sizes = sorted(one.slowdown for _, one in members)
+# -- one run --------------------------------------------------------------------------------------
+
+
+def _judged(one: SearchedRun) -> _Judged:
+    table = one.table
+    values = explain(table).residuals
+    effects = tuple((it, _effect(table, it)) for it in one.findings if _has_size(it))
+    rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
+    classes = sharing_classes(table)[1]
+    noise = noise_of(rest, like_groups(table, classes), clock_steps(table))
+    return _Judged(one, values, effects, noise, machine_parts(table, classes))
+
+
+def _has_size(one: Finding) -> bool:
+    # What all copies differ by is of no place that could come back.
+    return one.kind in _HAS_SIZE and not one.explained and "spread" not in dict(one.details)
+
+
+def _effect(table: Table, one: Finding) -> Floats:
+    """Return (B, I, S) the ln slowdown of a stored finding's copies, 0 elsewhere."""
+    effect = np.zeros(table.shape)
+    iterations = {number: i for i, number in enumerate(table.iterations)}
+    cells = {(b, i): k for k, b in enumerate(table.benchmarks) for i in iterations}
+    on_cpus = np.isin(table.cpu, one.cpus) if one.cpus else np.ones(table.shape[2], dtype=bool)
+    for cell in () if one.singles else one.cells:
+        b, i = cells[(cell.benchmark, cell.tune), cell.iteration], iterations[cell.iteration]
+        own = np.isin(table.copy[b, i], one.copies) & on_cpus
+        effect[b, i, own] = math.log(cell.slowdown)
+    for single in one.singles:
+        b, i = (
+            cells[(single.benchmark, single.tune), single.iteration],
+            iterations[single.iteration],
+        )
+        effect[b, i, table.copy[b, i] == single.copy] = math.log(single.slowdown)
+    return effect
+
+
+def _slots(one: Finding, of: _Judged, here: _Judged) -> Bools | None:
+    """Return the slots (S,) of another run that a finding of `of` is about, of one that moves the
+    copies (C,); None where it has no copies there.
+    """
+    table, home = here.times.table, of.times.table
+    if _moves(one):
+        slots = np.isin(np.unique(table.copy[table.copy >= 0]), one.copies)
+    elif one.kind is Kind.SLOW_LGROUP:
+        slots = np.isin(table.node, one.nodes)
+    elif one.cpus:
+        slots = np.isin(table.cpu, one.cpus)
+        if np.isin(home.cpu, one.cpus).sum() > len(one.copies) and home.fixed:
+            # Others share those CPUs: it is about these copies.
+            slots &= np.isin(table.copy, one.copies).any(axis=(0, 1))
+        if len(np.unique(table.cpu[slots])) < _SAME_PART * len(one.cpus):
+            return None
+    elif home.copies == table.copies and (table.cpu == UNKNOWN).all():
+        slots = np.isin(table.copy, one.copies).any(axis=(0, 1))
+    else:
+        return None
+    return slots if 0 < slots.sum() < len(slots) else None
+
+
+def _keys(one: Finding) -> set[tuple[str, str | None]]:
+    return {(cell.benchmark, cell.tune) for cell in one.cells}
+
+
+def _typical(one: Finding, keys: set[tuple[str, str | None]]) -> float:
+    """Return a finding's slowdown over some of its benchmarks."""
+    if keys >= _keys(one):
+        return one.slowdown
+    return median(
+        median([cell.slowdown for cell in one.cells if (cell.benchmark, cell.tune) == key])
+        for key in keys & _keys(one)
+    )
+
+
+# -- one fault in several runs --------------------------------------------------------------------
+
+
+def _faults(runs: Sequence[_Judged]) -> list[_Fault]:
+    faults: list[_Fault] = []
+    for here in runs:
+        for one, effect in here.effects:
+            if one.kind not in PLACED:
+                continue
+            own = (effect != 0).any(axis=(0, 1))
+            for fault in faults:
+                of, first = fault.members[0]
+                free = all(it is not here for it, _ in fault.members)
+                if free and first.fast == one.fast and _sort(first) == _sort(one):
+                    slots = _slots(first, of, here)
+                    same = slots is not None and _share(slots, own) >= _SAME_PART
+                    if _moves(first) or _moves(one):
+                        same = _moves(first) and _moves(one) and first.copies == one.copies
+                    if same and _keys(first) & _keys(one):
+                        fault.members.append((here, one))
+                        break
+            else:
+                faults.append(_Fault([(here, one)]))
+    return faults
+
+
+def _sort(one: Finding) -> str:
+    return _SORTS.get(one.kind, one.kind)
+
+
+def _moves(one: Finding) -> bool:
+    """Tell whether a finding is of a copy wherever it ran, which is no slot."""
+    return "moves" in dict(one.details)
+
+
+def _share(left: Bools, right: Bools) -> float:
+    return int((left & right).sum()) / max(1, int((left | right).sum()))
+
+
+def _look(fault: _Fault, here: _Judged) -> Look:
+    """Return what one run has of a fault."""
+    of, one = fault.largest
+    keys = _common(fault)
+    for it, found in fault.members:
+        if it is here:
+            size = _typical(found, keys)
+            return Look(here.times.run, There.YES, found.place, found.benchmarks, size)
+    measured = _measured(one, of, here, set() if not one.benchmarks else keys)
+    if measured is None:
+        return Look(here.times.run, There.NOT_RUN, one.place, one.benchmarks, None)
+    size, reach = measured
+    there = _there(size, reach, math.log(_typical(one, keys)))
+    return Look(here.times.run, there, one.place, one.benchmarks, math.exp(size))
+
+
+def _common(fault: _Fault) -> set[tuple[str, str | None]]:
+    return set.intersection(*(_keys(one) for _, one in fault.members))
+
+
+def _there(size: float, reach: float, found: float) -> There:
+    """Judge a size with its interval by the one that was found elsewhere, all ln."""
+    side = math.copysign(1.0, found)
+    least = limits.SHOWS * abs(found)
+    if side * size - reach > 0:
+        return There.YES if side * size >= least else There.SMALLER
+    return There.OPEN if side * size + reach >= abs(found) else There.NO
+
+
+def _measured(
+    one: Finding, of: _Judged, here: _Judged, keys: set[tuple[str, str | None]]
+) -> tuple[float, float] | None:
+    """Return the ln slowdown of a finding's part in another run, and how far off it may be.
+
+    `keys`: in these benchmarks, in all of that run where there are none. None: it has no
+    copies there, or no such benchmark.
+    """
+    table = here.times.table
+    slots = _slots(one, of, here)
+    rows = [k for k, key in enumerate(table.benchmarks) if not keys or key in keys]
+    if slots is None or not rows:
+        return None
+    apart = (
+        effect
+        for _, effect in here.effects
+        if _moves(one) or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
+    )
+    others = sum(apart, np.zeros(table.shape))
+    values, machine = here.values - others, here.machine
+    if _moves(one):
+        values, machine = values_by_copy(table, values)[1], []
+    part = next((it for it in machine if (it.slots == slots).all()), set_part(slots))
+    like = [it for it in machine if it.kind in (part.kind, "node") and it is not part]
+    scopes = scopes_of(values, arrays_of([part, *like]), here.noise, Thresholds())
+    if len(one.iterations) in (0, len(of.times.table.iterations)):
+        scopes = scopes[:1]
+    side = 1 if one.slowdown > 1 else -1
+    sizes = [float(np.median(scope.effect[rows, 0])) for scope in scopes]
+    best = max(range(len(scopes)), key=lambda k: side * sizes[k])
+    sure = quantile(1 - (1 - _CONFIDENCE) / len(scopes), here.noise.freedom)
+    return sizes[best], sure * _error(scopes[best], rows)
+
+
+def _error(scope: PartScope, rows: Sequence[int]) -> float:
+    """Return the standard error of a part's median over some benchmarks."""
+    if len(rows) == len(scope.effect) > 2:
+        return float(scope.all_error[0])
+    several = MEDIAN_ERROR if len(rows) > 2 else 1.0
+    return several * math.sqrt(float(np.mean(scope.error[rows, 0] ** 2)) / len(rows))
+
+
+def _wandering(loose: Sequence[_Fault]) -> tuple[list[Between], list[Between]]:
+    """Return faults of the same sort and size in different runs as one, and what is alone."""
+    groups: list[list[_Fault]] = []
+    for fault in loose:
+        for group in groups:
+            if all(_moved(fault, it) for it in group):
+                group.append(fault)
+                break
+        else:
+            groups.append([fault])
+    wandering = [_joined(group) for group in groups if len(group) > 1]
+    return wandering, [_told(Kind.ONCE, group[0]) for group in groups if len(group) == 1]
+
+
+def _moved(left: _Fault, right: _Fault) -> bool:
+    """Tell whether two faults may be one that moved: other runs, another place, the same size."""
+    runs = [{look.run for look in it.looks if look.there is There.YES} for it in (left, right)]
+    (_, one), (_, two) = left.largest, right.largest
+    if runs[0] & runs[1] or _sort(one) != _sort(two) or one.fast != two.fast:
+        return False
+    sizes = sorted(abs(math.log(it.slowdown)) for it in (one, two))
+    many = sorted(len(it.copies) for it in (one, two))
+    if sizes[1] > _TWICE * sizes[0] or many[1] > _TWICE * many[0]:
+        return False
+    # Elsewhere in the same benchmarks, or there in others.
+    return bool(_keys(one) & _keys(two)) != (one.place == two.place)
+
+
+def _told(kind: Kind, fault: _Fault) -> Between:
+    _, one = fault.largest
+    whole = all(not it.benchmarks for _, it in fault.members)
+    names = (
+        () if whole else tuple(dict.fromkeys(name for name, _ in sorted(_common(fault), key=str)))
+    )
     return Between(
         kind=kind,
-        of=of,
+        of=one.kind,
+        benchmarks=names,
+        looks=tuple(fault.looks),
+        slowdown=median(it.slowdown or 1.0 for it in fault.looks if it.there is There.YES),
+        copies=tuple(sorted({c for _, it in fault.members for c in it.copies})),
+        nodes=tuple(sorted({n for _, it in fault.members for n in it.nodes})),
+        cpus=tuple(sorted({u for _, it in fault.members for u in it.cpus})),
+    )
+
+
+def _joined(group: Sequence[_Fault]) -> Between:
+    """Return faults that are one which moves, by run."""
+    told = [_told(Kind.WANDERING, it) for it in group]
+    looks = {look.run: look for it in reversed(group) for look in it.looks}
+    looks |= {look.run: look for it in group for look in it.looks if look.there is There.YES}
+    ordered = tuple(looks[look.run] for look in group[0].looks)
+    some = [set(it.benchmarks) for it in told if it.benchmarks]
+    common = set.intersection(*some) or set.union(*some) if some else set()
+    return Between(
+        kind=Kind.WANDERING,
+        of=group[0].largest[1].kind,
         benchmarks=tuple(sorted(common)),
-        places=tuple((number, one.place) for number, one in members),
-        runs=runs,
-        slowdown=sizes[len(sizes) // 2],
-        nodes=tuple(sorted({n for _, one in members for n in one.nodes})),
-        cpus=tuple(sorted({u for _, one in members for u in one.cpus})),
+        looks=ordered,
+        slowdown=median(it.slowdown or 1.0 for it in ordered if it.there is There.YES),
+        copies=tuple(sorted({c for it in told for c in it.copies})),
+        nodes=tuple(sorted({n for it in told for n in it.nodes})),
+        cpus=tuple(sorted({u for it in told for u in it.cpus})),
     )

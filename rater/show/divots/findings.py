@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rater.analysis.divots.confirm import next_command
+from rater.analysis.divots.data.between import Between
 from rater.analysis.divots.data.finding import PLACED, Analysis, Finding, nothing_to_compare
-from rater.analysis.divots.recurring import Between
 from rater.record.stored import RunHead
 from rater.show.console.format import what_ran
 from rater.show.console.printer import Printer
@@ -111,10 +111,10 @@ def visible_line(visible: dict[str, float]) -> str:
 
 
 def print_between(between: Sequence[Between], runs: int, console: Console) -> None:
-    """Print what comes back in several runs, and what moves about."""
+    """Print what comes back in several runs, what moves about, and what only one has."""
     printer = Printer(console)
     printer.line()
     printer.line(f"Over {runs} runs:", "bold")
     if not between:
-        printer.line("  nothing comes back: no place has divots in two of them")
+        printer.line("  no place has divots in any of them")
     printer.some((f"{one.kind}: {one.summary}" for one in between), most=_MOST_LINES, indent="  ")

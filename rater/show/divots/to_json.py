@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rater.analysis.divots.confirm import next_command
+from rater.analysis.divots.data.between import Between, Look
 from rater.analysis.divots.data.finding import Analysis, Evidence, Finding, Kind, Single
-from rater.analysis.divots.recurring import Between
 from rater.record.stored import RunHead
 from rater.text.to_json import Members, objects, to_json
 
@@ -72,9 +72,10 @@ TABLE = {
     ),
     Between: Members(
         "kind of benchmarks",
-        {"places": lambda one: objects("run place", one.places)},
-        "nodes cpus slowdown:5 evidence=summary",
+        {"places": lambda one: objects("run place", ((it.run, it.place) for it in one.places))},
+        "runs=looks copies nodes cpus slowdown:5 evidence=summary",
     ),
+    Look: Members("run there place benchmarks slowdown:5"),
 }
 
 

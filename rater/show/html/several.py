@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.model import Comparison
-from rater.analysis.divots.recurring import between_runs
+from rater.analysis.divots.data.between import Between
 from rater.analysis.scaling.curve import Scaling
 from rater.analysis.scaling.pairs import orders, smt_yields
 from rater.groups import grouped
@@ -25,6 +25,7 @@ class Together:
     comparison: Comparison
     scaling: Scaling | None  # None: all have the same number of copies
     notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
+    between: tuple[Between, ...] = ()  # divots that come back, or do not
 
 
 def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
@@ -71,14 +72,10 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     )
     if together.scaling is not None:
         yield _scaling(together.scaling)
-    numbers = [
-        (page_run.run.head.run, page_run.divots.findings) for page_run in runs if page_run.divots
-    ]
-    between = between_runs(numbers)
-    for one in between:
+    for one in together.between:
         printer.prose(f"{one.kind}: {one.summary}")
-    if not between:
-        printer.prose("no place has divots in two of the runs")
+    if not together.between:
+        printer.prose("no place has divots in any of the runs")
     yield element("section", element("h2", "What comes back"), printer.take())
 
 

@@ -6,9 +6,11 @@ are timed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from rater.analysis.divots.data.between import Between
 from rater.analysis.divots.data.finding import (
     VERSION,
     Analysis,
@@ -80,6 +82,22 @@ def _found(
 
     rows = run or store.load(head.run)
     return replace(analysis, findings=with_evidence(analysis.findings, rows))
+
+
+def between_of(store: Store, runs: Sequence[tuple[RunHead, Analysis]]) -> tuple[Between, ...]:
+    """Return what several runs have in common; nothing where no divot was found in any."""
+    if len(runs) < 2 or all(one.explained for _, it in runs for one in it.findings):
+        return ()
+    from rater.analysis.divots.data.table import Machine, build_table
+    from rater.analysis.divots.recurring import SearchedRun, between_runs
+
+    made = []
+    for head, analysis in runs:
+        times = store.times(head.run)
+        table = build_table(times.chunks, times.benchmarks, machine=Machine(times.core_pus))
+        if table is not None:
+            made.append(SearchedRun(head.run, analysis.findings, table))
+    return between_runs(made)
 
 
 def _has_cpu_times(times: RunTimes) -> bool:

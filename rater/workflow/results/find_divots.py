@@ -6,15 +6,15 @@ import argparse
 from collections.abc import Sequence
 from statistics import median
 
+from rater.analysis.divots.data.between import Between
 from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
-from rater.analysis.divots.recurring import Between, between_runs
 from rater.errors import InputError
 from rater.show.console.printer import Printer
 from rater.show.divots.findings import print_between, print_divots
 from rater.show.divots.to_json import divots_document
 from rater.text.words import parse_percent
 from rater.workflow.common import existing_store, say, show
-from rater.workflow.results.divots import analysis_of
+from rater.workflow.results.divots import analysis_of, between_of
 
 ANY = "any"
 MOST_PER_CENT = 1000
@@ -33,7 +33,7 @@ def find_divots(args: argparse.Namespace) -> int:
             (heads[number], analysis_of(store, heads[number], thresholds, fresh=args.fresh))
             for number in numbers
         ]
-    between = between_runs([(head.run, analysis.findings) for head, analysis in runs])
+        between = between_of(store, runs)
 
     def text(printer: Printer) -> None:
         for head, analysis in runs:
@@ -62,7 +62,7 @@ def _status(
     limits: Sequence[tuple[str, float]], findings: Sequence[Finding], between: Sequence[Between]
 ) -> int:
     sizes = [(one.kind, one.place, *_largest(one)) for one in findings if not one.explained]
-    sizes += [(one.kind, one.places[0][1], one.slowdown, "") for one in between]
+    sizes += [(one.kind, one.places[0].place, one.slowdown, "") for one in between]
     for kind, least in limits:
         for of, place, size, where in sizes:
             if kind not in (of, ANY) or (kind.startswith("slow-") and size < 1):

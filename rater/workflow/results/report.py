@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
+from rater.analysis.divots.data.between import Between
 from rater.analysis.results.points import Point, PointRun
 from rater.analysis.scaling.curve import scale
 from rater.errors import InputError
@@ -17,6 +18,7 @@ from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.store.store import Store
 from rater.workflow.common import existing_store, print_json
+from rater.workflow.results.divots import between_of
 from rater.workflow.results.output_file import checked_path, write_output
 from rater.workflow.results.page import loaded
 from rater.workflow.results.points import (
@@ -50,7 +52,9 @@ def report(args: argparse.Namespace) -> int:
             raise InputError("-o - --json: both would be written to standard output; leave one out")
         vega = library()  # before the work: it may not be installed
         pages = [loaded(store, run) for run in shown]
-    page = page_of(pages, vega, _together(points, tests, (*without_runs, *notes)))
+        searched = [(it.run.head, it.divots) for it in pages if it.divots is not None]
+        between = between_of(store, searched)
+    page = page_of(pages, vega, _together(points, tests, (*without_runs, *notes), between))
     if args.file == _STDOUT:
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
@@ -112,7 +116,9 @@ def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
     return [point.runs[-1].run for point in points], (note,)
 
 
-def _together(points: Sequence[Point], tests: int, notes: tuple[str, ...]) -> Together | None:
+def _together(
+    points: Sequence[Point], tests: int, notes: tuple[str, ...], between: tuple[Between, ...]
+) -> Together | None:
     """Return several points compared, after so many tests; None for one."""
     if len(points) < 2:
         return None
@@ -122,6 +128,7 @@ def _together(points: Sequence[Point], tests: int, notes: tuple[str, ...]) -> To
         compare(points, looks=tests),
         scaling if scaling and scaling.curves else None,
         notes,
+        between,
     )
 
 

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     STARTUP = "startup"
     RECURRING = "recurring"  # the same part in several runs
     WANDERING = "wandering"  # another part each time
+    ONCE = "once"  # of several runs in one only
     LAYOUT = "layout"  # explained only: sharing, load, kinds of cores
 
 

@@ -11,7 +11,7 @@ _MOST_NAMED = 3
 
 def per_cent(slowdown: float) -> str:
     """Return `+18.2 %` or `-4.0 %` of a time over its fair time."""
-    size = (slowdown - 1) * 100
+    size = round((slowdown - 1) * 100, 1) + 0.0  # no -0.0
     if abs(size) < 99.95:
         return f"{size:+.1f} %"
     return f"{size:+.0f} %"

@@ -27,7 +27,7 @@ from rater.analysis.divots.model.noise import (
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
 from rater.analysis.divots.model.parts import Part, like_groups, machine_parts, set_part
 from rater.analysis.divots.model.place import place_of
-from rater.analysis.stats.robust import Floats, mean, median
+from rater.analysis.stats.robust import Floats, Ints, mean, median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,14 +216,19 @@ def _kind(table: Table, hit: Hit) -> Hit:
     return hit
 
 
+def values_by_copy(table: Table, values: Floats) -> tuple[Ints, Floats]:
+    """Return copies' numbers (C,) ascending, and values (B, I, S) by copy: (B, I, C)."""
+    names = np.unique(table.copy[table.copy >= 0])
+    by_copy = np.full((*table.shape[:2], len(names)), np.nan)
+    where = np.argwhere((table.copy >= 0) & ~np.isnan(values))
+    column = np.searchsorted(names, table.copy[tuple(where.T)])
+    by_copy[where[:, 0], where[:, 1], column] = values[tuple(where.T)]
+    return names, by_copy
+
+
 def _moving(table: Table, rest: Floats, steps: Floats, thresholds: Thresholds) -> list[Hit]:
     """Return copies that are slow, or fast, wherever they run."""
-    b, i, _ = table.shape
-    names = np.unique(table.copy[table.copy >= 0])
-    by_copy = np.full((b, i, len(names)), np.nan)
-    where = np.argwhere((table.copy >= 0) & ~np.isnan(rest))
-    column = np.searchsorted(names, table.copy[tuple(where.T)])
-    by_copy[where[:, 0], where[:, 1], column] = rest[tuple(where.T)]
+    names, by_copy = values_by_copy(table, rest)
     own = [
         Part("copy", int(c), np.arange(len(names)) == k, math.log(len(names)))
         for k, c in enumerate(names)
