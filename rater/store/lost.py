@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rater.errors import RaterError
 from rater.store.connection import StoreError, connect, translated
+from rater.trusted_files import open_file, settled
 
 _WAL = "-wal"
 _LOGS = (_WAL, "-shm")
@@ -177,10 +178,11 @@ def _copy_rows(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def _new_file(folder: Path, lost: Path) -> Path:
+    """Make a file in a folder that is there. Raises `OSError`."""
+    folder = settled(folder)
     for number in range(1, 1000):
         target = folder / f"{lost.stem}-rescued-{number}{lost.suffix}"
         with suppress(FileExistsError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(target, flags, 0o600))
+            os.close(open_file(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             return target
     raise FileExistsError(17, "too many rescued databases", str(folder))

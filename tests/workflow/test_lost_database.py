@@ -62,10 +62,13 @@ def test_a_run_whose_database_is_lost_goes_on_in_a_copy_and_exits_1(
         assert rater("show", 2)[0] == 0
 
 
-def test_a_run_whose_lock_file_is_removed_has_a_note_of_it(rater: Rater) -> None:
+def test_a_run_whose_lock_file_is_removed_has_a_note_of_it_and_exits_1(rater: Rater) -> None:
     status, out, said = rater("run", "--copies", 1, "--", "sh", "-c", "rm $RATER_LOCK")
-    assert (status, " ".join(out.split()).count("was removed or replaced during the run")) == (0, 1)
+    assert (status, " ".join(out.split()).count("was removed or replaced during the run")) == (1, 1)
     assert "was removed or replaced" in said
+    words = ("--axis", "copies=1,2", "--", "sh", "-c", "rm -f $RATER_LOCK")
+    status, _, said = rater("sweep", *words)
+    assert (status, said.count("was removed or replaced")) == (1, 1)
 
 
 @pytest.fixture

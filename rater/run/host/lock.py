@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from rater.errors import InputError
-from rater.trusted_files import open_file
+from rater.errors import InputError, RunError
+from rater.trusted_files import open_file, user_name
 
 # Any user's rater must be able to take the lock after another user's, for which reading will do.
 _MODE = 0o644
@@ -43,7 +43,8 @@ def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[No
     removed, a name that cannot is held with it. With `share` a run goes on beside another, and
     is not in its way either.
 
-    Raises `InputError` naming the other run when the machine is taken.
+    Raises `InputError` naming the other run when the machine is taken, `RunError` at the end when
+    the file was removed or replaced meanwhile.
     """
     try:
         file = _open(path)
@@ -67,14 +68,20 @@ def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[No
             name.listen()
         except OSError as error:
             if error.errno == errno.EADDRINUSE and not share:
-                raise _taken(path, f"{_listener(path)}; its lock file was removed") from error
+                raise _taken(path, _listener(path)) from error
         if os.fstat(file).st_uid == os.geteuid():  # else the lock holds, and nothing is written
             with suppress(OSError):
                 os.ftruncate(file, 0)
                 os.pwrite(file, f"{holder}\n".encode(), 0)
+        if share:  # beside others anyway: nothing is lost with the file
+            yield
+            return
         _held.append((file, path.absolute()))
         stack.callback(_held.pop)
         yield
+        lost = lost_lock()
+        if lost is not None:
+            raise RunError(lost)
 
 
 def lost_lock() -> str | None:
@@ -105,15 +112,15 @@ def _name(path: Path) -> str:
 
 
 def _listener(path: Path) -> str:
-    """Return the process that holds the name."""
-    with socket.socket(socket.AF_UNIX) as asking:
+    """Say who holds the name and not the file: a rater whose file was removed, or anybody."""
+    who = "somebody"
+    with socket.socket(socket.AF_UNIX) as asking, suppress(OSError):
         asking.setblocking(False)
-        try:
-            asking.connect(_name(path))
-            told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        except OSError:
-            return "another rater"
-    return f"process {_PEER.unpack(told)[0]}"
+        asking.connect(_name(path))
+        told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        pid, user, _ = _PEER.unpack(told)
+        who = f"process {pid or 'of another container'} of user {user_name(user)}"
+    return f"{who}, whose lock file was removed unless that is no rater"
 
 
 def _open(path: Path) -> int:

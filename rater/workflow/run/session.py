@@ -202,8 +202,6 @@ class Session:
             lost = lost_lock()
             if lost is not None:
                 emit(Noted(lost))
-        if lost is not None:
-            (self.one_of_many or say)(f"warning: {lost}")
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
+from rater.errors import InputError, RunError
 from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 
 
@@ -43,12 +43,15 @@ def test_a_lock_file_that_is_removed_or_replaced_lets_no_second_run_begin_and_is
     tmp_path: Path, put_there: str | None
 ) -> None:
     path = tmp_path / "lock"
-    with machine_lock(path, "first"):
+    with (
+        pytest.raises(RunError, match="was removed or replaced during the run"),
+        machine_lock(path, "first"),
+    ):
         assert lost_lock() is None
         path.unlink()
         if put_there is not None:
             path.write_text(put_there)
-        refused = rf"process {os.getpid()}; its lock file was removed.*--share"
+        refused = rf"process {os.getpid()} of user .*, whose lock file was removed .*--share"
         with pytest.raises(InputError, match=refused), machine_lock(path, "second"):
             pass
         assert f"{path} was removed or replaced" in (lost_lock() or "")
@@ -57,6 +60,13 @@ def test_a_lock_file_that_is_removed_or_replaced_lets_no_second_run_begin_and_is
     assert lost_lock() is None
     with machine_lock(path, "third"):
         assert path.read_text() == "third\n"
+
+
+def test_who_shares_the_machine_loses_nothing_with_the_lock_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with machine_lock(path, "first", share=True):
+        path.unlink()
+        assert lost_lock() is None
 
 
 def test_the_kernel_frees_the_lock_of_a_killed_rater(tmp_path: Path) -> None:
