@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from rater.plan.sweep.grid import ENVIRONMENT
 from rater.record.stored import RunHead, StoredRun
 from rater.text.secrets import Redactor
 
@@ -18,6 +19,15 @@ def redacted_head(head: RunHead, redactor: Redactor) -> RunHead:
         command_line=head.command_line and redactor.text(head.command_line),
         wrap=head.wrap and redactor.text(head.wrap),
         request=head.request and _request(head.request, redactor),
+        tags=tuple(
+            (
+                name,
+                redactor.pair(name, value)
+                if name.startswith(ENVIRONMENT)
+                else redactor.text(value),
+            )
+            for name, value in head.tags
+        ),
     )
 
 

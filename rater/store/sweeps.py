@@ -6,11 +6,11 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
-from rater.plan.sweep.grid import AxisKind, BlockOrder, Slot, Values
+from rater.plan.sweep.grid import AxisKind, BlockOrder, Slot, Values, label_of
 from rater.process_id import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, storable
 from rater.record.status import RunStatus
@@ -19,6 +19,7 @@ from rater.store.read import named
 from rater.store.remove import remove_runs
 from rater.store.rows import insert, insert_all, read, read_table
 from rater.store.store import Store
+from rater.text.secrets import Redactor
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand
 _LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
@@ -255,20 +256,23 @@ def end_sweep(
         )
 
 
-def load_sweep(store: Store, number: int) -> StoredSweep:
-    """Return a sweep with all it planned; raises `InputError` when there is none."""
+def load_sweep(store: Store, number: int, *, secrets: bool = False) -> StoredSweep:
+    """Return a sweep with all it planned; raises `InputError` when there is none.
+
+    With `secrets` to make its runs; without them to show it.
+    """
     with store.reading() as connection:
         found = _load(connection, [number])
     if not found:
         raise InputError(f"there is no sweep {number}; `rater sweep --list` shows what there is")
-    return found[0]
+    return found[0] if secrets else _redacted(found[0])
 
 
 def sweeps(store: Store) -> tuple[StoredSweep, ...]:
     """Return all sweeps in the order they were begun."""
     with store.reading() as connection:
         numbers = [row[0] for row in connection.execute("SELECT id FROM sweep ORDER BY id")]
-        return tuple(_load(connection, numbers))
+        return tuple(map(_redacted, _load(connection, numbers)))
 
 
 def find_sweep(store: Store, spec: str) -> int:
@@ -310,6 +314,12 @@ def _running(connection: sqlite3.Connection, number: int) -> ProcessId | None:
     ):
         return owner if is_alive(owner) else None
     return None
+
+
+def _redacted(sweep: StoredSweep) -> StoredSweep:
+    redactor = Redactor()
+    shown = [replace(it, values=redactor.pairs(it.values)) for it in sweep.points]
+    return replace(sweep, points=tuple(replace(it, label=label_of(it.values)) for it in shown))
 
 
 def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[StoredSweep]:

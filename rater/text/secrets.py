@@ -1,29 +1,59 @@
-"""Values that are not shown: of names that look like a secret's, and passwords in addresses; pure.
+"""Values that are not shown: of names that look like a secret's, or that look like one; pure.
 
-A guess by names: what a program has in its words or its files under another name is shown.
+A guess: what a program has in its words or its files under another name is shown.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 # A word of the name, as `_` or a change of case divide it: KEY is in API_KEY and apiKey, and not in
 # KEYBOARD or MONKEY.
 _WORDS = frozenset(
-    "KEY KEYS TOKEN TOKENS PASS AUTH AUTHORIZATION BEARER CRED CREDS COOKIE".split()  # noqa: SIM905
+    "KEY KEYS TOKEN TOKENS PASS AUTH AUTHORIZATION BEARER CRED CREDS COOKIE JWT".split()  # noqa: SIM905
 )
 _ANYWHERE = re.compile("PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY")
 _AT_END = re.compile("TOKEN$")  # of a word
+_LATER = frozenset(("PWD", "PAT"))  # MYSQL_PWD, GITHUB_PAT; PWD is a folder, --pat a pattern
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # As options (`--key 2` of sort) these have values of all kinds in the next word.
 _NO_OPTION = frozenset(("KEY", "KEYS", "PASS", "AUTH"))
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*):([^\s/@'\"]+)@")
+_ADDRESS = re.compile(r"(?<![\w+.-])([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*):([^\s/@'\"]+)@")
 _NAME = r"(-{0,2}[A-Za-z_][\w.-]*)"
-_ASSIGNED = re.compile(rf"{_NAME}=(.*)", re.DOTALL)
-_HEADER = re.compile(rf"{_NAME}:(\s+)(\S.*)", re.DOTALL)  # of HTTP, as one word
+_ASSIGNED = re.compile(r"(-{0,2}[A-Za-z_][\w.:-]*)=(.*)", re.DOTALL)
+_HEADER = re.compile(rf"{_NAME}:(\s*)(\S.*)", re.DOTALL)  # of HTTP, as one word
+# What a service gives out with a sign of its own in front, so that it is found where it leaked:
+# JSON web tokens, private keys, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face.
+_ISSUED = re.compile(
+    r"(?<![\w-])(?:eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)*"
+    r"|(?:gh[opsru]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|sk-|npm_|hf_)"
+    r"(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w-]*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*)",
+    re.DOTALL,
+)
+# USER:PASSWORD@HOST without a scheme; not IMAGE:TAG@sha256:DIGEST.
+_LOGIN = re.compile(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
+# Options of one letter mean something else in every program: what goes before, and the secret.
+_MYSQL = r"(-p)([^ ].*)"
+_OPTIONS = {
+    name: re.compile(pattern, re.DOTALL)
+    for name, pattern in {
+        "curl": r"((?:-\w{0,20}[uU] ?|--(?:proxy-)?user[ =])[^:]*:)(.+)",
+        "mysql": _MYSQL,
+        "mysqldump": _MYSQL,
+        "mysqladmin": _MYSQL,
+        "mariadb": _MYSQL,
+        "sshpass": r"(-p ?)(.+)",
+        "ssh": r"(?!)",  # ends that of sshpass
+        "redis-cli": r"(-a )(.+)",
+        "ldapsearch": r"(-w ?)(.+)",
+        "openssl": r"(-pass(?:in|out)? pass:|-[kK] )(.+)",
+    }.items()
+}
 _SHOWN = re.compile(r"\[redacted( [0-9]+)?\]")
 _IN_QUERY = re.compile(rf"([?&]){_NAME}=([^&#\s]+)")
 # A word as a shell reads it; a quote that is not closed stands for itself.
@@ -38,7 +68,7 @@ def is_secret(name: str) -> bool:
         _ANYWHERE.search(joined) is not None
         or not _WORDS.isdisjoint(words)
         or any(_AT_END.search(word) for word in words)
-        or "PWD" in words[1:]  # MYSQL_PWD; PWD and OLDPWD are folders
+        or not _LATER.isdisjoint(words[1:])
     )
 
 
@@ -55,9 +85,13 @@ class Redactor:
 
     def pair(self, name: str, value: str) -> str:
         """Return the value of a variable, fit to be shown."""
-        if _SHOWN.fullmatch(value):
+        if not value:
             return value
         return self._instead(name, value) if is_secret(name) else self.text(value)
+
+    def pairs(self, values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """Return variables or values of axes, fit to be shown."""
+        return tuple((name, self.pair(name, value)) for name, value in values)
 
     def text(self, text: str) -> str:
         """Return a text or a command, as a shell would take it, fit to be shown."""
@@ -67,13 +101,10 @@ class Redactor:
             return self._instead("a text", text)
 
     def _text(self, text: str) -> str:
-        found, end, before = [], 0, ""
-        for it in _SHELL_WORD.finditer(text):
-            word = it[0]
-            if any(sign in word for sign in "'\"\\"):
-                with suppress(ValueError):  # a quote that is not closed
-                    (word,) = shlex.split(word)
-            shown, before = self._word(word, before), word
+        found, end = [], 0
+        places = list(_SHELL_WORD.finditer(text))
+        words = [_unquoted(it[0]) for it in places]
+        for it, word, shown in zip(places, words, self._words(words), strict=True):
             if shown != word:
                 quoted = shlex.quote(shown) if it[0] != word else shown
                 found += [text[end : it.start()], quoted]
@@ -86,12 +117,30 @@ class Redactor:
             case str():
                 return self.text(value)
             case [str(), *rest] if all(isinstance(one, str) for one in rest):
-                return [self._word(*two) for two in zip(value, ["", *value], strict=False)]
+                return self._words(value)
             case list():
                 return [self.values(one) for one in value]
             case dict():
                 return {name: self.values(one) for name, one in value.items()}
         return value
+
+    def _words(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a command, without quotes."""
+        shown: list[str] = []
+        before, program = "", ""
+        for word in words:
+            name = word.rpartition("/")[2]
+            program = name if name in _OPTIONS else program
+            for ahead in ("", f"{before} ") if program else ():
+                found = _OPTIONS[program].fullmatch(ahead + word)
+                if found and found[1].startswith(ahead):
+                    instead = self._instead(f"password of {program}", found[2])
+                    shown.append(found[1].removeprefix(ahead) + instead)
+                    break
+            else:
+                shown.append(self._word(word, before))
+            before = word
+        return shown
 
     def _word(self, word: str, before: str = "") -> str:
         """Return a word of a command, without quotes, which may be a command itself."""
@@ -107,8 +156,12 @@ class Redactor:
         header = _HEADER.fullmatch(word)
         if header and is_secret(header[1]) and header[1].upper() not in _NO_OPTION:
             return f"{header[1]}:{header[2]}{self._instead(header[1], header[3])}"
+        word = _ISSUED.sub(lambda it: self._instead("a token of a known form", it[0]), word)
         if re.search(r"\s", word):
             return self._text(word)
+        word = _LOGIN.sub(
+            lambda it: f"{it[1]}:{self._instead('password of an address', it[2])}@", word
+        )
         word = _ADDRESS.sub(
             lambda it: f"{it[1]}:{self._instead('password of an address', it[2])}@", word
         )
@@ -120,8 +173,17 @@ class Redactor:
         )
 
     def _instead(self, name: str, value: str) -> str:
+        if _SHOWN.fullmatch(value):
+            return value
         self.hidden[name] = None
         seen = [known for known in self._seen if known[0] == name]
         number = len(seen) + 1
         instead = "[redacted]" if number == 1 else f"[redacted {number}]"
         return self._seen.setdefault((name, value), instead)
+
+
+def _unquoted(word: str) -> str:
+    if any(sign in word for sign in "'\"\\"):
+        with suppress(ValueError):  # a quote that is not closed
+            (word,) = shlex.split(word)
+    return word

@@ -232,7 +232,7 @@ def test_the_example_is_printed(rater: Rater, tmp_path: Path) -> None:
 
 def test_the_time_left_is_the_median_of_the_same_point_else_of_all() -> None:
     points: dict[int, Any] = {
-        number: PointReady(number, (), {}, None, None, ()) for number in range(3)
+        number: PointReady(number, (), (), {}, None, None, ()) for number in range(3)
     }
     slots = [Slot(2, 1, 0), Slot(2, 2, 1), Slot(2, 3, 2)]
     times = TimeLeft(points)

@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,10 +50,30 @@ def test_no_command_shows_a_secret_and_a_run_is_made_again_with_it(
     assert "API_KEY=[redacted] A=1" in page.replace(
         "A=1 API_KEY=[redacted]", "API_KEY=[redacted] A=1"
     )
-    assert "named like secrets" in page
+    assert "secrets by name or form" in page
     document = rater("export", 1, "--format", "json")[1]
     assert '"environment": {"A": "1", "API_KEY": "[redacted]"}' in document
     assert "environment variable MALLOC_TOKEN" in rater("compare", 1, 2)[1]
+
+
+def test_a_sweep_shows_no_secret_of_its_axes_and_its_points_differ_all_the_same(
+    rater: Rater,
+) -> None:
+    words = ("--axis", f"env:API_KEY={SECRET},{SECRET}2", "--rounds", 1, "--copies", 1)
+    told: list[Any] = [
+        *rater("sweep", *words, "--", "sh", "-c", f"test ${{API_KEY#{SECRET}}} != 3")
+    ]
+    for shown in ("sweep --show 1 --json", "sweep --list", "list", "show 1 --json", "export 2"):
+        told += rater(*shown.split())
+    told += rater("compare", "sweep:1", "--json")
+    assert SECRET not in "\n".join(str(it).replace(f"{{API_KEY#{SECRET}}}", "") for it in told)
+    assert "block 1 of 1, point 2 of 2: env:API_KEY=[redacted" in told[2]
+    assert "env:API_KEY=[redacted 2]" in told[2]
+    assert rows("SELECT DISTINCT value FROM tag WHERE name = 'env:API_KEY' ORDER BY value") == [
+        (SECRET,),
+        (f"{SECRET}2",),
+    ]
+    assert rater("sweep", "--resume", 1, "--rounds", 2, "--quiet")[0] == told[0]
 
 
 def test_a_new_database_and_what_stands_beside_it_are_its_owners_alone(tmp_path: Path) -> None:

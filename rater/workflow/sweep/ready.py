@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rater.errors import InputError
 from rater.plan.sweep.grid import NONE_SHOWN, Axis, AxisKind, Values, label_of
+from rater.text.secrets import Redactor
 from rater.text.words import count
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class PointReady:
 
     point: int  # number in the grid
     values: Values
+    shown: Values  # the same without secrets
     settings: dict[str, str]  # of the machine, by name of the axis
     request: Request | None  # None: it cannot be asked for
     resolved: Resolved | None  # as it would be now; None: it cannot be
@@ -37,7 +39,7 @@ class PointReady:
     @property
     def label(self) -> str:
         """The point in words."""
-        return label_of(self.values)
+        return label_of(self.shown)
 
 
 def resolve_points(
@@ -47,9 +49,14 @@ def resolve_points(
     cache: Path,
 ) -> tuple[PointReady, ...]:
     """Resolve all points, by number, on this machine as it is; nothing is made, set or stored."""
-    changing = _changing_cpus(kinds)
+    changing, redactor = _changing_cpus(kinds), Redactor()
     return tuple(
-        _resolve_point(number, point, point.settings(kinds), topology, cache, unsure=bool(changing))
+        replace(
+            _resolve_point(
+                number, point, point.settings(kinds), topology, cache, unsure=bool(changing)
+            ),
+            shown=redactor.pairs(point.values),
+        )
         for number, point in points.items()
     )
 
@@ -65,11 +72,11 @@ def _resolve_point(
 ) -> PointReady:
     request = point.request
     if isinstance(request, str):
-        return PointReady(number, point.values, settings, None, None, (request,))
+        return PointReady(number, point.values, (), settings, None, None, (request,))
     resolved, refusals = resolved_with(request, settings, topology, cache)
     if unsure:  # other CPUs will be there: told when it is its turn
         refusals = ()
-    return PointReady(number, point.values, settings, request, resolved, refusals)
+    return PointReady(number, point.values, (), settings, request, resolved, refusals)
 
 
 def resolved_with(

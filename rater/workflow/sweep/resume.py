@@ -46,7 +46,7 @@ def resume(args: argparse.Namespace) -> int:
             "as it was asked for"
         )
     with existing_store(args) as store:
-        sweep = load_sweep(store, find_sweep(store, args.resume))
+        sweep = load_sweep(store, find_sweep(store, args.resume), secrets=True)
     asked = sweep.asked
     if sweep.status is RunStatus.RUNNING:
         raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")

@@ -136,7 +136,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
 
     usable = {point.point: point for point in points if not point.refusals}
     slots = slots_of(sorted(usable), asked.rounds, asked.order, asked.seed)
-    axes = _axes(asked.kinds, [point.values for point in points])
+    axes = _axes(asked.kinds, [point.shown for point in points])
     obstacles: list[str] = []
     shown = []
     for axis in axes:
@@ -165,7 +165,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
             PointView(
                 point.point,
                 point.label,
-                point.values,
+                point.shown,
                 "; ".join(point.refusals) or None,
                 copies=None if point.resolved is None else point.resolved.plan.copies,
                 expected_s=None if point.resolved is None else expected_total_s(point.resolved),
