@@ -333,7 +333,8 @@ CREATE TABLE cpu_reading (
 
 -- What counters of the whole machine came to between the same two readings: elapsed_ns between
 -- them, rater_cpu_ns that rater's own process used, pressure_WHAT_some_ns and _full_ns that some or
--- all tasks waited (/proc/pressure), others as in /proc/vmstat (allocstall over all zones).
+-- all tasks waited (/proc/pressure), energy_DOMAIN_uj microjoules (package-0, package-0-dram, psys),
+-- others as in /proc/vmstat (allocstall over all zones).
 CREATE TABLE phase_reading (
   run_id INTEGER NOT NULL,
   phase  INTEGER NOT NULL,

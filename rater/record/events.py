@@ -114,6 +114,8 @@ class MachineReadings:
     `elapsed_ns` (between the two readings) and `rater_cpu_ns` (CPU time of rater's
     own process) are always there; `pressure_WHAT_some_ns` and `..._full_ns` are time
     that some, or all, tasks waited for cpu, memory or io (kernel: accounting/psi.rst);
+    `energy_DOMAIN_uj` is microjoules of `package-0` (hwloc's number) or `package-0-die-1`,
+    of what is below one (`package-0-dram`, `-core`, `-uncore`), `psys` or a chip's own name;
     the others are named as in /proc/vmstat, `allocstall` over all zones.
     """
 

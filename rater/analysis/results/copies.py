@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.results.copy_outcome import FailedCopy, failed_copy, is_good
+from rater.analysis.results.energy import copy_estimates
 from rater.analysis.results.model import Summary
 from rater.analysis.results.rates import PER_HOUR, RATIO, Key, benchmark_rates
 from rater.analysis.results.steady import is_steady, share_inside
@@ -36,6 +37,7 @@ class CopyPoint:
     fastest_s: float
     slowest_s: float
     runs: int
+    joules_estimate: float | None  # of a run, by `energy.copy_estimates`
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def cells_of(run: StoredRun) -> tuple[Cell, ...]:
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
     rows = grouped(((row.tune, row.benchmark, row.iteration), row) for row in run.copies)
+    joules = copy_estimates(run)
     cells = []
     for tune, name, iteration in sorted(
         rows, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1:])
@@ -120,7 +123,7 @@ def cells_of(run: StoredRun) -> tuple[Cell, ...]:
                 tune=tune,
                 iteration=iteration,
                 counted=all(row.counted for row in own),
-                points=_points(own),
+                points=_points(own, joules),
                 failed=tuple(map(failed_copy, failed)),
             )
         )
@@ -221,12 +224,15 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
     return tuple(pairs)
 
 
-def _points(rows: Sequence[StoredCopy]) -> tuple[CopyPoint, ...]:
+def _points(
+    rows: Sequence[StoredCopy], joules: Mapping[tuple[int, int, int], float]
+) -> tuple[CopyPoint, ...]:
     runs = grouped((row.copy, row) for row in rows if is_good(row))
     found = []
     for copy, of_it in sorted(runs.items()):
         first = of_it[0]
         times = [row.elapsed_s for row in of_it]
+        drawn = [joules.get((row.phase, row.copy, row.step)) for row in of_it]
         found.append(
             CopyPoint(
                 copy=copy,
@@ -238,6 +244,9 @@ def _points(rows: Sequence[StoredCopy]) -> tuple[CopyPoint, ...]:
                 fastest_s=min(times),
                 slowest_s=max(times),
                 runs=len(times),
+                joules_estimate=statistics.median(it for it in drawn if it is not None)
+                if None not in drawn
+                else None,
             )
         )
     return tuple(found)

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from rater.analysis.placement.proof import RunProof
 from rater.analysis.results.copy_outcome import CopyTime, FailedCopy
+from rater.analysis.results.energy import PhaseEnergy
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.rotated import RotatedScore
 from rater.analysis.results.steady import SteadyMix, SteadyPhase, is_steady
 from rater.record.run import BenchmarkUsed
 from rater.record.stored import Reported, RunHead
+
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,16 @@ class IterationScore:
     reason: str | None  # why there is no ratio, in words
     steady: SteadyPhase | None = None  # steady mode: the window
     reported: Reported | None = None  # what an imported result file says itself
+    energy: PhaseEnergy | None = None  # None: there are no readings of it
+
+    @property
+    def joules_per_copy(self) -> float | None:
+        """Energy of one copy: of the bracket by its copies; in a window mean power by the rate."""
+        if self.energy is None or self.energy.joules is None or not self.per_hour:
+            return None
+        if self.steady is not None:  # its readings span the warm-up, and fillers ran as well
+            return self.energy.joules / self.energy.elapsed_s * HOUR_S / self.per_hour
+        return self.energy.joules / self.copies
 
     @property
     def fault(self) -> str | None:
@@ -82,6 +95,21 @@ class Summary:
     settings: tuple[tuple[str, str], ...]  # of the machine, and `env.*` that copies inherited
     selected: bool  # the user named some of the suite's benchmarks
     proof: RunProof  # where copies ran and their memory lay, as far as it was seen
+    energies: tuple[PhaseEnergy, ...] = ()  # by phase, of those with readings
+
+    @property
+    def joules(self) -> float | None:
+        """Energy of the suite: of the iterations that stand for the benchmarks, or of the ring.
+
+        None where one has none, and in steady mode, whose windows have any length.
+        """
+        if self.steady:
+            return None
+        chosen = [it.energy for b in self.benchmarks for it in b.iterations if it.selected]
+        whole = len(chosen) == len(self.benchmarks)
+        of = [*self.energies] if self.rotated is not None else chosen if whole else []
+        known = [it.joules for it in of if it is not None and it.joules is not None]
+        return sum(known) if of and len(known) == len(of) else None
 
     @property
     def staggered(self) -> bool:

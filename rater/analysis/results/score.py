@@ -21,8 +21,15 @@ from rater.analysis.results.copy_outcome import (
     slowest,
     why_no_ratio,
 )
+from rater.analysis.results.energy import PhaseEnergy, phase_energies
 from rater.analysis.results.metrics import metric_results
-from rater.analysis.results.model import BenchmarkScore, IterationScore, SuiteScore, Summary
+from rater.analysis.results.model import (
+    HOUR_S,
+    BenchmarkScore,
+    IterationScore,
+    SuiteScore,
+    Summary,
+)
 from rater.analysis.results.request import is_selection, left_out
 from rater.analysis.results.rotated import score_rotated
 from rater.analysis.results.steady import is_steady, score_mix, score_window
@@ -32,7 +39,6 @@ from rater.record.run import BenchmarkUsed
 from rater.record.status import CopyStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
 
-_HOUR_S = 3600.0
 _WITHOUT_SCORE_LOST = ("rotated", "heterogeneous", "steady")
 
 
@@ -43,7 +49,8 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     """
     run = run.without_torn()
     rotated = run.head.order == "rotated"
-    benchmarks = () if rotated else _benchmarks(run)
+    energies = phase_energies(run)
+    benchmarks = () if rotated else _benchmarks(run, {it.phase: it for it in energies})
     return Summary(
         head=run.head,
         benchmarks=benchmarks,
@@ -58,10 +65,11 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         settings=run.settings,
         selected=is_selection(run.head),
         proof=prove_run(run) if proof is None else proof,
+        energies=energies,
     )
 
 
-def _benchmarks(run: StoredRun) -> tuple[BenchmarkScore, ...]:
+def _benchmarks(run: StoredRun, energies: Mapping[int, PhaseEnergy]) -> tuple[BenchmarkScore, ...]:
     brackets = grouped(
         ((bracket.tune, bracket.benchmark), bracket)
         for bracket in run.brackets
@@ -73,7 +81,10 @@ def _benchmarks(run: StoredRun) -> tuple[BenchmarkScore, ...]:
     copies = grouped((copy.phase, copy) for copy in run.copies)
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
     keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
-    return tuple(_benchmark(run, tune, name, brackets[tune, name], copies) for tune, name in keys)
+    return tuple(
+        _benchmark(run, tune, name, brackets[tune, name], copies, energies=energies)
+        for tune, name in keys
+    )
 
 
 def _benchmark(
@@ -82,13 +93,18 @@ def _benchmark(
     name: str,
     brackets: Sequence[StoredBracket],
     copies: Mapping[int, Sequence[StoredCopy]],
+    *,
+    energies: Mapping[int, PhaseEnergy],
 ) -> BenchmarkScore:
     used = next((used for used in run.benchmarks if used.name == name), None)
     reference_s = used.reference_s if used else None
     iterations = [
-        _window(run.head, bracket, copies.get(bracket.phase, ()), used)
-        if is_steady(run.head) and used
-        else _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s)
+        replace(
+            _window(run.head, bracket, copies.get(bracket.phase, ()), used)
+            if is_steady(run.head) and used
+            else _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s),
+            energy=energies.get(bracket.phase),
+        )
         for bracket in sorted(brackets, key=lambda bracket: bracket.iteration or 0)
     ]
     counted = [it for it in iterations if it.counted]
@@ -153,7 +169,7 @@ def _iteration(
         bracket_from_slowest=from_slowest,
         overlap_s=overlap_s,
         ratio=rate * reference_s if rate is not None and reference_s else None,
-        per_hour=rate * _HOUR_S if rate is not None else None,
+        per_hour=rate * HOUR_S if rate is not None else None,
         median_copy_s=median_s,
         slowest=last,
         score_lost=_score_lost(head, bracket_s, median_s, last) if rate is not None else None,

@@ -47,6 +47,7 @@ DEFAULT_UNTIL_IDLE_S = 300.0
 PREFLIGHTS = ("warn", "strict", "off")
 PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
 _what, _where, _how = (partial(option, group) for group in ("what runs", "where", "how"))
+_switch = partial(_where, choices=("auto", "off"), default="auto", traits=NO_EFFECT)
 
 
 def _idle_seconds(text: str) -> float:
@@ -215,6 +216,7 @@ class Request:
         traits=SWEPT | MINOR,
         default="auto",
     )
+    energy: str = _switch("joules of phases, where the machine counts them: auto (default), off")
     timeout_s: float | None = _how(
         "end a copy that runs longer",
         metavar="S",

@@ -22,6 +22,7 @@ import trio
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
 from rater.run.host.cpu_time import TICKS_PER_S, cpu_ticks, process_ticks
 from rater.run.host.sysfiles import read_number
+from rater.run.observe.energy import EnergyReader
 
 _TICK_NS = 10**9 // TICKS_PER_S
 _CHUNK = 1 << 18
@@ -49,7 +50,7 @@ _READ_NS = 20_000  # of one file, before any was read
 class _Snapshot(NamedTuple):
     """Counters at one moment, most of them as the kernel wrote them."""
 
-    own: dict[str, int]  # the clock and rater's own CPU time
+    own: dict[str, int]  # the clock, rater's own CPU time, and energy by domain
     stat: bytes
     vmstat: bytes
     pressures: tuple[bytes, ...]  # as `_PRESSURES`
@@ -72,8 +73,14 @@ class MachineReader:
     the phases it was done in.
     """
 
-    def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        sys: Path = Path("/sys"),
+        energy: EnergyReader | None = None,
+    ) -> None:
         self.proc = proc
+        self.energy = energy
         cpus = list(cpu_ticks(_read(proc / "stat")))
         folders = [(cpu, sys / f"devices/system/cpu/cpu{cpu}") for cpu in cpus]
         self._with_interrupts = len(cpus) <= _MOST_CPUS_WITH_INTERRUPTS
@@ -94,6 +101,10 @@ class MachineReader:
         self.spent_ns = 0
         self.elapsed_ns = 0
 
+    def energy_notes(self) -> list[str]:
+        """Return what is to be said of energy since the last call."""
+        return self.energy.take_notes() if self.energy else []
+
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""
         slow = (self._interrupts(), self._throttles())
@@ -104,8 +115,10 @@ class MachineReader:
         return _Snapshot(*self._fast(), self._interrupts(), self._throttles())
 
     def _fast(self) -> tuple[dict[str, int], bytes, bytes, tuple[bytes, ...]]:
+        times = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
+        joules = self.energy.read() if self.energy else {}
         return (
-            {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()},
+            times | {f"energy_{name}_uj": energy_uj for name, energy_uj in joules.items()},
             _read(self.proc / "stat"),
             _read(self.proc / "vmstat"),
             tuple(_read(self.proc / "pressure" / what) for what in _PRESSURES),

@@ -43,6 +43,7 @@ class Job:
     proof: Cadence | None = (
         None  # how often copies are sampled: where they run, and their memory lies
     )
+    energy: Path | None = None  # below which the machine's counters of energy are; None: not read
     own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None

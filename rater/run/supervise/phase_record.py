@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import trio
 
 from rater.plan.schedule.phases import Phase
-from rater.record.events import PhaseEnded, PhaseStarted, WorkloadTime
+from rater.record.events import Noted, PhaseEnded, PhaseStarted, WorkloadTime
 from rater.record.status import CopyStatus
 from rater.run.check.judge import EndedCopy
 from rater.run.copies.copy_ended import ended_event
@@ -47,6 +47,8 @@ class PhaseRecord:
             nursery.start_soon(self._observe, alive)
         if self._counters is not None:
             nursery.start_soon(self._counters.watch)
+            if self._counters.reader.energy is not None:
+                nursery.start_soon(self._counters.reader.energy.keep_up)
 
     async def _observe(self, alive: Mapping[int, Child]) -> None:
         """Sample copies, but leave a phase of short ones alone: not even a thread begins."""
@@ -118,8 +120,11 @@ class PhaseRecord:
         self._samples.close()
         if not starts or not self._finishes:
             return
-        for event in self._counters.events() if self._counters is not None else ():
-            self._state.emit(event)
+        if self._counters is not None:
+            for event in self._counters.events():
+                self._state.emit(event)
+            for note in self._counters.reader.energy_notes():
+                self._state.emit(Noted(note))
         complete = not self._interrupted and not self._state.stop_flag.is_set()
         self._state.emit(
             PhaseEnded(

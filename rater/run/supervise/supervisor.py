@@ -29,6 +29,7 @@ from rater.run.copies.orphans import Leftover
 from rater.run.host.idle import rest, waited_note
 from rater.run.host.priority import urgent
 from rater.run.observe.counters import MachineReader
+from rater.run.observe.energy import EnergyReader
 from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.observer import Observer
 from rater.run.supervise.job import Job, RunState
@@ -64,7 +65,8 @@ class Supervisor:
         if job.proof is not None:
             self._state.gates = GateCheck(job.placements, emit)
             self._state.observer = Observer(job.proof, spread=not job.own_cpus)
-            self._state.reader = MachineReader()
+            energy = EnergyReader(job.energy) if job.energy is not None else None
+            self._state.reader = MachineReader(energy=energy)
         self._job = job
         self._emit = emit
         self._signals = signals

@@ -172,6 +172,7 @@ def _print_worst(view: CopiesView, printer: Printer) -> None:
     (seconds,) = seconds_columns([point.elapsed_s for _, point, _ in worst])
     named = dict(zip(view.times, with_tunes([one.cell for one in view.times]), strict=True))
     of, points = Columns(worst), Columns([point for _, point, _ in worst])
+    joules = [points.numbers("J|estimate", lambda point: point.joules_estimate, optional=1)]
     printer.table(
         [
             of.left("benchmark", lambda row: named[row[0]], flexible=True),
@@ -182,5 +183,6 @@ def _print_worst(view: CopiesView, printer: Printer) -> None:
             points.right("lgroup", lambda point: point.node),
             Column("time|s", seconds),
             of.numbers("over the|median", lambda row: row[2], _PLACES),
+            *(joules if any(point.joules_estimate for _, point, _ in worst) else ()),
         ]
     )

@@ -28,6 +28,7 @@ from rater.show.console.table import Column, Columns, place_text, seconds_column
 from rater.show.divots.findings import print_findings
 from rater.show.results.barrier import print_beside
 from rater.show.results.cpu_use import notable_text
+from rater.show.results.energy import print_energy
 from rater.show.results.metrics import print_metrics
 from rater.show.results.placement import print_memory, print_placement
 from rater.show.results.rotated import print_rotated
@@ -72,6 +73,7 @@ def print_summary(
         print_verdicts(summary, printer)
     else:
         print_benchmarks(summary, printer)
+    print_energy(summary, printer)
     _print_proof(summary.proof, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
     if beside_copies is not None:

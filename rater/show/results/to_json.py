@@ -19,6 +19,7 @@ from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.results.steady import SteadyMix, SteadyPhase, SteadyRate
 from rater.record.stored import Reported, RunHead
+from rater.show.results.energy import energy_document
 from rater.text.to_json import Members, objects, to_json
 
 
@@ -151,6 +152,7 @@ def summary_document(summary: Summary, beside: BarrierComparison | None = None) 
         document |= {"warmup_s": head.warmup_s, "window_s": head.window_s}
     if mix:
         document["mix"] = mix
+    document |= energy_document(summary)
     if beside:
         document["comparison"] = beside
     values: dict[str, Any] = to_json(document, TABLE)

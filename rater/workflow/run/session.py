@@ -33,6 +33,7 @@ from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders
+from rater.settings.paths import sysroot
 from rater.stop_signals import HeldSignals, held
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
@@ -169,6 +170,7 @@ class Session:
             suspend=screen.pause if screen else lambda: None,
             resume=screen.resume if screen else lambda: None,
             proof=parse_cadence(request.proof),
+            energy=None if request.energy == "off" else sysroot(),
             own_cpus=bool(resolved.reserved),
         )
         # What was imported and planned stays to the end: nothing for the collector to walk through

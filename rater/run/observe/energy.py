@@ -1,0 +1,298 @@
+"""Energy that the machine counts: powercap (RAPL), perf's `power` PMU, or hwmon, the first it has.
+
+Counters of joules since some moment; what is of use is how much they grew. Those of powercap
+wrap around (65 kJ or 262 kJ on Intel): whoever reads them seldom reads too little.
+
+Formats: Documentation/power/powercap/powercap.rst, hwmon/sysfs-interface.rst and
+Documentation/ABI/testing/sysfs-bus-event_source-devices-events of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from rater.run.host.sysfiles import listed, read_number, read_text
+from rater.text.cpuset import parse_list
+
+_ZONE = re.compile(r"intel-rapl(:\d+)+")  # not intel-rapl-mmio, which counts the same once more
+_OF_PACKAGE = re.compile(r"package-(\d+)(.*)")
+_SOCKET = re.compile(r"Esocket(\d+)")  # of amd_energy, which has a counter for each core too
+_PERF_NAMES = {
+    "energy-pkg": "",
+    "energy-ram": "dram",
+    "energy-cores": "core",
+    "energy-gpu": "uncore",
+    "energy-psys": "psys",
+}
+_PSYS = "psys"
+_HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap follows from it
+_PERF_EVENT_OPEN = {"x86_64": 298}  # no other machine has this PMU
+_CLOSED_ON_EXEC = 8
+_ATTRIBUTES_BYTES = 64  # of perf_event_attr in its first version
+_NOT_PERMITTED = (
+    "energy is not known: {why}; `{command}` lets everybody read it until the next boot"
+)
+_SYSCTL = "sudo sysctl kernel.perf_event_paranoid=0"
+
+type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyDomain:
+    """One counter of energy; `read` returns microjoules, and raises OSError or ValueError.
+
+    Names are the same for all sources: `package-0` (hwloc's number), `package-0-die-1`, below one
+    `package-0-dram`, `-core`, `-uncore`; `psys` is all of the machine.
+    """
+
+    name: str
+    place: str  # where it is read
+    read: Callable[[], int]
+    range_uj: int | None = None  # where it wraps around; None: it does not
+
+
+@dataclass(frozen=True, slots=True)
+class EnergySource:
+    """What one source has; `refused`: why something of it cannot be read, and the way out."""
+
+    name: str  # powercap, perf, hwmon
+    domains: tuple[EnergyDomain, ...]
+    refused: str | None = None
+
+
+def grown_uj(before_uj: int, now_uj: int, range_uj: int | None) -> int | None:
+    """Return by how much a counter grew that wrapped once at most; None: it began anew."""
+    if now_uj >= before_uj:
+        return now_uj - before_uj
+    return None if range_uj is None else now_uj + range_uj - before_uj
+
+
+def longest_wait_s(domains: Iterable[EnergyDomain]) -> float:
+    """Return how long counters may go unread: half of the time in which one could wrap around."""
+    ranges = (it.range_uj for it in domains if it.range_uj)
+    return min((range_uj / 1e6 / _HIGHEST_W / 2 for range_uj in ranges), default=math.inf)
+
+
+def energy_sources(root: Path, open_event: OpenEvent | None = None) -> Iterator[EnergySource]:
+    """Yield what the machine below `root` has, best first; a source without anything is left out.
+
+    `open_event` opens a counter of a PMU; without it the kernel's, of this machine only.
+    """
+    packages = _packages(root)
+    found = (
+        _powercap(root, packages),
+        _perf(root, packages, open_event or (_open_event if root == Path("/") else None)),
+        _hwmon(root, packages),
+    )
+    return (source for source in found if source.domains or source.refused)
+
+
+class EnergyReader:
+    """Reads the counters of the first source that has some, for a run; safe to use in threads."""
+
+    def __init__(self, root: Path, open_event: OpenEvent | None = None) -> None:
+        sources = list(energy_sources(root, open_event))
+        usable = [it for it in sources if it.domains]
+        self.source = usable[0] if usable else None
+        refused = [it.refused for it in sources if it.refused]
+        # Said once, and not where another source tells the same.
+        self._notes = refused[:1] if not usable or usable[0].refused else []
+        domains = self.source.domains if self.source else ()
+        self._left = {it.name: it for it in domains}
+        self._last: dict[str, int] = {}
+        self._total: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._every_s = longest_wait_s(domains)
+
+    def read(self) -> dict[str, int]:
+        """Return microjoules since the first reading by domain, of those that can still be read."""
+        with self._lock:
+            for name, domain in list(self._left.items()):
+                try:
+                    now_uj = domain.read()
+                    more_uj = grown_uj(self._last.get(name, now_uj), now_uj, domain.range_uj)
+                except (OSError, ValueError):
+                    more_uj = None
+                if more_uj is None:
+                    self._drop(domain)
+                    continue
+                self._last[name] = now_uj
+                self._total[name] = self._total.get(name, 0) + more_uj
+            return dict(self._total)
+
+    def _drop(self, domain: EnergyDomain) -> None:
+        del self._left[domain.name]
+        self._total.pop(domain.name, None)
+        self._notes.append(
+            f"energy of {domain.name} is not known from here on: {domain.place} cannot be read any "
+            "more, or began anew"
+        )
+
+    def take_notes(self) -> list[str]:
+        """Return what is to be said since the last call."""
+        with self._lock:
+            notes, self._notes = self._notes, []
+            return notes
+
+    async def keep_up(self) -> None:
+        """Read so often that no counter wraps around unseen, until cancelled; in a thread."""
+        while self._left and self._every_s < math.inf:
+            await trio.sleep(self._every_s)
+            await trio.to_thread.run_sync(self.read, abandon_on_cancel=True)
+
+
+# -- sources -----------------------------------------------------------------------------------
+
+
+def _packages(root: Path) -> dict[int, int]:
+    """Return hwloc's numbers of packages by the kernel's: by the first CPU of each."""
+    first: dict[int, int] = {}
+    for file in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id"):
+        package, cpu = read_number(file), int(file.parts[-3].removeprefix("cpu"))
+        if package is not None:
+            first[package] = min(cpu, first.get(package, cpu))
+    return {package: rank for rank, package in enumerate(sorted(first, key=first.__getitem__))}
+
+
+def _of_file(path: Path) -> Callable[[], int]:
+    return lambda: int(path.read_text())
+
+
+def _readable(domains: Iterable[EnergyDomain]) -> tuple[tuple[EnergyDomain, ...], bool]:
+    """Return those that can be read, names once each, and whether some are forbidden."""
+    usable: dict[str, EnergyDomain] = {}
+    forbidden = False
+    for domain in domains:
+        try:
+            domain.read()
+        except PermissionError:
+            forbidden = True
+        except (OSError, ValueError):
+            continue
+        else:
+            usable.setdefault(domain.name, domain)
+    return tuple(usable.values()), forbidden
+
+
+def _source(name: str, domains: Iterable[EnergyDomain], files: Path) -> EnergySource:
+    usable, forbidden = _readable(domains)
+    why, command = f"{files} can be read by root alone", f"sudo chmod a+r {files}"
+    refused = _NOT_PERMITTED.format(why=why, command=command) if forbidden else None
+    return EnergySource(name, usable, refused)
+
+
+def _powercap(root: Path, packages: dict[int, int]) -> EnergySource:
+    folder = root / "sys/class/powercap"
+    zones = {it.name: it for it in listed(folder) if _ZONE.fullmatch(it.name)}
+
+    def name_of(zone: str) -> str:
+        own = read_text(zones[zone] / "name") or zone
+        above = zone.rpartition(":")[0]
+        return f"{name_of(above)}-{own}" if above in zones else _renumbered(own, packages)
+
+    domains = (
+        EnergyDomain(
+            name_of(zone),
+            str(path / "energy_uj"),
+            _of_file(path / "energy_uj"),
+            read_number(path / "max_energy_range_uj"),
+        )
+        for zone, path in zones.items()
+    )
+    return _source("powercap", domains, folder / "intel-rapl:*/energy_uj")
+
+
+def _renumbered(name: str, packages: dict[int, int]) -> str:
+    found = _OF_PACKAGE.fullmatch(name)
+    return f"package-{packages.get(int(found[1]), int(found[1]))}{found[2]}" if found else name
+
+
+def _perf(root: Path, packages: dict[int, int], open_event: OpenEvent | None) -> EnergySource:
+    """Return counters of 64 bits, which never wrap; the PMU can be there without any event."""
+    pmu = root / "sys/bus/event_source/devices/power"
+    kind, cpus = read_number(pmu / "type"), read_text(pmu / "cpumask")
+    domains: list[EnergyDomain] = []
+    refused = None
+    if kind is not None and cpus is not None and open_event is not None:
+        try:
+            domains = list(_perf_domains(root, kind, parse_list(cpus), packages, open_event))
+        except PermissionError:
+            why = "kernel.perf_event_paranoid is above 0"
+            refused = _NOT_PERMITTED.format(why=why, command=_SYSCTL)
+        except (OSError, ValueError):  # no such counter on this processor
+            domains = []
+    return EnergySource("perf", _readable(domains)[0], refused)
+
+
+def _perf_domains(
+    root: Path, kind: int, cpus: Iterable[int], packages: dict[int, int], open_event: OpenEvent
+) -> Iterator[EnergyDomain]:
+    events = root / "sys/bus/event_source/devices/power/events"
+    dies: Counter[int] = Counter()  # a CPU of each is in the mask
+    for place, cpu in enumerate(cpus):
+        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        package = packages.get(read_number(topology / "physical_package_id") or 0, 0)
+        whole = f"package-{package}" + (f"-die-{dies[package]}" if dies[package] else "")
+        dies[package] += 1
+        for event, part in _PERF_NAMES.items():
+            config = re.fullmatch(r"event=(0x[0-9a-f]+)", read_text(events / event) or "")
+            scale = read_text(events / f"{event}.scale")
+            if config is None or scale is None or (part == _PSYS and place):
+                continue
+            name = part if part == _PSYS else f"{whole}-{part}" if part else whole
+            handle = open_event(kind, int(config[1], 16), cpu)
+            yield EnergyDomain(name, f"power/{event}/", _of_event(handle, float(scale)))
+
+
+def _of_event(handle: int, scale_j: float) -> Callable[[], int]:
+    return lambda: round(int.from_bytes(os.read(handle, 8), "little") * scale_j * 1e6)
+
+
+def _open_event(kind: int, config: int, cpu: int) -> int:
+    """Open a counter of a PMU that counts for a whole package: perf_event_open(2)."""
+    import ctypes  # noqa: PLC0415 - heavy, only where there is this PMU
+
+    number = _PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        raise OSError("no such PMU here")
+    head = struct.pack("=IIQ", kind, _ATTRIBUTES_BYTES, config)
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle: int = libc.syscall(
+        *(ctypes.c_long(number), head.ljust(_ATTRIBUTES_BYTES, b"\0")),
+        *(ctypes.c_int(-1), ctypes.c_int(cpu), ctypes.c_int(-1), ctypes.c_ulong(_CLOSED_ON_EXEC)),
+    )
+    if handle < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return handle
+
+
+def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
+    folder = root / "sys/class/hwmon"
+
+    def domains() -> Iterator[EnergyDomain]:
+        for file in listed(folder, "hwmon*/energy*_input"):
+            chip = read_text(file.parent / "name") or file.parent.name
+            label = read_text(file.with_name(file.name.replace("_input", "_label"))) or ""
+            socket = _SOCKET.fullmatch(label)
+            if socket is None and label.startswith("Ecore"):
+                continue
+            package = int(socket[1]) if socket else 0
+            name = (
+                f"package-{packages.get(package, package)}"
+                if socket
+                else f"{chip}-{label or file.name.removesuffix('_input')}"
+            )
+            yield EnergyDomain(name, str(file), _of_file(file))
+
+    return _source("hwmon", domains(), folder / "hwmon*/energy*_input")
