@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +59,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RATER_SYSROOT", str(root))
     monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
     return root
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder like /tmp, on the way to which everybody may look."""
+    folder = Path(tempfile.mkdtemp(prefix="rater-test-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

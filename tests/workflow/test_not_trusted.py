@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -182,15 +179,6 @@ def test_a_run_of_another_user_s_database_names_no_folder_of_ours(
         give(database)
     assert rater("rm", "1")[0] == 0
     assert kept.exists() is not is_ours
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder like /tmp, on the way to which everybody may look."""
-    folder = Path(tempfile.mkdtemp(prefix="rater-test-", dir="/tmp"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @needs_root

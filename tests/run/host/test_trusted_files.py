@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,15 +23,6 @@ pytestmark = needs_root
 ROOT = Path("/")
 SECRET = "only root may write this\n"
 EMPTY = Journal(this_owner(ROOT, "rater sweep mini"), ())
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder like /tmp, on the way to which everybody may look."""
-    folder = Path(tempfile.mkdtemp(prefix="rater-test-", dir="/tmp"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -114,26 +114,23 @@ def as_stranger() -> Iterator[None]:
 
 @needs_root
 def test_counters_of_root_alone_are_told_once_with_the_command_that_opens_them(
-    tmp_path: Path,
+    shared: Path,
 ) -> None:
-    tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    for file in powercap(tmp_path).glob("sys/class/powercap/*/energy_uj"):
+    for file in powercap(shared).glob("sys/class/powercap/*/energy_uj"):
         file.chmod(0o400)
     with as_stranger():
-        reader = EnergyReader(tmp_path)
+        reader = EnergyReader(shared)
         assert reader.source is None
         assert reader.read() == {}
-    files = f"{tmp_path}/sys/class/powercap/intel-rapl:*/energy_uj"
+    files = f"{shared}/sys/class/powercap/intel-rapl:*/energy_uj"
     assert reader.take_notes() == [
         f"energy is not known: {files} can be read by root alone; `sudo chmod a+r {files}` lets "
         "everybody read it until the next boot"
     ]
     assert reader.take_notes() == []
-    zone(tmp_path, "intel-rapl:0").chmod(0o444)
+    zone(shared, "intel-rapl:0").chmod(0o444)
     with as_stranger():
-        assert EnergyReader(tmp_path).read() == {"package-1": 0}
+        assert EnergyReader(shared).read() == {"package-1": 0}
 
 
 def test_a_machine_without_counters_says_nothing(tmp_path: Path) -> None:
