@@ -8,8 +8,9 @@ SELECT
   run.stagger_ms, run.increment, run.suite, run.size, run.tune, run.layout, run.memory,
   run.timeout_s, run.wrap, run.command_line, run.rater_version, run.warmup_s, run.window_s,
   run.directory, run.request, run.suite_path, run.suite_sha256, run.resumed,
-  run.pid, run.pid_start, run.boot_id
+  run.pid, run.pid_start, run.boot_id, divot_search.others_cost, divot_search.noise_cost
 FROM run
 JOIN host ON host.id = run.host_id
+LEFT JOIN divot_search ON divot_search.run_id = run.id
 WHERE :run IS NULL OR run.id = :run
 ORDER BY run.id;

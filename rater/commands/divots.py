@@ -61,7 +61,8 @@ def register(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         help="exit 1 where there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
-        f"{_ANY}:5%%); may be given several times",
+        f"{_ANY}:5%%), 3 where there is none but a run was too disturbed to judge; may be given "
+        "several times",
     )
     trial = parser.add_argument_group("confirm a divot")
     trial.add_argument(

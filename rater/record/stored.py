@@ -59,6 +59,9 @@ class RunHead:
     suite_path: str | None = None
     suite_sha256: str | None = None
     resumed: int = 0  # how many times the run was taken up again
+    # Shares of the score, as the last search for divots says; None: not searched, or not known.
+    others_cost: float | None = None  # what work of others on the copies' CPUs cost
+    noise_cost: float | None = None  # what noise alone cost
 
     @property
     def folder(self) -> str | None:

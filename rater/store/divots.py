@@ -23,6 +23,8 @@ class DivotSearch:
     copy_runs: int  # rows that there were then
     visible: dict[str, float]  # smallest effects this run could show
     failed: int  # rows left out, which did not end well
+    others_cost: float | None = None  # of the score, what work of others cost; None: not recorded
+    noise_cost: float | None = None  # the same of noise alone; None: there is no such score
 
 
 @dataclass(frozen=True, slots=True)

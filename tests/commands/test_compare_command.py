@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -288,11 +289,16 @@ def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first(
         )
 
     print_troubles(
-        [taken(3, 0.03), taken(4, 0.41), DisturbedRun(5, (), (0, 1, 2), (), shared=False)],
+        [
+            taken(3, 0.03),
+            replace(taken(4, 0.41), too_disturbed=("others cost 44 % of the score",)),
+            DisturbedRun(5, (), (0, 1, 2), (), shared=False),
+        ],
         Printer(Console(width=80)),
     )
     assert capsys.readouterr().out.splitlines() == [
         "Disturbed runs (`rater show RUN` has the rest):",
+        "  too disturbed to judge: run 4 (others cost 44 % of the score)",
         "  other work took: 41.0 % of CPU 1 (run 4), 3.0 % of CPU 1 (run 3)",
         "  copies not where they were planned: run 5 (copies 0-2)",
         "  made with --share, beside other runs: run 3",

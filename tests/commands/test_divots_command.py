@@ -106,6 +106,29 @@ def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: 
     assert "This run can see an lgroup slower by 1." in out.replace("\n    ", " ")
 
 
+def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
+    rater: Rater, store: Store
+) -> None:
+    why = "times vary so much that noise alone cost 9"
+    store(document(quiet(5, 1, 32, noise=1.5), suite="s"))
+    for command in ("divots", "show"):
+        _, out, _ = rater(command)
+        assert f"Too disturbed to judge: {why}" in out.replace("\n    ", " ")
+        assert "No divots" not in out
+        told = json.loads(rater(command, "--json")[1])
+        assert told["disturbed"][0].startswith(why)
+        assert (told["others_cost"], told["noise_cost"] > 0.9) == (None, True)
+    assert "complete, disturbed" in rater("list")[1]
+    assert json.loads(rater("list", "--json")[1])[0]["disturbed"][0].startswith(why)
+    status, _, err = rater("divots", "--fail-on", "any")
+    assert (status, "run 1 cannot be judged: times vary" in err) == (3, True)
+    # What another run says stands: it has a divot, or not.
+    store(document(slow_lgroup(), "u2"))
+    assert rater("divots", "1", "2", "--fail-on", "slow-lgroup")[0] == 1
+    assert rater("divots", "1", "2", "--fail-on", "drift")[0] == 3
+    assert rater("divots", "2", "--fail-on", "drift")[0] == 0
+
+
 def test_at_most_ten_lines_are_shown_and_json_has_all(rater: Rater, store: Store) -> None:
     times = quiet(14, 1, 32)
     for benchmark in range(14):

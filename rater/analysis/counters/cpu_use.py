@@ -9,7 +9,7 @@ them with the task they hit they make it a little less, never more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rater.groups import grouped
@@ -128,6 +128,16 @@ def run_counters(run: StoredRun) -> RunCounters:
     return RunCounters(cpus, machine, tuple(_notable(cpus, machine)))
 
 
+def _within(row: CpuReading, elapsed_s: float) -> CpuReading:
+    """Return a reading with no more work than there was time: ticks may come to a few more."""
+    names = ("user_ns", "system_ns", "irq_ns")
+    used_ns = sum(getattr(row, name) for name in names)
+    share = elapsed_s * 1e9 / max(used_ns, 1)
+    if share >= 1:
+        return row
+    return replace(row, **{name: int(getattr(row, name) * share) for name in names})
+
+
 @dataclass(slots=True, eq=False)
 class _Shared:
     """CPUs that the same copies may use, and what is known of their time."""
@@ -146,7 +156,7 @@ def _phase(
     nodes: Mapping[int, int | None],
 ) -> Iterable[CpuUse]:
     elapsed_s = phase.elapsed_s
-    rows = {row.cpu: row for row in readings.rows}
+    rows = {row.cpu: _within(row, elapsed_s) for row in readings.rows}
     shared = _shared(rows, copies, placed)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
     ran = {group: tuple(sorted(group.copies)) for group in foreign_ns}
@@ -161,8 +171,7 @@ def _phase(
             node=nodes.get(cpu),
             copies=ran[group],
             elapsed_s=elapsed_s,
-            # By ticks it can come to a tick more than there was time.
-            busy=min(1.0, (row.user_ns + row.system_ns + row.irq_ns) / 1e9 / elapsed_s),
+            busy=(row.user_ns + row.system_ns + row.irq_ns) / 1e9 / elapsed_s,
             foreign=max(0.0, foreign) if group.known else None,
             together=len(group.cpus),
             irq=row.irq_ns / 1e9 / elapsed_s,

@@ -7,13 +7,14 @@ other (rotated order, steady mode) there is no bracket: all copies' time stands 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import Table
-from rater.analysis.stats.robust import Floats, mean
+from rater.analysis.stats.robust import Floats, mean, median
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,21 @@ def costs_of(table: Table, hits: list[Hit]) -> list[Cost]:
         rate = float(np.nanmax(rates[hit.benchmarks], initial=0.0)) if hit.benchmarks else 0.0
         found.append(Cost(whole, share, max(0.0, rate), cells))
     return found
+
+
+def noise_cost(table: Table, rest: Floats) -> float | None:
+    """Return what noise alone costs, 0 to 1: what nothing explains of the times, ln (B, I, S).
+
+    Of each benchmark the iteration that stands. None where copies do not wait for each other.
+    """
+    if not table.barrier:
+        return None
+    known = rest[~np.isnan(rest).all(axis=(1, 2))]
+    if not len(known):
+        return None
+    slowest = np.max(np.where(np.isnan(known), -np.inf, known), axis=2)
+    over = np.where(np.isfinite(slowest), slowest - median(known), np.nan)
+    return max(0.0, 1 - math.exp(-float(np.mean(_results(over)))))
 
 
 def _without(log_s: Floats, start: Floats, hit: Hit) -> tuple[Floats, Floats]:

@@ -24,6 +24,7 @@ from rater.text.cpuset import format_list
 _FAR, _MUCH_MORE = 1.5, 0.01
 _TIME = "copies' time"
 _NOTHING = 0.0005
+_HASTY, _LEAST_OTHERS = 0.5, 2  # of any other's time, of so many others
 _MOST_CPUS = 8
 _ORDINALS = ("first", "second", "third", "fourth")
 
@@ -213,10 +214,29 @@ def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
             of = "a rate" if table.barrier else "those of a benchmark"
             text += f", up to {words.cost(cost.rate)} of {of}"
         made.append(Evidence("cost", text, 100.0))
+    hasty = _hasty(table, hit)
+    if hasty:
+        text = f"{words.copies(hasty)} took less than half of any other's time: check its output"
+        made.append(Evidence("output", text, 90.0))
     where = _memory_of(table, hit)
     if where is not None:
         made.append(Evidence("memory", f"its memory is on node {where}", 50.0))
     return made
+
+
+def _hasty(table: Table, hit: Hit) -> list[int]:
+    """Return the fast copies that took less than half of the time of all others in their cell.
+
+    No machine makes one of its copies twice as fast as each of the others: it did not do its work.
+    """
+    found: set[int] = set()
+    for cell in hit.cells if hit.size < 0 else ():
+        times, covered = np.exp(table.log_s[cell]), hit.covered[cell]
+        others = times[~covered & ~np.isnan(times)]
+        if len(others) >= _LEAST_OTHERS:
+            hasty = covered & (times < _HASTY * others.min())
+            found |= {int(c) for c in table.copy[cell][hasty]}
+    return sorted(found)
 
 
 def _memory_of(table: Table, hit: Hit) -> int | None:

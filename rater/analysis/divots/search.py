@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rater.analysis.divots.cost import noise_cost
 from rater.analysis.divots.data.finding import Analysis, Thresholds
 from rater.analysis.divots.data.table import Machine, Row, build_table
 from rater.analysis.divots.findings import findings_of
@@ -33,4 +34,9 @@ def analyse(
     if table is None:
         return Analysis((), {}, sum(len(part) for part in parts))
     found = detect(table, thresholds)
-    return Analysis(tuple(findings_of(found)), visible(found, thresholds), table.failed)
+    return Analysis(
+        tuple(findings_of(found)),
+        visible(found, thresholds),
+        table.failed,
+        noise_cost=noise_cost(found.table, found.rest),
+    )

@@ -43,7 +43,9 @@ TABLE = {
         "what weighs=significant differs_within=inside",
         {"values": lambda one: objects("value runs", one.values)},
     ),
-    DisturbedRun: Members("run matters=notable placement_not_met=not_met warnings share=shared"),
+    DisturbedRun: Members(
+        "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"
+    ),
     Notable: Members("matter share times cpu cpus benchmark"),
     Effect: Members(
         "baseline value speedup p_holm holds improvement reduction"

@@ -40,10 +40,14 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
     """Print the divots and what would confirm them, or in a line that there are none."""
     divots = [one for one in analysis.findings if not one.explained]
     explained = [one for one in analysis.findings if one.explained]
-    if not (divots or analysis.visible or explained):
-        printer.prose(_nothing(head, analysis))
-    elif divots:
+    if analysis.disturbed:
+        printer.prose(disturbed_line(analysis), "bold yellow")
+    if divots:
         _print_found(divots, printer)
+    elif analysis.disturbed:
+        pass  # that nothing stands out says nothing then
+    elif not (analysis.visible or explained):
+        printer.prose(_nothing(head, analysis))
     else:
         none = "No divots: no copy and no part of the machine stands out."
         printer.prose(f"{none} {visible_line(analysis.visible)}", "green")
@@ -57,6 +61,13 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
         printer.prose(f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out.")
     for text in _next_lines(divots, head):
         printer.line(text)
+
+
+def disturbed_line(analysis: Analysis) -> str:
+    """Return in words why a run was too disturbed to judge, and what its findings are then."""
+    line = f"Too disturbed to judge: {'; '.join(analysis.disturbed)}."
+    found = any(not one.explained for one in analysis.findings)
+    return f"{line} What is found may be their doing." if found else line
 
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:

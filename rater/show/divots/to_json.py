@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rater.analysis.conditions.disturbed import reasons
 from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.data.between import Between, Look
 from rater.analysis.divots.data.finding import Analysis, Evidence, Finding, Kind, Single
@@ -98,6 +99,13 @@ def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list
     return rows
 
 
+def disturbed_members(of: Analysis | RunHead) -> dict[str, Any]:
+    """Return why a run was too disturbed to judge (empty: it was not), and what that rests on."""
+    costs = {"others_cost": of.others_cost, "noise_cost": of.noise_cost}
+    why = reasons(of.others_cost, of.noise_cost)
+    return {"disturbed": [*why]} | {k: None if v is None else round(v, 5) for k, v in costs.items()}
+
+
 def divots_document(
     runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[Between]
 ) -> dict[str, object]:
@@ -109,6 +117,7 @@ def divots_document(
             "visible": {name: round(size, 5) for name, size in analysis.visible.items()},
             "failed_left_out": analysis.failed,
             "lost": round(analysis.lost, 5),
+            **disturbed_members(analysis),
         }
         for head, analysis in runs
     ]

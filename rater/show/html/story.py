@@ -12,7 +12,7 @@ from rater.analysis.results.model import Summary
 from rater.record.status import CopyStatus
 from rater.show.charts.markup import Html, element
 from rater.show.console.format import clock, duration, gigabytes, number, what_ran
-from rater.show.divots.findings import print_findings, visible_line
+from rater.show.divots.findings import disturbed_line, print_findings, visible_line
 from rater.show.divots.to_json import evidence_line
 from rater.show.html.data import PageRun
 from rater.show.html.html import PagePrinter
@@ -191,6 +191,8 @@ def _divots(page_run: PageRun) -> list[Finding]:
 
 def could_see(analysis: Analysis) -> bool:
     """Tell whether a search without a find says anything: whether no huge effect was needed."""
+    if analysis.disturbed:
+        return False
     return bool(analysis.visible) and min(analysis.visible.values()) <= _LARGE
 
 
@@ -218,13 +220,16 @@ def _slow(page_run: PageRun, *, several: bool) -> Iterator[Html]:
     found = _divots(page_run)
     printer = PagePrinter()
     if not found:
-        if could_see(analysis) or analysis.findings:
+        if analysis.disturbed or could_see(analysis) or analysis.findings:
             print_findings(head, replace(analysis, failed=0), printer)
             printer.some(_left_out(page_run, analysis))
         else:
             printer.prose(_unseen(page_run, analysis))
         yield printer.take()
         return
+    if analysis.disturbed:
+        printer.prose(disturbed_line(analysis), "bold yellow")
+        yield printer.take()
     items = [_divot(place, one, page_run) for place, one in enumerate(found, 1)]
     yield element("ol", *items[:_OPEN])
     if len(items) > _OPEN:

@@ -84,8 +84,8 @@ def _told(one: Notable) -> str:
             text = f"tasks waited for memory {count(one.times or 0, 'time')} ({when})"
     others = [cpu for cpu in one.cpus if cpu != one.cpu]
     if len(others) > 1:
-        return f"{text}, and less of {count(len(others), 'other CPU')}"
-    return f"{text}, and less of CPU {others[0]}" if others else text
+        return f"{text}, and up to as much of {count(len(others), 'other CPU')}"
+    return f"{text}, and up to as much of CPU {others[0]}" if others else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rater.analysis.compare.barrier import can_compare, compare_with_barrier
+from rater.analysis.conditions.disturbed import reasons
 from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.placement.proof import RunProof
@@ -116,7 +117,7 @@ def print_list(heads: Sequence[RunHead], console: Console) -> None:
     columns = [
         of.right("run", lambda head: head.run),
         of.left("started (UTC)", _started, optional=2),
-        of.left("status", lambda head: head.status.value),
+        of.left("status", _status),
         of.left("mode", lambda head: head.mode),
         of.right("copies", lambda head: head.copies),
         of.left("what", _what, flexible=True),
@@ -128,7 +129,18 @@ def print_list(heads: Sequence[RunHead], console: Console) -> None:
     ]
     if any(head.tags for head in heads):
         columns.append(of.left("tags", _tags, flexible=True, optional=3))
-    printer.table(columns, [_STATUS_STYLE.get(head.status, "") for head in heads])
+    styles = ["yellow" if _disturbed(head) else "" for head in heads]
+    pairs = zip(heads, styles, strict=True)
+    printer.table(columns, [_STATUS_STYLE.get(head.status, style) for head, style in pairs])
+
+
+def _status(head: RunHead) -> str:
+    return f"{head.status.value}, disturbed" if _disturbed(head) else head.status.value
+
+
+def _disturbed(head: RunHead) -> bool:
+    """Tell whether too much disturbed a run to judge it."""
+    return bool(reasons(head.others_cost, head.noise_cost))
 
 
 def _started(head: RunHead) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from rater.analysis.conditions.disturbed import cost_of_others
+from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.divots.data.between import Between
 from rater.analysis.divots.data.finding import (
     VERSION,
@@ -49,13 +51,17 @@ def analysis_of(
         if asked == (search.version, search.threshold_group, search.threshold_copy):
             with suppress(ValueError):  # damaged, or not rater's: found anew
                 found = tuple(from_json(text) for text in texts)
-                return Analysis(found, search.visible, search.failed)
+                costs = (search.others_cost, search.noise_cost)
+                return Analysis(found, search.visible, search.failed, *costs)
     copy_runs = store.copy_runs(head.run)  # before the search: what comes later is not in it
-    analysis = _found(store, head, thresholds, run, copy_runs)
+    if run is not None and nothing_to_compare(head):  # numpy is not loaded for that
+        analysis = Analysis((), {}, others_cost=cost_of_others(run, run_counters(run)))
+    else:
+        analysis = _found(store, head, thresholds, run, copy_runs)
     if head.status is not RunStatus.RUNNING:
-        _keep(
-            store, head, DivotSearch(*asked, copy_runs, analysis.visible, analysis.failed), analysis
-        )
+        costs = (analysis.others_cost, analysis.noise_cost)
+        search = DivotSearch(*asked, copy_runs, analysis.visible, analysis.failed, *costs)
+        _keep(store, head, search, analysis)
     return analysis
 
 
@@ -74,13 +80,14 @@ def _found(
         barrier=head.order == "homogeneous" and head.mode != "steady",
         staggered=head.stagger_ms > 0 or head.mode == "staggered",
     )
-    if all(one.explained for one in analysis.findings):
-        return analysis
     if head.source != "run" and (copy_runs > _MOST_LOADED or not _has_cpu_times(times)):
+        return analysis
+    rows = run or store.load(head.run)
+    analysis = replace(analysis, others_cost=cost_of_others(rows, run_counters(rows)))
+    if all(one.explained for one in analysis.findings):
         return analysis
     from rater.analysis.divots.evidence import with_evidence
 
-    rows = run or store.load(head.run)
     return replace(analysis, findings=with_evidence(analysis.findings, rows))
 
 
@@ -127,8 +134,6 @@ def analysis_beside_results(
     ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED) or head.source == "import"
     if not ended and not however_it_ended:
         return None
-    if nothing_to_compare(head):
-        return Analysis((), {})
     try:
         return analysis_of(store, head, Thresholds(), fresh=False, run=run)
     except Exception as error:  # of any kind: a search must not cost a result

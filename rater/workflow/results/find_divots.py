@@ -18,10 +18,11 @@ from rater.workflow.results.divots import analysis_of, between_of
 
 ANY = "any"
 MOST_PER_CENT = 1000
+NOT_JUDGED = 3  # exit status: too much disturbed a run to say that it has no such divot
 
 
 def find_divots(args: argparse.Namespace) -> int:
-    """Print what is slow in the runs; 1 where --fail-on says so."""
+    """Print what is slow in the runs; 1 where --fail-on says so, 3 where that cannot be judged."""
     limits = [_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
     with existing_store(args) as store:
@@ -34,6 +35,8 @@ def find_divots(args: argparse.Namespace) -> int:
             for number in numbers
         ]
         between = between_of(store, runs)
+        judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
+        sure = between if len(judged) == len(runs) else between_of(store, judged)
 
     def text(printer: Printer) -> None:
         for head, analysis in runs:
@@ -42,8 +45,13 @@ def find_divots(args: argparse.Namespace) -> int:
             print_between(between, len(runs), printer.console)
 
     show(args, lambda: divots_document(runs, between), text)
-    found = [one for _, analysis in runs for one in analysis.findings]
-    return _status(limits, found, between)
+    status = _status(limits, [one for _, it in judged for one in it.findings], sure)
+    if status or not limits or len(judged) == len(runs):
+        return status
+    for head, analysis in runs:
+        if analysis.disturbed:
+            say(f"--fail-on: run {head.run} cannot be judged: {'; '.join(analysis.disturbed)}")
+    return NOT_JUDGED
 
 
 def _limit(text: str) -> tuple[str, float]:

@@ -12,7 +12,7 @@ from rater.analysis.results.score import summarise
 from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.show.console.printer import Printer
-from rater.show.divots.to_json import divot_rows
+from rater.show.divots.to_json import disturbed_members, divot_rows
 from rater.show.results.copies import CopiesView, copies_document, print_copies
 from rater.show.results.copy_runs import copy_runs_document, print_copy_runs
 from rater.show.results.cpu_use import cpus_document, notable_document, print_cpus
@@ -63,6 +63,7 @@ def print_result(
             found["copy_runs"] = [*copy_runs_document(run)]
         if divots is not None:
             found["divots"] = divot_rows(divots.findings, run.head)
+            found |= disturbed_members(divots)
         return found
 
     def text(printer: Printer) -> None:

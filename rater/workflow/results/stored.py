@@ -9,6 +9,7 @@ from rater.errors import InputError
 from rater.record.stored import RunHead
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
+from rater.show.divots.to_json import disturbed_members
 from rater.show.results.run import print_list
 from rater.store.connection import default_path, is_there
 from rater.store.exchange.export import (
@@ -37,7 +38,7 @@ def list_runs(args: argparse.Namespace) -> int:
         say(f"there is no database {path} yet")
     show(
         args,
-        lambda: [head_document(head) for head in heads],
+        lambda: [head_document(head) | disturbed_members(head) for head in heads],
         lambda printer: print_list(heads, printer.console),
     )
     return 0

@@ -48,6 +48,12 @@ def test_all_copies_of_a_cpu_are_its_own_and_a_cpu_without_copies_has_none() -> 
     assert foreign(read_run([computed(0, 5.01)], reading(0, 5.0))) == [0.0]
 
 
+def test_ticks_that_come_to_more_than_the_time_there_was_are_no_more_than_all_of_it() -> None:
+    others, own = uses(read_run([computed(0, 4.0, cpu=1)], reading(0, 10.4), reading(1, 10.3)))
+    assert (others.busy, others.foreign) == (1.0, 1.0)
+    assert (own.busy, own.foreign) == (1.0, 0.6)
+
+
 def test_cpus_that_the_same_copies_may_use_share_their_foreign_load() -> None:
     rows = [reading(0, 9.0), reading(1, 2.0), reading(2, 4.0), reading(3, 1.0)]
     # Copies 0 and 1 have CPUs 0-1 and 1-2 and so all three: 15 s of work, 9 s are theirs.

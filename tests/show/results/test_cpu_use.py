@@ -140,9 +140,9 @@ def test_a_line_tells_how_many_cpus_more_and_what_the_machine_lacked() -> None:
     rows = [reading(n, 6.0 + n) for n in range(3)]
     run = read_run(copies, *rows, pswpout=1, pressure_memory_some_ns=S)
     assert notable_text(run_counters(run).notable, 7) == (
-        "while copies ran: other work took 30.0 % of CPU 2 (a, iteration 1), and less of 2 other "
-        "CPUs; 1 page swapped (a, iteration 1); tasks waited for memory 10.0 % of the time (a, "
-        "iteration 1) (rater show 7 --cpus)"
+        "while copies ran: other work took 30.0 % of CPU 2 (a, iteration 1), and up to as "
+        "much of 2 other CPUs; 1 page swapped (a, iteration 1); tasks waited for memory 10.0 % of "
+        "the time (a, iteration 1) (rater show 7 --cpus)"
     )
     assert notable_text((), 7) is None
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+from rater.analysis.conditions.disturbed import reasons
 from rater.record.stored import RunHead
 from rater.text import kinds
 
@@ -142,7 +143,7 @@ class Thresholds:
     copy: float = 0.03
 
 
-VERSION = 7  # of what is found: stored findings of another one are made anew
+VERSION = 8  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,14 @@ class Analysis:
     findings: tuple[Finding, ...]  # the most costly first, explained ones last
     visible: dict[str, float]
     failed: int = 0  # copy runs left out because they did not end well
+    # Of the score, 0 to 1: what others' work cost (None: not recorded), and noise alone.
+    others_cost: float | None = None
+    noise_cost: float | None = None
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """Why the run was too disturbed to judge; empty: it was not."""
+        return reasons(self.others_cost, self.noise_cost)
 
     @property
     def lost(self) -> float:

@@ -1,0 +1,101 @@
+"""Whether a run was too disturbed to judge: what others cost, and what noise alone did; pure.
+
+What others cost is worked out as what a divot costs is: the score again, without the time
+that they took from each copy. A copy lost no more to them than it was without a CPU for, and
+no more than they, and the hypervisor's other guests, worked on its CPU in that phase. Heat is
+the machine's own and no work of others; ends that rater stamped late fail their copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rater.analysis.counters.cpu_use import CpuUse, RunCounters
+from rater.analysis.results.copy_outcome import is_good
+from rater.groups import grouped
+from rater.record.stored import StoredCopy, StoredRun
+from rater.text.words import percent
+
+# Shares of the score. Simulated: bursts of 10 ms to 1 s on quiet copies of 0.5 to 30 s, 2 to 32
+# copies, 1 and 3 iterations. Where they cost a tenth, a copy has to be slower by a quarter to be
+# found, of undisturbed copies by 3 to 6 %.
+OTHERS_COST = 0.10
+# Of 80 healthy runs of the second generator (up to 512 copies, deviations up to 5 %, tails as heavy
+# as Student's t with 3 degrees) noise cost one 14 %, of published and real runs 3.3 % at most.
+NOISE_COST = 0.20
+
+
+def reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
+    """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
+    found = []
+    if others_cost is not None and others_cost >= OTHERS_COST:
+        lost = f"{percent(others_cost, 0)} % of the score"
+        found.append(f"work of others on the copies' CPUs cost {lost}")
+    if noise_cost is not None and noise_cost >= NOISE_COST:
+        lost = f"{percent(noise_cost, 0)} % of the score"
+        found.append(f"times vary so much that noise alone cost {lost}")
+    return tuple(found)
+
+
+def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
+    """Return the share of the score that others took, 0 to 1; None where it was not recorded.
+
+    `counters` are those of the run. Where copies do not wait for each other (rotated order,
+    steady mode), of all copies' time.
+    """
+    if not counters.cpus:
+        return None
+    run = run.without_torn()
+    uses: dict[tuple[int, int | None], CpuUse] = {(it.phase, it.cpu): it for it in counters.cpus}
+    # Copies that are not bound share all CPUs, and so the work of others: one stands for all.
+    uses |= {(it.phase, None): it for it in counters.cpus}
+    own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in counters.machine}
+    threads = {used.name: used.threads for used in run.benchmarks}
+    counted = [it for it in run.copies if it.counted and is_good(it) and it.elapsed_ns > 0]
+    taken = [
+        _taken_s(it, uses.get((it.phase, it.cpu)), own_s, threads.get(it.benchmark, 1))
+        for it in counted
+    ]
+    if run.head.order == "rotated" or run.head.mode == "steady":
+        elapsed_s = sum(it.elapsed_s for it in counted)
+        return sum(taken) / elapsed_s if elapsed_s else None
+    cells = grouped(
+        ((it.tune, it.benchmark, it.phase), (it, lost_s))
+        for it, lost_s in zip(counted, taken, strict=True)
+    )
+    brackets: defaultdict[object, list[tuple[float, float]]] = defaultdict(list)
+    for (tune, name, _), cell in cells.items():
+        brackets[tune, name].append((_bracket_s(cell, 0), _bracket_s(cell, 1)))
+    ratios = [
+        math.log(_standing([fair for _, fair in it]) / _standing([whole for whole, _ in it]))
+        for it in brackets.values()
+    ]
+    return max(0.0, 1 - math.exp(sum(ratios) / len(ratios))) if ratios else None
+
+
+def _taken_s(
+    copy: StoredCopy, use: CpuUse | None, rater_s: dict[int, float], threads: int
+) -> float:
+    """Return the seconds that others took from a copy."""
+    if use is None:
+        return 0.0
+    # Where rater's own threads ran is not known.
+    foreign_s = max(0.0, (use.foreign or 0.0) * use.elapsed_s - rater_s.get(use.phase, 0.0))
+    without_s = copy.elapsed_s * (1 - 1e-6)  # a copy that never ran would have taken no time
+    if copy.cpu_s is not None:
+        without_s = min(without_s, max(0.0, copy.elapsed_s - copy.cpu_s / threads))
+    return min(foreign_s + use.steal * use.elapsed_s, without_s)
+
+
+def _bracket_s(cell: Sequence[tuple[StoredCopy, float]], share: int) -> float:
+    """Return first start to last end of copies, each with `share` of what it lost taken off."""
+    begin_ns = min(it.start_ns or 0 for it, _ in cell)
+    ends = ((it.start_ns or 0) - begin_ns + it.elapsed_ns - share * s * 1e9 for it, s in cell)
+    return max(ends) / 1e9
+
+
+def _standing(brackets_s: Sequence[float]) -> float:
+    """Return the one that stands for a benchmark: of three the median, of two the slower."""
+    return sorted(brackets_s)[len(brackets_s) // 2]

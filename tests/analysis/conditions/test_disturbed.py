@@ -1,0 +1,97 @@
+"""What others cost a run, and from where on it cannot be judged: small cases, the answer beside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rater.analysis.conditions.disturbed import cost_of_others, reasons
+from rater.analysis.counters.cpu_use import run_counters
+from rater.record.events import CpuReading
+from rater.record.stored import StoredCopy, StoredRun
+from tests.support.cpu_readings import computed, read_run
+from tests.support.example_runs import S, reading, stored
+
+
+def cost(run: StoredRun) -> float | None:
+    found = cost_of_others(run, run_counters(run))
+    return None if found is None else round(found, 3)
+
+
+QUIET = (reading(0, 9.9), reading(1, 9.9))
+
+
+@pytest.mark.parametrize(
+    ("copies", "rows", "lost"),
+    [
+        # Nobody else worked.
+        ([computed(0, 9.9), computed(1, 9.9)], QUIET, 0.0),
+        # Others had half of both CPUs: without them the copies take 5 s instead of 10.
+        ([computed(0, 5.0), computed(1, 5.0)], (reading(0, 10.0), reading(1, 10.0)), 0.5),
+        # Of one CPU: its copy ends last, at 10 s; without them both end at 6 s.
+        (
+            [computed(0, 5.0), replace(computed(1, 6.0), elapsed_ns=6 * S)],
+            (reading(0, 10.0), reading(1, 6.0)),
+            0.4,
+        ),
+        # The copy waited by itself, for input or a neighbour: it lost 1 s, what others worked.
+        ([computed(0, 5.0)], (reading(0, 6.0),), 0.1),
+        # It had its CPU all the time: others worked there when it was done.
+        ([replace(computed(0, 4.0), elapsed_ns=4 * S)], (reading(0, 9.0),), 0.0),
+        # The hypervisor's other guests are others, too.
+        ([computed(0, 7.0)], (reading(0, 7.0, steal_ns=3 * S),), 0.3),
+        # Two copies share the CPU, each has half of it; others had a fifth.
+        (
+            [computed(0, 4.0, cpu=0), computed(1, 4.0, cpu=0)],
+            (reading(0, 10.0),),
+            0.2,
+        ),
+        # Not bound: of two CPUs 16 s were theirs and 4 s others'.
+        (
+            [computed(0, 8.0, cpu=None), computed(1, 8.0, cpu=None)],
+            (reading(0, 10.0), reading(1, 10.0)),
+            0.2,
+        ),
+        # Of three iterations the median stands: one that was disturbed costs nothing.
+        (
+            [computed(0, 5.0 if k == 1 else 9.9, phase=k, iteration=k + 1) for k in range(3)],
+            (reading(0, 9.9),),
+            0.0,
+        ),
+        # An iteration that does not count.
+        ([computed(0, 5.0, counted=False)], (reading(0, 10.0),), None),
+    ],
+)
+def test_what_others_cost_is_the_score_without_the_time_they_took(
+    copies: list[StoredCopy], rows: tuple[CpuReading, ...], lost: float | None
+) -> None:
+    assert cost(read_run(copies, *rows)) == lost
+
+
+def test_rater_itself_is_no_other() -> None:
+    assert cost(read_run([computed(0, 9.0)], reading(0, 10.0), rater_cpu_ns=S)) == 0.0
+
+
+def test_without_a_barrier_it_is_the_share_of_all_copies_time() -> None:
+    run = read_run([computed(0, 5.0), computed(1, 10.0)], reading(0, 10.0), reading(1, 10.0))
+    assert cost(replace(run, head=replace(run.head, order="rotated"))) == 0.25
+
+
+def test_where_cpus_were_not_read_nothing_is_known() -> None:
+    assert cost(stored([computed(0, 5.0)])) is None
+
+
+@pytest.mark.parametrize(
+    ("others", "noise", "told"),
+    [
+        (None, None, ()),
+        (0.099, 0.19, ()),
+        (0.44, 0.1, ("work of others on the copies' CPUs cost 44 % of the score",)),
+        (None, 0.3, ("times vary so much that noise alone cost 30 % of the score",)),
+    ],
+)
+def test_a_run_is_too_disturbed_where_others_or_noise_cost_too_much(
+    others: float | None, noise: float | None, told: tuple[str, ...]
+) -> None:
+    assert reasons(others, noise) == told
