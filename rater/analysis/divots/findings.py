@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rater.analysis.divots.cost import Cost, costs_of
 from rater.analysis.divots.data import words
-from rater.analysis.divots.data.finding import CellEffect, Evidence, Finding, Kind, Single
+from rater.analysis.divots.data.finding import (
+    PLACED,
+    CellEffect,
+    Evidence,
+    Finding,
+    Kind,
+    Single,
+)
 from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import SEVERAL, UNKNOWN, Table
 from rater.analysis.divots.model.detect import Detected
 from rater.analysis.divots.model.layout import Predicted
 from rater.analysis.divots.model.parts import LOCAL
 from rater.analysis.divots.summary import OF_ALL, summary_of
-from rater.analysis.stats.robust import Ints
+from rater.analysis.stats.robust import Floats, Ints, median
 from rater.text.cpuset import format_list
 
 # A benchmark that the layout slows by so much more than the usual one is named.
@@ -31,10 +38,28 @@ _ORDINALS = ("first", "second", "third", "fourth")
 
 def findings_of(found: Detected) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
-    costs = costs_of(found.table, found.hits)
-    made = [_finding(found, hit, cost) for hit, cost in zip(found.hits, costs, strict=True)]
+    hits = _measured(found)
+    costs = costs_of(found.table, hits)
+    made = [_finding(found, hit, cost) for hit, cost in zip(hits, costs, strict=True)]
     made.sort(key=_rank)
     return made + [_explained(found.table, one) for one in _joined(found.predicted)]
+
+
+def _measured(found: Detected) -> list[Hit]:
+    """Return the hits, those of a part with its size in each cell; the model has one a benchmark.
+
+    What the median of its copies lies above that of the others there, with all that is told of
+    others taken away: a range over the iterations is of times that were.
+    """
+    return [_with_sizes(hit, found.left) for hit in found.hits]
+
+
+def _with_sizes(hit: Hit, left: Floats) -> Hit:
+    if hit.kind not in PLACED or hit.skew is not None or "spread" in hit.facts:
+        return hit
+    inside = median(np.where(hit.covered, left, np.nan))
+    more = np.nan_to_num(inside - median(np.where(hit.covered, np.nan, left)))[..., None]
+    return replace(hit, effect=np.where(hit.covered, hit.effect + more, 0.0))
 
 
 def _rank(one: Finding) -> tuple[float, float, str, str]:
@@ -70,7 +95,7 @@ def _finding(found: Detected, hit: Hit, cost: Cost) -> Finding:
         share_lost=cost.share,
         explained=False,
         expectation=None,
-        summary=summary_of(found, hit),
+        summary=summary_of(table, hit),
         evidence=tuple(_evidence(table, hit, cost)),
         cells=_cell_effects(table, hit, cost),
         details=tuple(

@@ -11,13 +11,14 @@ from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Kind
 from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import Table
-from rater.analysis.divots.model.detect import Detected
 from rater.text.cpuset import format_list
 
 OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place
 _MOST_NAMES = 5
 # Of the typical effect, and beyond it (ln): a benchmark that shows so much is named.
 _MUCH_MORE, _MORE = 1.5, 0.05
+# A range is told where sizes are apart by so much (ln), and by such a share of the size.
+_LEAST_RANGE, _VARIES = 0.005, 0.1
 _MODES = {
     "late-start": "the last copy started late",
     "ramp": "the later a copy started, the longer it took",
@@ -26,9 +27,8 @@ _MODES = {
 }
 
 
-def summary_of(found: Detected, hit: Hit) -> str:
+def summary_of(table: Table, hit: Hit) -> str:
     """Return what happened to whom: benchmarks, size, how many of how many."""
-    table = found.table
     benchmarks, iterations = hit.benchmarks, hit.iterations
     which = words.named([table.name(b) for b in benchmarks], table.shape[0])
     size = words.per_cent(math.exp(float(hit.facts.get("rise", hit.size))))
@@ -60,16 +60,25 @@ def summary_of(found: Detected, hit: Hit) -> str:
 
 
 def _range(table: Table, hit: Hit) -> str:
-    """Return `+18.2 %`, or `+18 to +29 %, most in 429.mcf` where it varies."""
+    """Return `+18.2 %`, or `+18.2 % (+11 to +29 %, most in 429.mcf)` where it varies.
+
+    Over the benchmarks, or over the iterations of a single one.
+    """
     sizes = [math.exp(float(size)) for size in hit.sizes()]
     typical = words.per_cent(math.exp(hit.size))
-    sign = math.copysign(1.0, hit.size)
-    worst = max(range(len(sizes)), key=lambda at: sign * sizes[at])
-    far = abs(math.log(sizes[worst]))
-    if len(sizes) > 1 and far >= max(_MUCH_MORE * abs(hit.size), abs(hit.size) + _MORE):
-        name = table.name(hit.benchmarks[worst])
-        return f"{typical} ({words.sizes(sizes)}, most in {name})"
-    return typical
+    most = ""
+    if len(sizes) == 1:
+        sizes = [math.exp(float(np.median(hit.effect[at][hit.covered[at]]))) for at in hit.cells]
+    else:
+        sign = math.copysign(1.0, hit.size)
+        worst = max(range(len(sizes)), key=lambda at: sign * sizes[at])
+        far = abs(math.log(sizes[worst]))
+        if far >= max(_MUCH_MORE * abs(hit.size), abs(hit.size) + _MORE):
+            most = f", most in {table.name(hit.benchmarks[worst])}"
+    apart = abs(math.log(max(sizes) / min(sizes)))
+    if apart < max(_LEAST_RANGE, _VARIES * abs(hit.size)):
+        return typical
+    return f"{typical} ({words.sizes(sizes)}{most})"
 
 
 def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:

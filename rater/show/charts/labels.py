@@ -40,9 +40,11 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
         what = _NAMES.get(one.kind, one.place)
         effects = grouped((cell.benchmark, cell.slowdown) for cell in one.cells)
         for benchmark in tuple(effects) or one.benchmarks or (None,):
-            slowdown = statistics.median(effects.get(benchmark or "", [one.slowdown]))
+            # A drift is told from end to end, whatever a single iteration has of it.
+            own = [] if one.kind is Kind.DRIFT else effects.get(benchmark or "", [])
+            slowdown = statistics.median(own or [one.slowdown])
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
-            size = percent_text(slowdown)
+            size = words.per_cent(slowdown)
             labels.append(
                 Label(
                     copies=one.copies,
@@ -66,22 +68,20 @@ def _single_labels(one: Finding) -> Iterator[Label]:
     )
     for (benchmark, tune, copies), iterations in groups.items():
         members = [single for it in iterations for single in cells[benchmark, tune, it]]
-        sizes = sorted((single.slowdown for single in members), key=lambda size: abs(size - 1))
-        least, most = percent_text(sizes[0]), percent_text(sizes[-1])
-        size = most if least == most else f"{least.removesuffix(' %')} to {most}"
+        sizes = [single.slowdown for single in members]
         what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
         node = members[0].node
         what += f" (lgroup {node})" if len(copies) == 1 and node is not None else ""
         cpus = {single.cpu for single in members if single.cpu is not None}
         yield Label(
             copies,
-            f"{what}: {size}",
+            f"{what}: {words.sizes(sizes)}",
             tuple(sorted(iterations)),
             benchmark,
             tune,
             tuple(sorted(cpus)),
             one.explained,
-            fast=sizes[-1] < 1,
+            fast=sizes[0] < 1,
         )
 
 

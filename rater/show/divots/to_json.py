@@ -40,6 +40,11 @@ def _by_weight(one: Finding) -> list[Evidence]:
     return sorted(one.evidence, key=lambda it: -it.weight)
 
 
+def _covered(one: Finding, what: str) -> list[Any]:
+    """Return all benchmarks, or iterations, that a finding is about; none of what is explained."""
+    return list(dict.fromkeys(sorted(getattr(cell, what) for cell in one.cells)))
+
+
 def _only(values: Sequence[int]) -> int | None:
     return values[0] if len(values) == 1 else None
 
@@ -47,7 +52,10 @@ def _only(values: Sequence[int]) -> int | None:
 TABLE = {
     Finding: Members(
         {"kind": lambda one: f"explained-{one.kind}" if one.explained else str(one.kind)},
-        "benchmark benchmarks tune iteration iterations",
+        "benchmark",
+        {"benchmarks": lambda one: _covered(one, "benchmark") or [*one.benchmarks]},
+        "tune iteration",
+        {"iterations": lambda one: _covered(one, "iteration") or [*one.iterations]},
         {"copy": lambda one: _only(one.copies), "cpu": lambda one: _only(one.cpus)},
         "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 share_lost:5"
         " explained"

@@ -106,4 +106,4 @@ def test_the_fast_copy_of_ten_is_all_that_the_power8_shows() -> None:
     assert len(observations) == 290
     (one,) = findings({"observations": observations})
     assert (one.kind, one.benchmark, one.copies) == (Kind.OUTLIER_COPY, "429.mcf", (9,))
-    assert one.slowdown == pytest.approx(0.418, abs=0.002)
+    assert one.slowdown == pytest.approx(0.4153, abs=0.0005)  # 161.4 of 388.7 s, the middle of nine

@@ -172,8 +172,8 @@ def test_findings_become_names_benchmark_by_benchmark() -> None:
     )
     unseen = replace(layout, slowdown=1.001)
     assert labels_from([FINDING, layout, unseen]) == (
-        Label((2, 3), "lgroup 1: +12 %", benchmark="a", cpus=FINDING.cpus),
-        Label((2, 3), "lgroup 1: +25 %", benchmark="b", cpus=FINDING.cpus),
+        Label((2, 3), "lgroup 1: +12.0 %", benchmark="a", cpus=FINDING.cpus),
+        Label((2, 3), "lgroup 1: +25.0 %", benchmark="b", cpus=FINDING.cpus),
         Label((2, 3), "CPUs 0-6: by the layout", cpus=FINDING.cpus, explained=True),
     )
 
@@ -187,7 +187,7 @@ def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
     )
     first, second = labels_from([replace(FINDING, kind=Kind.OUTLIER_COPY, singles=singles)])
     assert first == Label(
-        (9,), "copy 9 (lgroup 1): -57 to -58 %", (1, 2), "a", None, (9,), fast=True
+        (9,), "copy 9 (lgroup 1): -58 to -57 %", (1, 2), "a", None, (9,), fast=True
     )
     assert second == Label((3, 5), "2 copies: +33 to +39 %", (1,), "b", None, (3, 5))
 

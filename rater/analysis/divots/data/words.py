@@ -23,9 +23,10 @@ def than_others(slowdown: float) -> str:
 
 
 def sizes(slowdowns: Sequence[float]) -> str:
-    """Return `+33 to +39 %`, or one size where they agree."""
+    """Return `+33 to +39 %` or `+1.1 to +1.4 %`, or one size where they agree."""
     low, high = min(slowdowns), max(slowdowns)
-    one, two = f"{(low - 1) * 100:+.0f}", f"{(high - 1) * 100:+.0f}"
+    digits = 0 if max(abs(low - 1), abs(high - 1)) >= 0.0995 else 1
+    one, two = (f"{round((end - 1) * 100, digits) + 0.0:+.{digits}f}" for end in (low, high))
     if len(slowdowns) == 1 or one == two:
         return per_cent(slowdowns[0] if len(slowdowns) == 1 else (low + high) / 2)
     return f"{one} to {two} %"

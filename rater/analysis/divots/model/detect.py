@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.data.finding import Kind, Thresholds
+from rater.analysis.divots.data.finding import PLACED, Kind, Thresholds
 from rater.analysis.divots.data.hit import Hit, total_effect
 from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
@@ -29,6 +29,8 @@ from rater.analysis.divots.model.parts import Part, like_groups, machine_parts, 
 from rater.analysis.divots.model.place import place_of
 from rater.analysis.stats.robust import Floats, Ints, mean, median
 
+_OF_COPIES = (*PLACED, Kind.BIMODAL)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Detected:
@@ -37,7 +39,8 @@ class Detected:
     table: Table
     hits: list[Hit]
     predicted: list[Predicted]
-    rest: Floats  # (B, I, S) what nothing explains
+    rest: Floats  # (B, I, S) what nothing explains, NaN where a copy stands out singly
+    left: Floats  # (B, I, S) times without what is told, and no more than that
     noise: TimeNoise
     machine: list[Part]
 
@@ -73,7 +76,11 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     rest = np.where(effects != 0, np.nan, rest)
     hits += always_different(table, rest, noise)
     hits = [hit for hit in hits if _counts(hit, thresholds)]
-    return Detected(table, hits, explained.predicted, rest, noise, machine)
+    # Those are out of `values` already, or are no effect of copies beside others.
+    out = {id(hit) for hit in (*early, *moving)}
+    told = [hit for hit in hits if hit.kind in _OF_COPIES and id(hit) not in out]
+    left = values - total_effect(table.shape, told)
+    return Detected(table, hits, explained.predicted, rest, left, noise, machine)
 
 
 def _beyond_layout(values: Floats, allowed: Floats) -> Floats:
