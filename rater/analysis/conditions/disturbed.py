@@ -53,11 +53,16 @@ def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
     uses |= {(it.phase, None): it for it in counters.cpus}
     own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in counters.machine}
     threads = {used.name: used.threads for used in run.benchmarks}
+    ran_s: defaultdict[tuple[int, int], float] = defaultdict(float)  # all of a copy's in a phase
+    for it in run.copies:
+        ran_s[it.phase, it.copy] += it.elapsed_s
     counted = [it for it in run.copies if it.counted and is_good(it) and it.elapsed_ns > 0]
-    taken = [
-        _taken_s(it, uses.get((it.phase, it.cpu)), own_s, threads.get(it.benchmark, 1))
-        for it in counted
-    ]
+    taken = []
+    for it in counted:
+        share = it.elapsed_s / ran_s[it.phase, it.copy]
+        used = uses.get((it.phase, it.cpu))
+        others_s = share * _others_s(used, own_s.get(it.phase, 0.0)) if used else 0.0
+        taken.append(min(others_s, _without_s(it, threads.get(it.benchmark, 1))))
     if run.head.order == "rotated" or run.head.mode == "steady":
         elapsed_s = sum(it.elapsed_s for it in counted)
         return sum(taken) / elapsed_s if elapsed_s else None
@@ -75,18 +80,16 @@ def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
     return max(0.0, 1 - math.exp(sum(ratios) / len(ratios))) if ratios else None
 
 
-def _taken_s(
-    copy: StoredCopy, use: CpuUse | None, rater_s: dict[int, float], threads: int
-) -> float:
-    """Return the seconds that others took from a copy."""
-    if use is None:
-        return 0.0
-    # Where rater's own threads ran is not known.
-    foreign_s = max(0.0, (use.foreign or 0.0) * use.elapsed_s - rater_s.get(use.phase, 0.0))
-    without_s = copy.elapsed_s * (1 - 1e-6)  # a copy that never ran would have taken no time
-    if copy.cpu_s is not None:
-        without_s = min(without_s, max(0.0, copy.elapsed_s - copy.cpu_s / threads))
-    return min(foreign_s + use.steal * use.elapsed_s, without_s)
+def _others_s(use: CpuUse, rater_s: float) -> float:
+    """Return how long others worked on a CPU in a phase; rater's own threads may all have."""
+    foreign_s = (use.foreign or 0.0) * use.elapsed_s - rater_s
+    return max(0.0, foreign_s) + use.steal * use.elapsed_s
+
+
+def _without_s(copy: StoredCopy, threads: int) -> float:
+    """Return how long a copy was without a CPU; some of its time it must have had one."""
+    used_s = 0.0 if copy.cpu_s is None else copy.cpu_s / threads
+    return copy.elapsed_s - min(max(used_s, 1e-6 * copy.elapsed_s), copy.elapsed_s)
 
 
 def _bracket_s(cell: Sequence[tuple[StoredCopy, float]], share: int) -> float:

@@ -76,6 +76,10 @@ def test_rater_itself_is_no_other() -> None:
 def test_without_a_barrier_it_is_the_share_of_all_copies_time() -> None:
     run = read_run([computed(0, 5.0), computed(1, 10.0)], reading(0, 10.0), reading(1, 10.0))
     assert cost(replace(run, head=replace(run.head, order="rotated"))) == 0.25
+    # Of a queue each run lost its part of what others worked: 1 s of 5 s.
+    queue = [replace(computed(0, 2.0, step=k), elapsed_ns=5 * S, user_ns=2 * S) for k in range(2)]
+    run = read_run(queue, reading(0, 6.0))
+    assert cost(replace(run, head=replace(run.head, order="rotated"))) == 0.2
 
 
 def test_where_cpus_were_not_read_nothing_is_known() -> None:
