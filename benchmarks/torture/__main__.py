@@ -13,25 +13,28 @@ import traceback
 
 from benchmarks.bench import bench
 from benchmarks.torture import (
+    cpus,
     disks,
     faults,
     guided,
     hostile,
-    kill9,
     readers,
     restoring,
     resume,
-    signals,
+    stopping,
+    stops,
     sweeping,
 )
 from benchmarks.torture.table import Campaign, Row, table
 
 CAMPAIGNS: dict[str, Campaign] = {
-    "kill9": kill9.campaign,
+    "kill9": stopping.kill9,
     "resume": resume.campaign,
     "restoring": restoring.campaign,
     "sweeping": sweeping.campaign,
-    "signals": signals.campaign,
+    "signals": stopping.signals,
+    "stops": stops.campaign,
+    "cpus": cpus.campaign,
     "faults": faults.campaign,
     "disks": disks.campaign,
     "hostile": hostile.campaign,

@@ -7,16 +7,24 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
-from benchmarks.torture.kill9 import marked
+import psutil
 
+from benchmarks.bench import Bench
+
+DATABASE = "fault.db"
 _PATIENCE_S = 60.0
 _GONE_S = 5.0  # everything a run started has to be dead so long after it ended
+_numbers = count()
 # Each says in a file that it is done: it is to be found in a database then.
 COPY = 'sleep 0.0$((RATER_COPY + 1)); echo "$RATER_COPY" >> "$DONE"'
 
@@ -37,12 +45,14 @@ def run(
     *,
     prefix: Sequence[str] = (),
     during: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+    database: str = DATABASE,
     patience_s: float = _PATIENCE_S,
+    gone_s: float = _GONE_S,
 ) -> Ended:
     """Run `PREFIX rater WORDS` with all its files in `folder`, and do something meanwhile."""
-    name, value = "RATER_TORTURED", f"{os.getpid()}.{time.monotonic_ns()}"
+    name, value = "RATER_TORTURED", f"{os.getpid()}.{next(_numbers)}"
     places = {
-        "RATER_DB": str(folder / "fault.db"),
+        "RATER_DB": str(folder / database),
         "RATER_CACHE": str(folder / "cache"),
         "RATER_LOCK": str(folder / "lock"),
         "RATER_JOURNAL": str(folder / "settings.json"),
@@ -54,7 +64,7 @@ def run(
     with said.open("wb") as file:
         process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "rater", *words],
-            env={**places, **environment, name: value},
+            env={**environment, **places},
             cwd=here,  # a copy may remove it
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -67,12 +77,66 @@ def run(
             status = None
             process.kill()
             process.wait()
-    deadline = time.monotonic() + _GONE_S
+    deadline = time.monotonic() + gone_s
     while (left := marked(f"{name}={value}")) and time.monotonic() < deadline:
         time.sleep(0.02)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     return Ended(status, said.read_text(errors="replace"), len(left))
+
+
+def two_at_a_time[T, R](bench: Bench, one: Callable[[Path, T], R], cases: Iterable[T]) -> list[R]:
+    """Do each case in a folder of its own; return what comes of it, in their order."""
+
+    def attempt(case: T) -> R:
+        with tempfile.TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
+            return one(Path(folder), case)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(attempt, cases))
+
+
+def attempts[T](
+    bench: Bench, one: Callable[[Path, T], str | None], cases: Iterable[T]
+) -> list[str | None]:
+    """Make attempts, two at a time; return what each says is wrong, in their order."""
+
+    def attempt(folder: Path, case: T) -> str | None:
+        try:
+            return one(folder, case)
+        except Exception as error:
+            traceback.print_exc()
+            return f"the attempt broke: {error!r}"
+
+    return two_at_a_time(bench, attempt, cases)
+
+
+def until_copies(process: subprocess.Popen[bytes], name: str, patience_s: float = 60.0) -> None:
+    """Wait until rater has a child of that name: a copy that is past its gate."""
+    rater = psutil.Process(process.pid)
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline and process.poll() is None:
+        for child in rater.children(recursive=True):
+            with suppress(psutil.Error):
+                if child.name() == name:
+                    return
+        time.sleep(0.02)
+
+
+def marked(mark: str) -> list[int]:
+    """Return the living processes whose environment carries `mark`."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            carries = mark.encode() in (process / "environ").read_bytes().split(b"\0")
+            alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            continue
+        if carries and alive:
+            found.append(int(process.name))
+    return found
 
 
 def wrong_with(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.bench import Bench
-from benchmarks.torture.attempt import COPY, run, wrong_with
+from benchmarks.torture.attempt import COPY, DATABASE, attempts, run, wrong_with
 from benchmarks.torture.faults import COPIES, RUN
 from benchmarks.torture.table import Row, of, row_of
 
@@ -22,7 +22,7 @@ exit $status
 """
 _CASES = (
     *(
-        ("db", f"size={kb}k", "", "the database's disk is full")
+        ("db", f"size={kb}k", "", "is full")
         for kb in (4, 64, 256, 320, 400, 800)
     ),
     *(("db", f"size=8m,nr_inodes={n}", "", "has no inodes") for n in (1, 2, 3, 4, 6)),
@@ -40,25 +40,29 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     cases = [
         _CASES[i * len(_CASES) // of(share, len(_CASES))] for i in range(of(share, len(_CASES)))
     ]
+
+    def attempt(folder: Path, case: tuple[str, str, str, str]) -> str | None:
+        place, options, after_s, _ = case
+        found = one(folder, bench.environment, place, options, after_s)
+        return found and f"{options} {after_s}: {found}"
+
     wrong: dict[str, list[str | None]] = {}
-    for place, options, after_s, what in cases:
-        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            found = one(Path(folder), dict(bench.environment), place, options, after_s)
-        wrong.setdefault(f"{place} {what}", []).append(found and f"{options} {after_s}: {found}")
+    for case, found in zip(cases, attempts(bench, attempt, cases), strict=True):
+        wrong.setdefault(f"{case[0]} {case[3]}", []).append(found)
     return [row_of(f"the disk of the {name}", found) for name, found in wrong.items()]
 
 
 def one(
-    folder: Path, environment: dict[str, str], place: str, options: str, after_s: str
+    folder: Path, environment: Mapping[str, str], place: str, options: str, after_s: str
 ) -> str | None:
     """Make a run whose database (`db`) or cache (`cache`) is on such a disk; say what is wrong."""
-    environment |= {
-        "RATER_DB": str(folder / "db" / "fault.db"),
-        "RATER_CACHE": str(folder / "cache"),
-        "RATER_LOCK": str(folder / "lock"),
-        "DONE": str(folder / "done"),
-    }
     (folder / "db").mkdir()
     prefix = ["unshare", "-m", "sh", "-c", _INSIDE, "sh", str(folder / place), options, after_s]
-    ended = run(folder, environment, [*RUN, "--", "sh", "-c", COPY], prefix=prefix)
+    ended = run(
+        folder,
+        environment,
+        [*RUN, "--", "sh", "-c", COPY],
+        prefix=prefix,
+        database=f"db/{DATABASE}",
+    )
     return wrong_with(ended, folder, copies=2 * COPIES)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.bench import Bench
-from benchmarks.torture.attempt import COPY, run, wrong_with
+from benchmarks.torture.attempt import COPY, DATABASE, attempts, run, wrong_with
 from benchmarks.torture.table import Row, of, row_of
 from rater.store.store import open_store
 
@@ -26,15 +26,21 @@ RUN = ("run", "--copies", str(COPIES), "--iterations", "2", "--proof", "off", "-
 def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     """Fail each call of 60, every second one of a run's, in four ways in turn."""
     library = compiled(bench.folder)
-    wrong: dict[int, list[str | None]] = {errno.EIO: [], errno.ENOSPC: []}
-    attempts = of(share, 60)
-    for attempt in range(attempts):
-        at = 1 + attempt * _LAST // attempts
-        number, ever = _KINDS[attempt % len(_KINDS)]
-        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            found = one(Path(folder), dict(bench.environment), library, at, number, ever=ever)
-        wrong[number].append(found and f"call {at}{' and on' if ever else ''}: {found}")
-    return [row_of(f"{errno.errorcode[it]} of the database", wrong[it]) for it in wrong]
+    number_of = of(share, 60)
+    cases = [(1 + it * _LAST // number_of, *_KINDS[it % len(_KINDS)]) for it in range(number_of)]
+
+    def attempt(folder: Path, case: tuple[int, int, bool]) -> str | None:
+        at, number, ever = case
+        found = one(folder, bench.environment, library, at, number, ever=ever)
+        return found and f"call {at}{' and on' if ever else ''}: {found}"
+
+    return [
+        row_of(
+            f"{errno.errorcode[number]} of the database",
+            attempts(bench, attempt, [case for case in cases if case[1] == number]),
+        )
+        for number in (errno.EIO, errno.ENOSPC)
+    ]
 
 
 def compiled(folder: Path) -> Path:
@@ -48,14 +54,12 @@ def compiled(folder: Path) -> Path:
 
 
 def one(
-    folder: Path, environment: dict[str, str], library: Path, at: int, number: int, *, ever: bool
+    folder: Path, environment: Mapping[str, str], library: Path, at: int, number: int, *, ever: bool
 ) -> str | None:
     """Run rater with the call numbered `at` failing; return what is wrong."""
-    for name in ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL"):
-        environment.pop(name, None)
-    with open_store(folder / "fault.db"):
+    with open_store(folder / DATABASE):
         pass  # what makes a new one is many calls, all of them before a run
     fault = {"LD_PRELOAD": str(library), "FAULT_AT": str(at), "FAULT_ERRNO": str(number)}
     fault |= {"FAULT_EVER": "1"} if ever else {}
-    ended = run(folder, environment | fault, [*RUN, "--", "sh", "-c", COPY])
+    ended = run(folder, {**environment, **fault}, [*RUN, "--", "sh", "-c", COPY])
     return wrong_with(ended, folder, copies=2 * COPIES)

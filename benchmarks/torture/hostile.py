@@ -1,20 +1,17 @@
-"""Copies that misbehave, helpers that are stopped, CPUs that go: the run ends, and says how."""
+"""Copies that misbehave, and another user who was there first: the run ends, and says how."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
-
 from benchmarks.bench import Bench
-from benchmarks.torture.attempt import run, wrong_with
+from benchmarks.torture.attempt import attempts, run, wrong_with
+from benchmarks.torture.commands import MACHINE, on_machine
 from benchmarks.torture.table import Row, of, row_of
+from tests.support.settings_tree import make_tree, values
+from tests.support.strangers import stranger_does
 
 WORDS = (
     "--quiet",
@@ -56,85 +53,65 @@ COPIES = {
 }
 
 
+# What another user does in a folder where everybody may make files, before root's run comes there.
+STRANGERS = {
+    "makes the lock a link": "ln -s precious lock",
+    "makes the journal a link": "ln -s precious settings.json",
+    "makes the journal a pipe": "mkfifo settings.json",
+    "has a journal of their own": """printf '{"settings": {}}' > settings.json""",
+    "has the lock": ": > lock; chmod 666 lock",
+    "makes the cache a link": "mkdir theirs; ln -s theirs cache",
+    "has the cache": "mkdir -m 777 cache cache/work cache/build",
+}
+_SWEEP = ("sweep", "--axis", "thp=never,always", "--rounds", "1", "--copies", "1", "--quiet")
+
+
 def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
-    """Run each kind of bad copy twice, stop each helper, take CPUs away; as root a second user."""
-    cases = list(COPIES.items())[: of(share, len(COPIES))] * of(share, 2)
-    bad = []
-    for name, (script, statuses) in cases:
-        if _USER and "another user" in name and os.geteuid():
-            continue
-        with _folder(bench) as folder:
-            words = ["run", *WORDS, "--", "sh", "-c", script]
-            ended = run(Path(folder), dict(bench.environment) | own_places(folder), words)
-            found = wrong_with(ended, Path(folder), statuses)
-        bad.append(found and f"{name}: {found}")
+    """Run each kind of bad copy twice; as root let another user be there first."""
+    may_be_another = os.geteuid() == 0
+    names = [it for it in COPIES if may_be_another or "another user" not in it]
+    bad = attempts(
+        bench,
+        lambda folder, name: one(folder, bench.environment, name),
+        names[: of(share, len(names))] * of(share, 2),
+    )
     rows = [row_of("copies that misbehave", bad)]
-    doings: dict[str, Callable[[subprocess.Popen[bytes]], None]] = {
-        "the supervisor is stopped for a second": _stop_supervisor,
-        "the watchdog or a helper is stopped": _stop_children,
-        "the CPUs shrink to one": _shrink,
-    }
-    for what, during in doings.items():
-        found_all = []
-        for _ in range(of(share, 5)):
-            with _folder(bench) as folder:
-                words = ["run", "--quiet", "--copies", "4", "--iterations", "4", "--timeout", "20"]
-                words += ["--", "sleep", "0.4"]
-                ended = run(
-                    Path(folder), dict(bench.environment) | own_places(folder), words, during=during
-                )
-                found_all.append(wrong_with(ended, Path(folder), (0, 1)))
-        rows.append(row_of(what, found_all))
-    rows.append(Row("a CPU is unplugged", 0, 0, "left out: it is everybody's on this machine"))
+    if not may_be_another:
+        return [*rows, Row("another user", 0, 0, "left out: only root can be another user")]
+    bench.folder.chmod(0o711)
+    rows.append(
+        row_of(
+            "another user was there first",
+            attempts(
+                bench,
+                lambda folder, name: after_stranger(folder, bench.environment, name),
+                list(STRANGERS)[: of(share, len(STRANGERS))],
+            ),
+        )
+    )
     return rows
 
 
-def _folder(bench: Bench) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True)
+def one(folder: Path, environment: Mapping[str, str], name: str) -> str | None:
+    """Run copies that misbehave in that way; return what is wrong with how the run ended."""
+    script, statuses = COPIES[name]
+    ended = run(folder, environment, ["run", *WORDS, "--", "sh", "-c", script])
+    found = wrong_with(ended, folder, statuses)
+    return found and f"{name}: {found}"
 
 
-def own_places(folder: str | Path) -> dict[str, str]:
-    return {
-        "RATER_DB": f"{folder}/fault.db",
-        "RATER_CACHE": f"{folder}/cache",
-        "RATER_LOCK": f"{folder}/lock",
-        "RATER_JOURNAL": f"{folder}/settings.json",
-    }
-
-
-def _until_copies(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """Wait until copies run; return what rater has started."""
-    rater = psutil.Process(process.pid)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and process.poll() is None:
-        children = rater.children()
-        if any(_is_sleep(child) for child in children):
-            return children
-        time.sleep(0.02)
-    return []
-
-
-def _is_sleep(child: psutil.Process) -> bool:
-    try:
-        return child.name() == "sleep"
-    except psutil.Error:
-        return False
-
-
-def _stop_supervisor(process: subprocess.Popen[bytes]) -> None:
-    if _until_copies(process):
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(1.0)
-        process.send_signal(signal.SIGCONT)
-
-
-def _stop_children(process: subprocess.Popen[bytes]) -> None:
-    for child in _until_copies(process):
-        if not _is_sleep(child):
-            os.kill(child.pid, signal.SIGSTOP)
-
-
-def _shrink(process: subprocess.Popen[bytes]) -> None:
-    _until_copies(process)
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
-        os.sched_setaffinity(int(task.name), {min(os.sched_getaffinity(0))})
+def after_stranger(folder: Path, environment: Mapping[str, str], name: str) -> str | None:
+    """Sweep where another user was first: it runs or is refused; nothing of root's changes."""
+    folder.chmod(0o1777)
+    settings = values(make_tree(folder / MACHINE))
+    precious = folder / "precious"
+    precious.write_text("precious")
+    precious.chmod(0o600)
+    stranger_does(STRANGERS[name], folder)
+    ended = run(folder, on_machine(environment, folder), [*_SWEEP, "--", "true"])
+    found = wrong_with(ended, folder, (0, 2))
+    if precious.read_text() != "precious" or precious.stat().st_mode & 0o777 != 0o600:
+        found = "a file of root's was changed"
+    if values(folder / MACHINE) != settings:
+        found = "settings are not put back"
+    return found and f"the other user {name}: {found}"

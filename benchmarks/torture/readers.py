@@ -87,16 +87,16 @@ def readers() -> dict[str, tuple[int, Any, list[bytes]]]:
 
     return {
         # Of these two the callers, who know where the text is from, make an InputError.
-        "CPU lists": of_text(300_000, _told(parse_list), b"0-3,8,10-11", b"", b" 0 - 65535 , 7"),
-        "bitmaps": of_text(200_000, _told(parse_bitmap), b"0x0000ffff,0xffffffff", b"0xf...f"),
-        "list:": of_text(120_000, parse_cpus, b"0,8,1,9", b"0-31:2"),
+        "CPU lists": of_text(300_000, _told(parse_list), b"0-3,8,10-11", b"", b" 0 - 4095 , 7"),
+        "bitmaps": of_text(260_000, _told(parse_bitmap), b"0x0000ffff,0xffffffff", b"0xf...f"),
+        "list:": of_text(130_000, parse_cpus, b"0,8,1,9", b"0-31:2"),
         "expr:": of_text(
-            160_000, parse_expression, b"N:0-3@E:S0:4:1:2@M1", b"S:scatter:9@L:C0:0,2-4"
+            130_000, parse_expression, b"N:0-3@E:S0:4:1:2@M1", b"S:scatter:9@L:C0:0,2-4"
         ),
         "descriptions of machines": of_text(
-            120_000, without_types, b"pack:2 numa:4 l3:2(size=32MB) core:8 pu:2(indexes=core:pack)"
+            140_000, without_types, b"pack:2 numa:4 l3:2(size=32MB) core:8 pu:2(indexes=core:pack)"
         ),
-        "suites": of_text(20_000, lambda it: parse_suite(it, here), *_files("suites")),
+        "suites": of_text(8_000, lambda it: parse_suite(it, here), *_files("suites")),
         "layouts": of_text(20_000, lambda it: parse_layout(it, here), *_files("layouts")),
         "sweeps": of_text(20_000, lambda it: parse_sweep(it, here), _SWEEP.encode()),
         "stored requests": of_text(
@@ -112,7 +112,7 @@ def readers() -> dict[str, tuple[int, Any, list[bytes]]]:
             lambda: _as_it_is(lambda data: read_observations(data, "fuzzed")),
             [json.dumps(observed({}, {"copy": 1})).encode()],
         ),
-        "results of SPEC CPU": (5_000, _spec, originals()),
+        "results of SPEC CPU": (2_500, _spec, originals()),
     }
 
 

@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
+from benchmarks.torture.attempt import two_at_a_time
 from benchmarks.torture.table import Row, of, row_of
 from tests.support.settings_tree import make_tree, values
 
@@ -49,14 +49,15 @@ class Told:
 
 
 def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
-    """Kill sweeps and resume them until 50 were killed; count what is not as it should be."""
-    moments = random.Random(seed)
-    told: list[Told] = []
-    while sum(it.kills for it in told) < of(share, 50):
-        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            told.append(one_sweep(Path(folder), dict(bench.environment), moments))
-        for wrong in told[-1].wrong:
-            print(f"sweep {len(told)}: {wrong}", flush=True)
+    """Kill 12 sweeps and resume them, some killed again; count what is not as it should be."""
+
+    def one(folder: Path, number: int) -> Told:
+        return one_sweep(folder, dict(bench.environment), random.Random(f"{seed}:{number}"))
+
+    told = two_at_a_time(bench, one, range(of(share, 12)))
+    for number, it in enumerate(told, 1):
+        for wrong in it.wrong:
+            print(f"sweep {number}: {wrong}", flush=True)
     print(
         f"{len(told)} sweeps of 3 axes, {sum(it.kills for it in told)} kills -9: "
         f"{sum(it.changed for it in told)} left settings changed, all put back by the next start; "

@@ -1,25 +1,29 @@
-"""kill -9 of the supervisor: nothing it started lives on, nothing that finished is lost.
+"""kill -9 of any command: nothing it started lives on, nothing is lost or half done.
 
-The long form, 50 kills, is `make torture`.
+The long form, 200 kills, is `make torture`.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from benchmarks.torture.kill9 import one_kill
+from benchmarks.torture.commands import COMMANDS
+from benchmarks.torture.stopping import Stopped
+
+BY_NAME = {command.name: command for command in COMMANDS}
 
 
-@pytest.mark.parametrize("after_s", [0.35, 0.8, 1.3])
-def test_a_killed_supervisor_leaves_no_process_and_loses_no_finished_copy(
-    tmp_path: Path, after_s: float
+@pytest.mark.parametrize("name", ["run", "import", "rm"])
+def test_a_command_that_is_killed_is_done_whole_or_not_at_all_and_the_next_one_works(
+    tmp_path: Path, name: str
 ) -> None:
-    orphans, lost, _, took_s = one_kill(tmp_path, dict(os.environ), after_s)
-    assert (orphans, lost) == (0, 0)
-    assert took_s < 20  # moments; the bound is for busy machines
+    stopped = Stopped.of(BY_NAME[name], tmp_path / "of", dict(os.environ))
+    late_s = 0.8 * stopped.takes_s  # in the midst of what it writes
+    assert stopped.wrong(tmp_path / "killed", [(late_s, signal.SIGKILL)]) is None
 
 
 def test_without_a_cgroup_the_watchdog_still_finds_everything(tmp_path: Path) -> None:
@@ -30,6 +34,6 @@ def test_without_a_cgroup_the_watchdog_still_finds_everything(tmp_path: Path) ->
         "import rater.run.copies.guard as g\ng.Cgroup.make = classmethod(lambda *a, **k: None)\n"
     )
     environment = dict(os.environ) | {"PYTHONPATH": str(hook)}
-    orphans, lost, _, took_s = one_kill(tmp_path, environment, 0.9)
-    assert (orphans, lost) == (0, 0)
-    assert took_s < 20  # moments; the bound is for busy machines
+    stopped = Stopped.of(BY_NAME["run"], tmp_path / "of", environment)
+    late_s = 0.8 * stopped.takes_s
+    assert stopped.wrong(tmp_path / "killed", [(late_s, signal.SIGKILL)]) is None

@@ -1,6 +1,6 @@
 """kill -9 in the midst of a sweep: settings are back, nothing is missing, nothing ran twice.
 
-The long form, 50 kills, is `make torture`.
+The long form, 12 sweeps, is `make torture`.
 """
 
 from __future__ import annotations

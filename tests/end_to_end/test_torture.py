@@ -1,4 +1,4 @@
-"""A short form of `make torture`: bad disks, failing writes, copies that misbehave."""
+"""A short form of `make torture`: bad disks, failing writes, bad copies, helpers that stop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.torture import disks, faults, hostile
-from benchmarks.torture.attempt import run, wrong_with
+from benchmarks.torture import cpus, disks, faults, hostile, stops
 from benchmarks.torture.table import Row, row_of, table
+from tests.support.strangers import needs_root
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
@@ -32,10 +32,25 @@ def test_a_disk_without_room_for_the_database_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["stops its group", "closes its descriptors"])
 def test_a_run_of_copies_that_misbehave_ends_in_order(tmp_path: Path, name: str) -> None:
-    script, statuses = hostile.COPIES[name]
-    words = ["run", *hostile.WORDS, "--", "sh", "-c", script]
-    ended = run(tmp_path, dict(os.environ) | hostile.own_places(tmp_path), words)
-    assert wrong_with(ended, tmp_path, statuses) is None
+    assert hostile.one(tmp_path, dict(os.environ), name) is None
+
+
+@needs_root
+def test_what_another_user_put_in_the_place_of_the_journal_is_refused(tmp_path: Path) -> None:
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):  # pytest's are for its own user only
+        folder.chmod(0o711)
+    (tmp_path / "open").mkdir()
+    name = "makes the journal a link"
+    assert hostile.after_stranger(tmp_path / "open", dict(os.environ), name) is None
+
+
+@pytest.mark.parametrize("name", ["the watchdog", "the checker"])
+def test_a_run_whose_helper_is_stopped_ends(tmp_path: Path, name: str) -> None:
+    assert stops.one(tmp_path, dict(os.environ), name, 0.1) is None
+
+
+def test_a_run_whose_affinity_shrinks_ends(tmp_path: Path) -> None:
+    assert cpus.one(tmp_path, dict(os.environ), cpus.shrink_affinity) is None
 
 
 def test_the_table_counts_what_was_lost_and_says_what_first() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.torture.signals import one
+from benchmarks.torture.commands import COMMANDS
+from benchmarks.torture.stopping import Stopped
 from rater.store.store import Store
 from rater.workflow.run import session
 from rater.workflow.run.sinks import Recorder
@@ -74,9 +75,17 @@ def test_a_run_that_breaks_is_failed_and_says_why(
     assert rows("SELECT status, reason FROM run") == [("failed", "no more threads")]
 
 
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    [run] = [command for command in COMMANDS if command.name == "run"]
+    return Stopped.of(run, tmp_path_factory.mktemp("stopped"), dict(os.environ))
+
+
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-@pytest.mark.parametrize("after_s", [0.1, 0.3, 0.5, 0.8])
-def test_at_any_moment_a_run_ends_in_order(tmp_path: Path, after_s: float, many: bool) -> None:
-    words = ("run", "--copies", "2", "--", "sh", "-c", "setsid sleep 300 & sleep 0.3")
-    sent = [(after_s, NUMBERS[0]), *[(0.01, number) for number in NUMBERS * 3 if many]]
-    assert one(tmp_path, dict(os.environ), words, iter(sent)) is None
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_at_any_moment_a_run_ends_in_order(
+    tmp_path: Path, stopped: Stopped, share: float, many: bool
+) -> None:
+    sent = [(share * stopped.takes_s, NUMBERS[0])]
+    sent += [(0.01, number) for number in NUMBERS * 3 if many]
+    assert stopped.wrong(tmp_path, sent) is None
