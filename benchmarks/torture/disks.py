@@ -21,10 +21,7 @@ for file in ../db/*; do [ ! -e "$file" ] || cp "$file" ../; done
 exit $status
 """
 _CASES = (
-    *(
-        ("db", f"size={kb}k", "", "is full")
-        for kb in (4, 64, 256, 320, 400, 800)
-    ),
+    *(("db", f"size={kb}k", "", "is full") for kb in (4, 64, 256, 320, 400, 800)),
     *(("db", f"size=8m,nr_inodes={n}", "", "has no inodes") for n in (1, 2, 3, 4, 6)),
     *(("db", "size=8m", s, "turns read-only") for s in ("0", "0.4", "0.8", "1.2", "1.6")),
     *(("cache", f"size={kb}k", "", "is full") for kb in (4, 16, 64)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import tempfile
 from contextlib import suppress
@@ -61,10 +62,15 @@ def write_output(path: Path, data: bytes) -> None:
             with real.open("wb") as device:
                 device.write(data)
             return
-        with tempfile.NamedTemporaryFile(dir=real.parent, prefix=".rater-", delete=False) as file:
-            part = Path(file.name)
+        number, part = _new_file(real.parent)
+        with os.fdopen(number, "wb") as file:
             file.write(data)
-            _give_mode(file.fileno(), real)
+            file.flush()
+            _give_mode(number, real)
+            if part is None:
+                part = real.with_name(f".rater-{secrets.token_hex(8)}")
+                # With a folder's descriptor, needed or not, link(2) follows what is in /proc.
+                os.link(f"/proc/self/fd/{number}", part, src_dir_fd=number)
         part.replace(real)
         part = None
     except OSError as error:
@@ -73,6 +79,17 @@ def write_output(path: Path, data: bytes) -> None:
         if part is not None:
             with suppress(OSError):
                 part.unlink()
+
+
+def _new_file(folder: Path) -> tuple[int, Path | None]:
+    """Make a private file without a name: who is killed while it is written leaves nothing.
+
+    With one where the file system (NFS) must have it.
+    """
+    with suppress(OSError):
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600), None
+    number, name = tempfile.mkstemp(dir=folder, prefix=".rater-")
+    return number, Path(name)
 
 
 def _give_mode(part: int, real: Path) -> None:
