@@ -22,8 +22,8 @@ from rater.text.words import percent
 # copies, 1 and 3 iterations. Where they cost a tenth, a copy has to be slower by a quarter to be
 # found, of undisturbed copies by 3 to 6 %.
 OTHERS_COST = 0.10
-# Of 380 healthy runs of the second generator (up to 512 copies, deviations up to 5 %, tails as heavy
-# as Student's t with 3 degrees) noise cost one 14 %, of published and real runs 3.3 % at most.
+# Of 380 healthy runs of the second generator (up to 512 copies, deviations up to 5 %, tails as
+# heavy as Student's t with 3 degrees) noise cost one 14 %, of published and real ones 3.3 %.
 NOISE_COST = 0.20
 
 

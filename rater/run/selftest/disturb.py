@@ -250,10 +250,12 @@ class Injector(threading.Thread):
         taken = {
             cpu: competitors_s[cpu] - phase.competitors_s.get(cpu, 0.0) for cpu in competitors_s
         }
+        # Ticks of a moment may come to more than the moment, or to less than what is taken off.
         others = {
-            cpu: busy_s[cpu] - phase.busy_s[cpu] - taken.get(cpu, 0.0) - phase.copies_s[cpu]
+            cpu: min(max(0.0, busy_s[cpu] - phase.busy_s[cpu] - known_s), elapsed_s)
             for cpu in sorted(set(self._cpu_of.values()))
             if cpu in busy_s and cpu in phase.busy_s
+            for known_s in (taken.get(cpu, 0.0) + phase.copies_s[cpu],)
         }
         self.seen.append(
             Disturbed(
@@ -262,8 +264,8 @@ class Injector(threading.Thread):
                 elapsed_s,
                 tuple((cpu, used_s / elapsed_s) for cpu, used_s in taken.items()),
                 tuple((copy, used_s / elapsed_s) for copy, used_s in phase.stopped_s.items()),
-                tuple((cpu, max(0.0, used_s) / elapsed_s) for cpu, used_s in others.items()),
-                tuple((cpu, phase.copies_s[cpu] + max(0.0, it)) for cpu, it in others.items()),
+                tuple((cpu, used_s / elapsed_s) for cpu, used_s in others.items()),
+                tuple((cpu, phase.copies_s[cpu] + used_s) for cpu, used_s in others.items()),
             )
         )
 

@@ -51,8 +51,7 @@ class Ran:
 def most_taken(seen: Sequence[Disturbed]) -> tuple[float, int | None, str]:
     """Return the most that others took of a CPU while a benchmark ran once: share, CPU, when."""
     cells = [
-        # Ticks of a moment may come to more than the moment.
-        (min(1.0, share), cpu, f"{cell.benchmark}, iteration {cell.iteration}")
+        (share, cpu, f"{cell.benchmark}, iteration {cell.iteration}")
         for cell in seen
         for cpu, share in cell.others
     ]
