@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 from benchmarks.divot_cases.__main__ import verdicts
 from benchmarks.divot_cases.cases import Case, make
+from benchmarks.divot_cases.pairs import documents, pair, said_of
 from benchmarks.divot_cases.plants import Plant
 from benchmarks.divot_cases.report import wilson
 from benchmarks.divot_cases.scoring import judge
@@ -177,3 +179,17 @@ def test_rater_finds_most_of_a_few_made_runs() -> None:
     healthy = [it for it in every if not it.case.plants]
     assert sum(one.found for one in demanded) >= 0.4 * len(demanded)
     assert sum(bool(it.alarms) for it in healthy) <= 2
+
+
+def test_pairs_of_runs_are_told_by_what_each_has(tmp_path: Path) -> None:
+    pairs = [pair(3, number) for number in range(4, 8)]
+    both = zip(documents(pairs, tmp_path), pairs, strict=True)
+    said = [said_of(it, cases) for it, (_, *cases) in both]
+    assert [of_plant for of_plant, _ in said] == [{"recurring"}, {"once"}, {"wandering"}, set()]
+
+
+def test_two_cores_and_a_half_of_an_lgroup_are_that_lgroup(tmp_path: Path) -> None:
+    told = pair(3, 106)  # each enters the model on its own: one core shows in a benchmark more
+    (document,) = documents([told], tmp_path)
+    places = [one["place"] for one in document["runs"][0]["divots"]]
+    assert places == ["lgroup 2"]

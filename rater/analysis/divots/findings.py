@@ -216,6 +216,8 @@ def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: lis
         "cpu": f"{words.cpus(cpus)} ({len(slots)} copies)" if len(slots) > len(cpus) else "",
         "core": f"{_numbered('core', hit.groups)} ({on})" if len(slots) > 1 else "",
     }
+    if level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
+        level = "cpu"
     if names.get(level):
         return names[level]
     if not cpus or (hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS):

@@ -312,3 +312,23 @@ def test_what_a_fuller_lgroup_may_explain_of_one_benchmark_is_told() -> None:
     assert emptier.explained
     assert fuller.expectation == "8 copies on an lgroup where others have fewer"
     assert fuller.summary.startswith("+0.0 % (median of the benchmarks; ")
+
+
+@pytest.mark.parametrize("size", [1.04, 1.1])
+def test_odd_cpus_that_are_second_threads_are_one_finding(size: float) -> None:
+    times = quiet(6, 2, 96)
+    times[:, :, 1::2] *= size
+    rows = [(*row[:5], int(row[4] or 0) // 2, *row[6:]) for row in rows_of(times, Machine(4, 24))]
+    found = one([*analyse([rows], names(6), Thresholds()).findings])
+    assert found.place == "second threads of the cores (odd CPUs 1-95)"
+    assert found.slowdown == pytest.approx(size, abs=0.005)
+
+
+@pytest.mark.parametrize("cpus", [2, 4])
+def test_a_slow_cpu_of_twelve_copies_is_named_not_its_copies(cpus: int) -> None:
+    times = quiet(2, 1, 12 * cpus)
+    times[:, :, ::cpus] *= 1.053
+    machine = Machine(1, cpus, cpu=lambda copy, iteration: copy % cpus)
+    rows = [(*row[:5], row[4], *row[6:]) for row in rows_of(times, machine)]
+    found = one([*analyse([rows], names(2), Thresholds()).findings])
+    assert (found.kind, found.place) == (Kind.SLOW_CPU, "CPU 0 (12 copies)")

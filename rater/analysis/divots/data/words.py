@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rater.text.cpuset import format_list
 
 _MOST_NAMED = 3
+_MOST_LETTERS = 60  # of a list of CPUs
 
 
 def per_cent(slowdown: float) -> str:
@@ -59,8 +61,14 @@ def named(names: Sequence[str], of: int | None = None, noun: str = "benchmark") 
 
 
 def cpus(numbers: Sequence[int]) -> str:
-    """Return `CPU 13` or `CPUs 8-15,24`."""
-    return f"{'CPU' if len(set(numbers)) == 1 else 'CPUs'} {format_list(numbers)}"
+    """Return `CPU 13`, `CPUs 8-15,24`, `odd CPUs 1-95`, or the first of many."""
+    ordered = sorted(set(numbers))
+    text = format_list(ordered)
+    if len(ordered) > _MOST_NAMED and len({b - a for a, b in pairwise(ordered)} - {2}) == 0:
+        return f"{'odd' if ordered[0] % 2 else 'even'} CPUs {ordered[0]}-{ordered[-1]}"
+    if len(text) > _MOST_LETTERS:
+        text = f"{text[:_MOST_LETTERS].rpartition(',')[0]},... ({len(ordered)} CPUs)"
+    return f"{'CPU' if len(ordered) == 1 else 'CPUs'} {text}"
 
 
 def copies(numbers: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.modes import find_modes
 from rater.analysis.divots.model.noise import (
+    FLOOR,
     Tail,
     TimeNoise,
     levels_of,
@@ -79,7 +80,7 @@ def _of_no_part(
 
 def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
     """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
-    scale = shortest_half(values)
+    scale = np.maximum(FLOOR, shortest_half(values))  # of a coarse clock most are equal
     won = []
     for row, mask, spread in zip(values, slow, scale, strict=True):
         n, m = int((~np.isnan(row)).sum()), int(mask.sum())

@@ -61,7 +61,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
         moving = _moving(table, values, steps, thresholds)
         values = values - total_effect(table.shape, moving)
     entries, rest, noise = fit_parts(values, machine, groups, steps, thresholds)
-    found = [_hit_of(table, machine, it) for it in _joined(entries, table)]
+    found = [_hit_of(table, machine, it) for it in _joined(entries, machine)]
     found += moving
     found = _one_a_benchmark(_turns(table, found, rest, noise))
     modes, rest = two_modes(table, machine, rest, groups, steps)
@@ -109,13 +109,15 @@ def _counts(hit: Hit, thresholds: Thresholds) -> bool:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _joined(entries: list[PartEffect], table: Table) -> list[PartEffect]:
+def _joined(entries: list[PartEffect], machine: list[Part]) -> list[PartEffect]:
     """Return entries with fragments of one cause as one.
 
     The same benchmarks, iterations and direction, and sizes alike: other copies of the same
-    fault. What takes the effect back for a part of the copies is an exception to it.
+    fault, if they are parts of one sort or together one part. What takes the effect back for a
+    part of the copies is an exception to it.
     """
     kept: list[PartEffect] = []
+    whole = {part.slots.tobytes() for part in machine}
     for it in sorted(entries, key=lambda one: -one.part.size):
         back = next((at for at, other in enumerate(kept) if _takes_back(it, other)), None)
         if back is not None:
@@ -127,7 +129,7 @@ def _joined(entries: list[PartEffect], table: Table) -> list[PartEffect]:
                 kept[back] = replace(other, part=set_part(slots))
             continue
         for place, other in enumerate(kept):
-            if _same_cause(it, other):
+            if _same_cause(it, other, whole):
                 both = other.benchmarks | it.benchmarks
                 slots = other.part.slots | it.part.slots
                 weight = np.array([other.part.size, it.part.size], dtype=float)
@@ -144,6 +146,8 @@ def _joined(entries: list[PartEffect], table: Table) -> list[PartEffect]:
                 break
         else:
             kept.append(it)
+    if len(kept) < len(entries):  # what is one now may be a part together with another
+        return _joined(kept, machine)
     return [_of_fewer(it) for it in kept]
 
 
@@ -167,12 +171,14 @@ def _takes_back(it: PartEffect, other: PartEffect) -> bool:
     return inside and within and one * two < 0 and abs(one) <= 1.3 * abs(two)
 
 
-def _same_cause(it: PartEffect, other: PartEffect) -> bool:
+def _same_cause(it: PartEffect, other: PartEffect, whole: set[bytes]) -> bool:
     if (it.iterations != other.iterations).any() or (it.part.slots & other.part.slots).any():
         return False
     shared = (it.benchmarks & other.benchmarks).sum() / (it.benchmarks | other.benchmarks).sum()
     one, two = _typical(it), _typical(other)
-    if shared < limits.JOINED or one * two <= 0 or _sort(it) != _sort(other):
+    if shared < limits.JOINED or one * two <= 0:
+        return False
+    if _sort(it) != _sort(other) and (it.part.slots | other.part.slots).tobytes() not in whole:
         return False
     return max(abs(one), abs(two)) <= limits.ALIKE * min(abs(one), abs(two))
 

@@ -17,7 +17,7 @@ from rater.analysis.stats.robust import MAD_TO_SD, Floats, Ints, mean, median, q
 
 _UNKNOWN = 10.0  # ln: nothing is told from it
 _FEW = 8  # copies, of which those that are alike cannot be told from the others
-_FLOOR = 3e-4  # a repeat of a benchmark never agrees better
+FLOOR = 3e-4  # a repeat of a benchmark never agrees better
 _OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
 _COARSEST_S = 1.0
 _COARSE = 0.45  # of a clock's step, the floor of a spread
@@ -97,7 +97,7 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
     """Return the spreads of residuals (B, I, S); `groups`: inside of which copies are alike."""
     b, i, s = residuals.shape
     levels = levels_of(residuals)
-    floor = np.maximum(_FLOOR, _COARSE * steps)
+    floor = np.maximum(FLOOR, _COARSE * steps)
     repeat = None
     if i > 1:
         # Like copies move together with a part of the machine: that is no noise of theirs.
