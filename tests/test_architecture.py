@@ -32,6 +32,7 @@ FOLDERS = """
     run/host
     run/programs
     run/copies
+    run/counters
     run/observe
     run/check
     run/workplace

@@ -1,4 +1,4 @@
-"""`rater topo`: this machine, or one from a file or a description."""
+"""`rater topo` and `rater counters`: this machine, or one from a file, and what it can count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rater.commands.common import Subparsers, add_common, later
 
 
 def register(subparsers: Subparsers) -> None:
-    """Declare `rater topo`."""
+    """Declare `rater topo` and `rater counters`."""
     topo = subparsers.add_parser(
         "topo",
         help="the machine: lgroups, CPUs, caches, memory, distances",
@@ -26,3 +26,18 @@ def register(subparsers: Subparsers) -> None:
     )
     topo.set_defaults(run=later("machine", "topo"))
     add_common(topo)
+    counters = subparsers.add_parser(
+        "counters",
+        help="what this machine can count for copies, each group of events tried",
+        description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
+        "of this processor's table and the kernel's own. What does not work is told with the "
+        "reason and the command that would allow it.",
+    )
+    counters.add_argument(
+        "groups",
+        metavar="GROUP",
+        nargs="*",
+        help="only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
+    )
+    counters.set_defaults(run=later("counters", "counters"))
+    add_common(counters)

@@ -231,6 +231,51 @@ class OutputChecked:
 
 
 @record
+class EventCount:
+    """One event of a group as it was counted over all processes and threads of a copy."""
+
+    group_name: str  # with its table: intel-skx:pipeline
+    event: str
+    value: int | None  # None: it had no counter, or never ran
+    enabled_ns: int  # CPU time while it was to be counted, of all threads together,
+    running_ns: int  # and while it was: less where others had the counters
+
+    @property
+    def in_full(self) -> bool:
+        """Tell whether it was counted all the time."""
+        return self.value is not None and self.running_ns == self.enabled_ns
+
+    @property
+    def estimate(self) -> float | None:
+        """The value; where it was counted a part of the time, what the whole would have been."""
+        if self.value is None or not self.running_ns:
+            return None
+        return self.value * self.enabled_ns / self.running_ns
+
+
+@record
+class CopyCounted:
+    """What the counters of a copy's run came to, after its end."""
+
+    phase: int
+    copy: int
+    step: int
+    counts: tuple[EventCount, ...]
+
+
+@record
+class PhaseCounted:
+    """What counting the copies of a phase cost rater, outside of their times."""
+
+    phase: int
+    user_only: bool  # the kernel's part was not to be seen
+    copies: int  # runs of copies that were counted
+    open_ns: int  # CPU time of rater for all of them
+    read_ns: int
+    close_ns: int
+
+
+@record
 class PhaseEnded:
     """The last copy of a phase has finished (or was stopped): one bracket."""
 
@@ -273,6 +318,8 @@ type Event = (
     PhaseStarted
     | CopyStarted
     | CopyEnded
+    | CopyCounted
+    | PhaseCounted
     | Sampled
     | OutputChecked
     | CpuReadings

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from rater.record.events import (
     AtGate,
     CpuReadings,
+    EventCount,
     GateFacts,
     MachineReadings,
     Observed,
+    PhaseCounted,
     Sampled,
     WorkloadTime,
 )
@@ -195,6 +197,7 @@ class StoredCopy(AtGate):
     placement_note: str | None = None  # why it is not "met", in words
     workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
     late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
+    counts: tuple[EventCount, ...] = ()  # of its counters, group after group; (): none
 
     @property
     def elapsed_s(self) -> float:
@@ -257,6 +260,7 @@ class StoredRun:
     imported: ImportedFile | None = None  # the result file that it was read from
     cpu_readings: tuple[CpuReadings, ...] = ()  # by phase; those that ended and were watched
     machine_readings: tuple[MachineReadings, ...] = ()  # by phase
+    counted: tuple[PhaseCounted, ...] = ()  # by phase; those whose copies were counted
     redacted: tuple[str, ...] = ()  # names of what has its value left out, as secrets have
 
     def without_torn(self) -> StoredRun:
@@ -271,4 +275,5 @@ class StoredRun:
             samples=tuple(it for it in self.samples if it.phase not in torn),
             cpu_readings=tuple(it for it in self.cpu_readings if it.phase not in torn),
             machine_readings=tuple(it for it in self.machine_readings if it.phase not in torn),
+            counted=tuple(it for it in self.counted if it.phase not in torn),
         )

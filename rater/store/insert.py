@@ -11,6 +11,7 @@ from typing import Any
 
 from rater.process_id import ProcessId
 from rater.record.events import (
+    CopyCounted,
     CopyEnded,
     CopyStarted,
     CpuReadings,
@@ -19,6 +20,7 @@ from rater.record.events import (
     Noted,
     Observed,
     OutputChecked,
+    PhaseCounted,
     PhaseEnded,
     PhaseStarted,
     Resting,
@@ -127,6 +129,8 @@ def insert_imported(
         insert_all(connection, "copy", some, run_id=number)
         for copy in some:
             _workloads(connection, number, copy)
+            _counts(connection, number, copy)
+    insert_all(connection, "counted", stored.counted, run_id=number)
     if stored.imported is not None:
         insert(connection, "spec_file", stored.imported, run_id=number)
     for it in stored.brackets:
@@ -204,6 +208,10 @@ def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
             key = {"run_id": run_id, "phase": event.phase}
             for name, value in event.values:
                 insert(connection, "phase_reading", replace=True, **key, name=name, value=value)
+        case CopyCounted():
+            _counts(connection, run_id, event)
+        case PhaseCounted():
+            insert(connection, "counted", event, replace=True, run_id=run_id)
         case PhaseStarted():
             insert(connection, "bracket", event, run_id=run_id, complete=False)
         case PhaseEnded():
@@ -227,7 +235,7 @@ def store_judgements(
 def has_several_rows(event: Event) -> bool:
     """Tell whether an event must be all there or not at all."""
     match event:
-        case CpuReadings() | MachineReadings():
+        case CpuReadings() | MachineReadings() | CopyCounted():
             return True
         case CopyEnded():
             return bool(event.workloads)
@@ -236,13 +244,18 @@ def has_several_rows(event: Event) -> bool:
     return False
 
 
-def _key(run_id: int, of: CopyEnded | OutputChecked | StoredCopy) -> dict[str, Any]:
+def _key(run_id: int, of: CopyCounted | CopyEnded | OutputChecked | StoredCopy) -> dict[str, Any]:
     return {"run_id": run_id, "phase": of.phase, "copy": of.copy, "step": of.step}
 
 
 def _workloads(connection: sqlite3.Connection, run_id: int, copy: CopyEnded | StoredCopy) -> None:
     if copy.workloads:
         insert_all(connection, "workload", copy.workloads, **_key(run_id, copy))
+
+
+def _counts(connection: sqlite3.Connection, run_id: int, of: CopyCounted | StoredCopy) -> None:
+    if of.counts:  # replacing: after an error events may be tried again
+        insert_all(connection, "copy_count", of.counts, replace=True, **_key(run_id, of))
 
 
 def _insert_head(

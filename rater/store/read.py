@@ -13,9 +13,11 @@ from rater.process_id import ProcessId, is_alive
 from rater.record.events import (
     CpuReading,
     CpuReadings,
+    EventCount,
     GateFacts,
     MachineReadings,
     Observed,
+    PhaseCounted,
     Sampled,
     WorkloadTime,
 )
@@ -141,6 +143,7 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         notes=tuple(text for kind, text in notes if kind == "note"),
         samples=query(Sampled, named("samples")),
         imported=next(iter(table(ImportedFile, "spec_file")), None),
+        counted=table(PhaseCounted, "counted", order="phase"),
         observed=next(iter(table(Observed, "observed")), None),
         cpu_readings=tuple(
             CpuReadings(phase, tuple(found)) for (phase,), found in cpu_readings.items()
@@ -162,6 +165,7 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
     for *key, name, value in connection.execute(named("metrics"), {"run": run_id}):
         metrics[tuple(key)].append((name, value))
     workloads = read_by(connection, WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
+    counts = read_by(connection, EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
 
     def finish(values: dict[str, Any]) -> None:
         cpus, mems = values.pop("gate_cpus"), values.pop("gate_mems")
@@ -172,5 +176,7 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
             values["metrics"] = tuple(metrics[key])
         if key in workloads:
             values["workloads"] = tuple(workloads[key])
+        if key in counts:
+            values["counts"] = tuple(counts[key])
 
     return tuple(read(connection, StoredCopy, named("copies"), finish=finish, run=run_id))

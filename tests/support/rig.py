@@ -16,6 +16,7 @@ from rater.plan.schedule.phases import Plan, make_plan
 from rater.plan.suite.model import Expected, Metric
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.run.copies.guard import guard
+from rater.run.counters.counting import CounterSet
 from rater.run.host.idle import IdleWatch
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
@@ -84,6 +85,7 @@ class Rig:
     output_limit_bytes: int = 1 << 30
     environment: Sequence[tuple[str, str]] = ()
     proof: Cadence | None = None
+    counters: CounterSet | None = None
     placements: tuple[Placement, ...] | None = None  # None: not bound
     directory: str | None = None  # where all copies work; None: each in its own
     on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None
@@ -122,6 +124,7 @@ class Rig:
             until_idle=self.until_idle,
             output_limit_bytes=self.output_limit_bytes,
             proof=self.proof,
+            counters=self.counters,
         )
         events: list[Event] = []
         with guard(identity, copies, use_cgroup=self.use_cgroup) as keeper, held() as signals:

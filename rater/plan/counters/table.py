@@ -23,6 +23,7 @@ from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, who
 from rater.text.textfile import read_text
 
 CYCLES, INSTRUCTIONS = "cycles", "instructions"  # a group with both has rates and a CPI
+TABLE_TEXT = "rater.counters."  # and a table's name: the setting that keeps its text with a run
 SOFTWARE, GENERIC = "software", "generic"  # tables for every machine
 _CONFIG = whole(0, 2**64 - 1)
 _EVENT = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -91,6 +92,15 @@ class CounterTable:
                 found.append(group)
                 missing -= names
         return tuple(found)
+
+
+def counter_tables(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the texts of the tables that a run counted by, by name, of the settings it has."""
+    return {
+        name.removeprefix(TABLE_TEXT): text
+        for name, text in settings
+        if name.startswith(TABLE_TEXT)
+    }
 
 
 def table_names() -> tuple[str, ...]:

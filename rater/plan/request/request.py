@@ -135,7 +135,7 @@ class Request:
         traits=MINOR | IN_HEAD,
         default=0,
     )
-    size: str = _what(
+    size: str = _what(  # "" (as the tune) of a kit where the user gave none: those that there are
         f"of a suite's benchmarks; default {DEFAULT_SIZE}",
         implies=("command of ", "input files of ", "reference time of ", "program of "),
         traits=SWEPT | IN_HEAD,
@@ -217,6 +217,9 @@ class Request:
         default="auto",
     )
     energy: str = _switch("joules of phases, where the machine counts them: auto (default), off")
+    counters: str | None = _how(
+        "count for every copy (`rater counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
+    )
     timeout_s: float | None = _how(
         "end a copy that runs longer",
         metavar="S",
@@ -306,10 +309,7 @@ class Request:
 
     @property
     def of_kit(self) -> bool:
-        """Tell whether benchmarks of an installed SPEC CPU are to run.
-
-        Size and tune are "" then where the user gave none: those that there are.
-        """
+        """Tell whether benchmarks of an installed SPEC CPU are to run."""
         return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)
 
 

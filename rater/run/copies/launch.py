@@ -183,6 +183,7 @@ class Launcher:
     """Spawns gates. `original_nofile` is what copies get back as their soft limit.
 
     `commands_fd` is the writing end of the pipe that scripts of several commands report by.
+    `events`: counted of each copy, which are opened at its gate; None: none are.
     """
 
     def __init__(
@@ -191,11 +192,13 @@ class Launcher:
         guard: Guard,
         own_gates: bool,
         commands_fd: int | None = None,
+        events: int | None = None,
     ) -> None:
         self._placements = placements
         self._guard = guard
         self._commands_fd = commands_fd
-        self.original_nofile = raise_limit(len(placements), own_gates)
+        self._counted = events is not None
+        self.original_nofile = raise_limit(len(placements), own_gates, events or 0)
 
     def spawn(
         self,
@@ -251,12 +254,12 @@ class Launcher:
         return [wanted[at] for at in sorted(range(len(wanted)), key=keys.__getitem__)]
 
     def needs_gate(self, spec: CopySpec) -> bool:
-        """Tell whether a later run of a copy needs a gate: to go to its directory, or for limits.
+        """Tell whether a later run of a copy needs a gate: for its directory, limits or counters.
 
         A gate is a shell that starts before the copy does: for programs of milliseconds,
         started again and again, it would be most of what the machine does.
         """
-        if spec.directory != os.getcwd():  # noqa: PTH109 - a text, as spec.directory is
+        if self._counted or spec.directory != os.getcwd():  # noqa: PTH109 - a text, as spec.directory is
             return True
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0] != self.original_nofile
 

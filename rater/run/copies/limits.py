@@ -44,10 +44,10 @@ def refuse_small_limits() -> None:
     _refuse(problems, 1)
 
 
-def refuse_copies(plan: Plan) -> None:
-    """Raise `InputError` where a plan's copies could not be started."""
+def refuse_copies(plan: Plan, events: int = 0) -> None:
+    """Raise `InputError` where copies of a plan could not be started; `events`: counted of each."""
     own_gates = bool(plan.order is Order.ROTATED or plan.stagger_ns or plan.window)
-    files = open_files_problem(plan.copies, own_gates, coming=_FILES)
+    files = open_files_problem(plan.copies, own_gates, events=events, coming=_FILES)
     _refuse([files] if files else [], plan.copies)
 
 

@@ -14,6 +14,7 @@ from rater.plan.schedule.phases import Plan
 from rater.record.events import Event
 from rater.run.check.workplace import Workplace
 from rater.run.copies.guard import Guard
+from rater.run.counters.counting import CounterSet
 from rater.run.host.idle import IdleWatch
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.gate_check import GateCheck
@@ -45,6 +46,7 @@ class Job:
     )
     energy: Path | None = None  # below which the machine's counters of energy are; None: not read
     own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
+    counters: CounterSet | None = None  # None: nothing is counted
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 

@@ -13,6 +13,7 @@ from rater.record.status import CopyStatus
 from rater.run.copies.copy_ended import how_it_ended
 from rater.run.copies.ends import Ends
 from rater.run.copies.launch import Child, CopySpec, Launcher, reap
+from rater.run.counters.counting import Counting
 from rater.run.host.proc_dir import last_cpu
 from rater.run.supervise.disk_watch import watch_disk
 from rater.run.supervise.job import RunState
@@ -42,11 +43,17 @@ class PhaseRun:
         self._alive = self._ends.alive
         self._stopper = Stopper(job, self._alive, self._give_up)
         self._release = Release(state, phase, self._window, self._stopper)
+        counters = job.counters
+        self._counting = Counting(counters, phase.number) if counters else None
         self._launcher = Launcher(
-            job.placements, state.guard, self._staggered or queued, self._ends.commands_fd
+            job.placements,
+            state.guard,
+            self._staggered or queued,
+            self._ends.commands_fd,
+            counters.most_events if counters else None,
         )
         self._go_file = job.work / f"go.{phase.number}"
-        self._spawner = Spawner(state, self._launcher, self._go_file)
+        self._spawner = Spawner(state, self._launcher, self._counting, self._go_file)
         self._queues = PhaseQueues(
             state,
             phase,
@@ -107,11 +114,12 @@ class PhaseRun:
                 self._launcher.discard(child)
             self._alive.clear()
             self._go_file.unlink(missing_ok=True)
+            counted = self._counting.close() if self._counting else ()
         starts = self._release.starts
         window = (
             self._window.bounds_ns(self._release.origin_ns) if self._window and starts else None
         )
-        self.record.close(starts, window)
+        self.record.close(starts, window, counted)
         if self._ends.stalls:
             self._state.emit(Noted(_stall_note(self._ends.stalls)))
 
@@ -164,6 +172,8 @@ class PhaseRun:
             self._state.observer.ended(child.pid)
         reaped = reap(child)
         self._state.guard.hold(child.copy, 0)
+        if self._counting is not None:
+            self._counting.ended(child, counts=child.start_ns is not None and not child.filler)
         if child.start_ns is None:
             if not self._state.stop_flag.is_set():
                 self._state.stop(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import trio
 
 from rater.plan.schedule.phases import Phase
-from rater.record.events import Noted, PhaseEnded, PhaseStarted, WorkloadTime
+from rater.record.events import Event, Noted, PhaseEnded, PhaseStarted, WorkloadTime
 from rater.record.status import CopyStatus
 from rater.run.check.judge import EndedCopy
 from rater.run.copies.copy_ended import ended_event
@@ -111,15 +111,22 @@ class PhaseRecord:
         taken, self._ended = self._ended, []
         return taken
 
-    def close(self, starts: Mapping[int, int], window_ns: tuple[int, int] | None) -> None:
+    def close(
+        self,
+        starts: Mapping[int, int],
+        window_ns: tuple[int, int] | None,
+        counted: Iterable[Event],
+    ) -> None:
         """Emit what was gathered, and the phase's end; nothing is timed any more.
 
         `starts`: first starts by copy; `window_ns`: the window in the run's time, None
-        where it did not close or there is none.
+        where it did not close or there is none; `counted`: what counters came to.
         """
         self._samples.close()
         if not starts or not self._finishes:
             return
+        for one in counted:
+            self._state.emit(one)
         if self._counters is not None:
             for event in self._counters.events():
                 self._state.emit(event)

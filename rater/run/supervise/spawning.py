@@ -10,15 +10,19 @@ import trio
 
 from rater.run.copies.launch import Child, Launcher, Wanted
 from rater.run.copies.open_files import high_pipe
+from rater.run.counters.counting import Counting
 from rater.run.supervise.job import RunState
 
 
 class Spawner:
     """Spawns copies of one phase; what it spawns waits to be released."""
 
-    def __init__(self, state: RunState, launcher: Launcher, go_file: Path) -> None:
+    def __init__(
+        self, state: RunState, launcher: Launcher, counting: Counting | None, go_file: Path
+    ) -> None:
         self._state = state
         self._launcher = launcher
+        self._counting = counting
         self._go_file = go_file
         self._readying = trio.CancelScope()
 
@@ -62,7 +66,16 @@ class Spawner:
             child.read_gate_cpu()
         if self._state.gates is not None:
             self._state.gates.check(children)
+        if self._counting is not None:
+            await self._count(self._counting, children)
         return children
+
+    async def _count(self, counting: Counting, children: list[Child]) -> None:
+        """Open the counters of copies at their gates, beside what is stamped meanwhile."""
+        with trio.CancelScope(shield=True):  # else nobody would have the copies
+            settled = await trio.to_thread.run_sync(counting.open, children)
+        for event in settled:
+            self._state.emit(event)
 
     def cancel(self) -> None:
         """Wait no longer for gates to be ready: the run stops."""

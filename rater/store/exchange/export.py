@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, TextIO
 
 from rater.groups import grouped
+from rater.plan.counters.table import counter_tables
 from rater.record.events import Sampled
 from rater.record.run import MachinePU
 from rater.record.status import CopyStatus, Validity
@@ -48,6 +49,8 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
         ]
     if rotated:
         run["increment"] = head.increment
+    if any(copy.counts for copy in stored.copies):
+        run["counter_tables"] = counter_tables(stored.settings)
     return {
         "rater": VERSION,
         "run": run,
@@ -70,6 +73,7 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
         "placement": copy.placement,
         "placement_note": copy.placement_note,
         "counted": None if copy.counted else False,
+        "counts": [all_fields(it) for it in copy.counts] or None,
     }
     return {
         "benchmark": copy.benchmark,
@@ -156,6 +160,7 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
             "copies": stored.copies,
             "samples": stored.samples,
             "observed": stored.observed,
+            "counted": stored.counted,
             "cpu_readings": [
                 {"phase": it.phase, **all_fields(row)}
                 for it in stored.cpu_readings

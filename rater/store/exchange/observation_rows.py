@@ -8,11 +8,21 @@ from dataclasses import MISSING, fields, replace
 from itertools import repeat
 from typing import Any
 
+from rater.record.events import EventCount
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredCopy
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.document import REQUIRED, Document, TableReader
-from rater.text.kinds import FLAG, LINE, UnexpectedError, ValueKind, choice, number, whole
+from rater.text.kinds import (
+    FLAG,
+    LINE,
+    UnexpectedError,
+    ValueKind,
+    choice,
+    number,
+    of_type,
+    whole,
+)
 
 LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")
@@ -44,6 +54,21 @@ OBJECT: ValueKind[dict[str, Any]] = ValueKind(
     "an object", lambda value: value if type(value) is dict else None, {}
 )
 
+
+def _counts(value: Any) -> tuple[EventCount, ...] | None:
+    rows: tuple[EventCount, ...] | None = _COUNT_ROWS.convert(value)
+    numbers = [n for it in rows or () for n in (it.value or 0, it.enabled_ns, it.running_ns)]
+    names = [name for it in rows or () for name in (it.group_name, it.event)]
+    known = all(0 <= n <= _LARGEST for n in numbers) and all(map(LINE.convert, names))
+    return rows if known else None
+
+
+_LARGEST = 2**63 - 1  # that the database holds
+_COUNT_ROWS = of_type(tuple[EventCount, ...])
+_COUNTS: ValueKind[tuple[EventCount, ...]] = ValueKind(
+    "a list of counts as `rater export` writes them", _counts, ()
+)
+
 # Keys of an observation: the field, its kind, and what it is where the key is not there.
 _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "benchmark": ("benchmark", LINE, REQUIRED),
@@ -62,6 +87,7 @@ _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "cpu_s": ("cpu_ns", NANOSECONDS, None),
     "status": ("status", choice(CopyStatus), None),
     "placement": ("placement", _PLACEMENT, None),
+    "counts": ("counts", _COUNTS, ()),
 }
 
 

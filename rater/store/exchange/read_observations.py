@@ -4,8 +4,9 @@ Beside the keys of the contract, `run.stagger_ms`, `run.increment` and an
 observation's `counted` (false: a discarded iteration) and, in rotated order,
 `step` (position in the copy's queue, from 0) are read where they stand. Mode
 `steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows` (one for
-each phase whose window closed); its `step` counts a copy's runs from 0. Others are
-left alone.
+each phase whose window closed); its `step` counts a copy's runs from 0. What was counted
+is in an observation's `counts`, the tables it was counted by in `run.counter_tables`. Others
+are left alone.
 `rater.store.exchange.export` writes it.
 """
 
@@ -17,13 +18,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from rater.plan.counters.table import TABLE_TEXT
 from rater.plan.placement.counts import MOST_COPIES
 from rater.record.run import BenchmarkUsed, Host, MachinePU
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.store.exchange.observation_rows import LONGEST_S, NANOSECONDS, PLACES, Observations
 from rater.text.document import TableReader, json_document
-from rater.text.kinds import LINE, ValueKind, choice, number, whole
+from rater.text.kinds import LINE, ValueKind, choice, number, of_type, whole
 
 VERSION = 1
 SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
@@ -61,6 +63,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     head = _head(run)
     steady = head.mode == "steady"
     windows = _windows(run) if steady else {}
+    tables: dict[str, str] = run.get("counter_tables", of_type(dict[str, str]), {})
     document.raise_mistakes()  # what follows from them would be more of these
     pus = _pus(root.table("topology"))
     rotated = head.order == "rotated"
@@ -80,7 +83,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     return StoredRun(
         head=head,
         host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
-        settings=(),
+        settings=tuple((f"{TABLE_TEXT}{name}", text) for name, text in tables.items()),
         environment=(),
         benchmarks=tuple(
             BenchmarkUsed(name, None, "", None, None, None, None) for name in head.benchmarks

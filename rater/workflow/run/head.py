@@ -24,6 +24,7 @@ from rater.run.programs.inputs import ReadyInput
 from rater.run.programs.script import Line, digest_of_programs, shown
 from rater.settings.known import LAYOUT_TEXT
 from rater.text.cpuset import format_list
+from rater.workflow.counters import counter_settings
 from rater.workflow.run.attempt import Start
 from rater.workflow.run.memory_tuning import tuning_settings
 from rater.workflow.run.prepare import Ready
@@ -170,6 +171,7 @@ def _settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
         *(() if layout is None else ((LAYOUT_TEXT, layout),)),
         *tuning_settings(resolved.request, resolved.tuning),
         *process_settings(),
+        *counter_settings(resolved.counters),
         ("rater.supervisor_priority", _priority()),
     )
 

@@ -98,7 +98,7 @@ def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> 
     """Return why programs of a run could not be found, built or given their pages."""
     checks: list[Callable[[], object]] = [
         partial(refuse_pages, resolved.request, planned),
-        partial(refuse_copies, resolved.plan),
+        partial(refuse_copies, resolved.plan, resolved.counted_events),
     ]
     if resolved.request.wrap:
         checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
+from rater.plan.counters.choice import CounterChoice
 from rater.plan.placement.capacity import copies_counted, explicit_cpus, one_a_lgroup, pus_offered
 from rater.plan.placement.counts import Full
 from rater.plan.placement.layout import load_layout
@@ -23,6 +24,7 @@ from rater.run.programs.compile import cache_root
 from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
 from rater.speccpu.kit.binds import commands_bind, places_of_file
 from rater.speccpu.kit.kit import KitBenchmark
+from rater.workflow.counters import counter_warnings, counters_of
 from rater.workflow.run.memory_tuning import tuning_of
 from rater.workflow.run.workload import (
     Workload,
@@ -52,6 +54,12 @@ class Resolved:
     refusals: tuple[str, ...]  # why it will not run as it is
     expected_s: dict[str, float]  # by benchmark: a guess for one phase without stagger
     tuning: CopyTuning = UNTUNED
+    counters: CounterChoice | None = None  # None: nothing is counted
+
+    @property
+    def counted_events(self) -> int:
+        """How many counters a copy has open at most."""
+        return self.counters.most_events if self.counters else 0
 
 
 def resolve(request: Request, topology: Topology) -> Resolved:
@@ -112,6 +120,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         increment=request.increment,
         window=window,
     )
+    counters = counters_of(request, topology, plan)
     refusals = []
     pus = len(usable.pus)
     called_so = called(request.layout, **changes)
@@ -146,6 +155,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
             *_overwritten(plan, kits),
             *placed.warnings,
             *not_had,
+            *counter_warnings(counters, plan),
             *rotation_warnings(
                 plan,
                 placements,
@@ -156,6 +166,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         refusals=tuple(refusals),
         expected_s=_expected(workloads, placed.placements, pus, threads),
         tuning=tuning_of(request) if topology.is_this_system else UNTUNED,
+        counters=counters,
     )
 
 

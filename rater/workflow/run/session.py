@@ -28,6 +28,7 @@ from rater.run.copies.guard import Guard, guard
 from rater.run.copies.limits import refuse_copies
 from rater.run.copies.reserve import living_on
 from rater.run.copies.watch import MARKER
+from rater.run.counters.counting import CounterSet
 from rater.run.host.idle import IdleWatch
 from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 from rater.run.supervise.job import Job
@@ -39,6 +40,7 @@ from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.trusted_files import replace_file
 from rater.workflow.common import say
+from rater.workflow.counters import ready_counters
 from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered
 from rater.workflow.run.head import now_utc, start_of
@@ -70,6 +72,7 @@ class Session:
     # and hears what else is to be said.
     one_of_many: Callable[[str], None] | None = None
     _run: Run = field(init=False)
+    _counters: CounterSet | None = None
 
     def run(self) -> int:
         """Take the lock, prepare, run, show."""
@@ -80,7 +83,7 @@ class Session:
             f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
             f"since {now_utc()}"
         )
-        refuse_copies(resolved.plan)
+        refuse_copies(resolved.plan, resolved.counted_events)
         with ExitStack() as stack:
             if self.one_of_many is None:
                 lock = machine_lock(default_lock_path(), holder, share=request.share)
@@ -106,7 +109,8 @@ class Session:
         unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
         opened = secrets_for_others(store.path, resolved.request)
-        warnings = (*left, *unreached, *opened, *surroundings.warnings())
+        self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
+        warnings = (*left, *unreached, *opened, *uncounted, *surroundings.warnings())
         for warning in warnings:
             self._say(f"warning: {warning}")
         self._run = replace(start.run, warnings=start.run.warnings + warnings)
@@ -172,6 +176,7 @@ class Session:
             proof=parse_cadence(request.proof),
             energy=None if request.energy == "off" else sysroot(),
             own_cpus=bool(resolved.reserved),
+            counters=self._counters,
         )
         # What was imported and planned stays to the end: nothing for the collector to walk through
         # while copies are timed.

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from rater.plan.schedule.phases import Phase
 from rater.record.events import (
+    CopyCounted,
     CopyStarted,
     CpuReadings,
     Event,
     MachineReadings,
     Noted,
     Observed,
+    PhaseCounted,
     Resting,
     RunEnded,
     Sampled,
@@ -30,8 +32,8 @@ from rater.run.host.priority import urgent
 if TYPE_CHECKING:
     from rater.show.live.live import View
 
-_CAN_WAIT = (CopyStarted, Sampled, CpuReadings, MachineReadings)
-_NOT_SHOWN = (Sampled, Observed, CpuReadings, MachineReadings)
+_CAN_WAIT = (CopyStarted, Sampled, CpuReadings, MachineReadings, CopyCounted, PhaseCounted)
+_NOT_SHOWN = (Sampled, Observed, CpuReadings, MachineReadings, CopyCounted, PhaseCounted)
 _CLOSE_PATIENCE_S = 60.0
 _GATHER_S = 0.05  # what ended this long before a kill -9 may not be in the database yet
 _DRAW_GAP_S = 0.25  # at most four times a second
