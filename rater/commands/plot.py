@@ -13,7 +13,7 @@ def register(subparsers: Subparsers) -> None:
         description="Draw the time of every copy, lgroup beside lgroup: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
     )
-    add_run_word(parser, "?")
+    add_run_word(parser, "*")
     parser.add_argument("--benchmark", metavar="B", help="only this one (or the part of a name)")
     parser.add_argument(
         "--iteration", metavar="I", type=int, help="only this one (default: all that count)"
@@ -30,6 +30,12 @@ def register(subparsers: Subparsers) -> None:
         action="store_true",
         help="who ran when instead: of the bracket of --benchmark and --iteration, else of the "
         "one that lost most (with -o)",
+    )
+    other.add_argument(
+        "--cpi",
+        action="store_true",
+        help="the cycles of an instruction and their parts instead (runs with --counters), a bar "
+        "for each benchmark; of several RUNs, or points as of `compare`, in %% of the first one's",
     )
     add_common(parser)
     parser.set_defaults(run=later("results.plot", "plot"))

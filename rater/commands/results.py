@@ -71,6 +71,13 @@ def register(subparsers: Subparsers) -> None:
         help="with what the CPUs did while copies ran: busy, work of others, time the hypervisor "
         "took, interrupts and frequency by lgroup, and the worst CPUs",
     )
+    show.add_argument(
+        "--counters",
+        dest="with_counters",
+        action="store_true",
+        help="with what the hardware counted: cycles per instruction and their parts, misses, "
+        "remote memory, clock (runs with --counters)",
+    )
     show.set_defaults(run=later("results.show_run", "show_run"))
 
     export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")

@@ -1,11 +1,13 @@
 """What is printed of a run, as text."""
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 
 from rater.analysis.results.model import Summary
+from rater.show.console.printer import Printer
 from rater.show.results.run import print_summary
 
 
@@ -19,3 +21,10 @@ def printed(summary: Summary, width: int = 100, **options: Any) -> str:
 def in_words(text: str) -> str:
     """The text without its line ends: what a sentence says wherever it was broken."""
     return " ".join(text.split())
+
+
+def printed_by(show: Callable[[Printer], None], width: int = 100) -> str:
+    """What something writes where lines are so wide."""
+    stream = io.StringIO()
+    show(Printer(Console(file=stream, width=width)))
+    return stream.getvalue()

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
+from rater.analysis.compare.cpi import cpi_changes
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.points import Point
 from rater.analysis.stats.ratio_interval import Decision
 from rater.errors import InputError
 from rater.show.charts.comparison import comparison_chart, comparison_svg
+from rater.show.compare.counters import cpi_document, print_cpi_changes
 from rater.show.compare.table import print_comparison
 from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
@@ -49,15 +51,18 @@ def compare_points(args: argparse.Namespace) -> int:
         looks = looks_of(store, points)
         without = points_without_runs(store, args.points)
     comparison = compare(points, margin=margin, by=args.by, baseline=baseline, looks=looks)
+    counted = cpi_changes(comparison.sides)
     if file is not None:
         _draw(comparison, file)
 
     def document() -> object:
-        return comparison_document(comparison) | {"points_without_runs": list(without)}
+        more = {"cpi": cpi_document(counted)} if counted else {}
+        return comparison_document(comparison) | more | {"points_without_runs": list(without)}
 
     def text(printer: Printer) -> None:
         printer.some(without, "yellow")
         print_comparison(comparison, printer)
+        print_cpi_changes(counted, comparison.sides, printer)
 
     show(args, document, text)
     return 0 if worst is None else _gate(comparison, worst, without)

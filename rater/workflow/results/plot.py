@@ -9,8 +9,10 @@ from typing import Any
 
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.results.copies import Cell, cells_of
+from rater.analysis.results.counted import counts_of
 from rater.errors import InputError
 from rater.record.stored import RunHead
+from rater.show.charts.cpi import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.labels import labels_from
 from rater.show.charts.machine import machine_svg
 from rater.show.charts.panels import picture_svg
@@ -21,15 +23,23 @@ from rater.show.console.format import plain
 from rater.show.console.printer import Printer
 from rater.show.console.terminal import terminal
 from rater.show.html.data import run_data
+from rater.show.results.counters import counts_rows
 from rater.workflow.common import existing_store, print_json_rows
 from rater.workflow.results.divots import analysis_of
 from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.page import loaded
+from rater.workflow.results.points import points_from
 
 
 def plot(args: argparse.Namespace) -> int:
     """Draw in the terminal or into a file."""
     file = drawing_file(args.file)
+    words = args.which or ["last"]
+    if args.cpi:
+        return _draw_cpi(args, words, file)
+    if len(words) > 1:
+        raise InputError(f"{' '.join(words)}: expected one run; several are drawn with --cpi")
+    args.which = words[0]
     if args.machine or args.timeline:
         return _draw_other(args, file)
     with existing_store(args) as store:
@@ -80,6 +90,39 @@ def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
         print_json_rows({"run": head.run, "file": args.file})
     else:
         print(f"{args.file}: {what.removeprefix('--')}, run {head.run}")
+    return 0
+
+
+def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None) -> int:
+    """Draw where the cycles of instructions go, of one point or several."""
+    if args.iteration is not None:
+        raise InputError("--cpi is of all iterations together: leave out --iteration")
+    with existing_store(args) as store:
+        points = points_from(store, words)
+    counted = [(point.label, counts_of(point.runs)) for point in points]
+    if args.benchmark is not None:
+        counted = [
+            (label, tuple(it for it in some if args.benchmark in it.benchmark))
+            for label, some in counted
+        ]
+    chart = cpi_chart(counted)
+    if chart is None:
+        raise InputError(
+            f"{' '.join(words)}: no CPI stack was counted; make a run with --counters cpi "
+            "(`rater counters` shows what this machine counts)"
+        )
+    title = " and ".join(label for label, _ in counted)
+    if file is not None:
+        write_drawing(cpi_svg(chart, title), file)
+    if args.json:
+        rows = [{"point": label, "counters": counts_rows(some)} for label, some in counted]
+        print_json_rows({"file": args.file, "points": rows})
+    elif file is not None:
+        print(f"{args.file}: CPI of {title}")
+    else:
+        printer = Printer(terminal())
+        for line in cpi_lines(chart, printer.width):
+            printer.line(line)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rater.analysis.compare.barrier import can_compare, comparable, compare_with_barrier
+from rater.analysis.counters.counted import run_counts
 from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.placement.proof import RunProof
 from rater.analysis.results.copies import cells_of, normalise, ratio_pairs, yardsticks
@@ -15,6 +16,7 @@ from rater.show.console.printer import Printer
 from rater.show.divots.to_json import disturbed_members, divot_rows
 from rater.show.results.copies import CopiesView, copies_document, print_copies
 from rater.show.results.copy_runs import copy_runs_document, print_copy_runs
+from rater.show.results.counters import counters_document, print_counters
 from rater.show.results.cpu_use import cpus_document, notable_document, print_cpus
 from rater.show.results.placement import proof_document
 from rater.show.results.run import print_summary
@@ -36,13 +38,15 @@ def print_result(
     proof: bool = False,
     copies: CopiesView | None = None,
     cpus: bool = False,
+    counters: bool = False,
     proved: RunProof | None = None,
 ) -> None:
     """Print a run with its divots, for people or as JSON; `after_run`: with what comes next.
 
     `barrier`: what a steady run is compared with, else `run_beside` finds it; `proof`: with all
-    that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with
-    what the CPUs did; `proved`: what is known of placements, where that was worked out.
+    that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with what
+    the CPUs did; `counters`: with what was counted; `proved`: what is known of placements, where
+    that was worked out.
     """
     summary = summarise(run, proved)
     barrier = barrier or run_beside(store, run)
@@ -58,6 +62,8 @@ def print_result(
         found["notable"] = [*notable_document(readings.notable)]
         if cpus:
             found["readings"] = {**cpus_document(readings)}
+        if counters:
+            found["counters"] = counters_document(run_counts(run))
         if copies is not None:
             found |= copies_document(copies)
             found["copy_runs"] = [*copy_runs_document(run)]
@@ -78,6 +84,8 @@ def print_result(
         )
         if cpus:
             print_cpus(readings, printer)
+        if counters:
+            print_counters(run_counts(run), printer)
         if copies is not None:
             print_copies(copies, printer)
             if any(copy.workloads for copy in run.copies):
@@ -112,6 +120,7 @@ def show_run(args: argparse.Namespace) -> int:
             proof=args.with_proof,
             copies=_copies_view(args, run, baseline) if args.with_copies else None,
             cpus=args.with_cpus,
+            counters=args.with_counters,
         )
     return 0
 
