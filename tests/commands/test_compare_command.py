@@ -298,7 +298,7 @@ def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first(
     )
     assert capsys.readouterr().out.splitlines() == [
         "Disturbed runs (`rater show RUN` has the rest):",
-        "  too disturbed to judge: run 4 (others cost 44 % of the score)",
+        "  too disturbed to judge: run 4",
         "  other work took: 41.0 % of CPU 1 (run 4), 3.0 % of CPU 1 (run 3)",
         "  copies not where they were planned: run 5 (copies 0-2)",
         "  made with --share, beside other runs: run 3",

@@ -34,11 +34,9 @@ def print_troubles(troubles: Sequence[DisturbedRun], printer: Printer) -> None:
 
 
 def _lines(troubles: Sequence[DisturbedRun]) -> Iterator[str]:
-    told = [
-        f"run {one.run} ({'; '.join(one.too_disturbed)})" for one in troubles if one.too_disturbed
-    ]
-    if told:
-        yield f"too disturbed to judge: {some(told, _MOST_RUNS)}"
+    unjudged = sorted(one.run for one in troubles if one.too_disturbed)
+    if unjudged:
+        yield f"too disturbed to judge: {runs_text(unjudged, _MOST_RUNS)}"
     for matter, words in _WORDS.items():
         own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
         own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))

@@ -59,6 +59,9 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
     if analysis.failed and (divots or analysis.visible):
         runs = count(analysis.failed, "copy run")
         printer.prose(f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out.")
+    if analysis.disturbed and head.source == "run":
+        printer.line(f"next: rater rerun {head.run}   (when nothing else works on this machine)")
+        return
     for text in _next_lines(divots, head):
         printer.line(text)
 
