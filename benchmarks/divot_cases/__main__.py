@@ -98,15 +98,17 @@ def main() -> int:
             if args.document:
                 args.document.write_text(json.dumps(verdict.case.document()))
         return 0
-    every, slowest, search_s = [], (0.0, ""), 0.0
-    for verdict, _, took_s in verdicts(args.seed, range(args.runs)):
+    every, slowest, search_s, disturbed = [], (0.0, ""), 0.0, [0, 0]
+    for verdict, document, took_s in verdicts(args.seed, range(args.runs)):
         every.append(verdict)
+        disturbed[bool(verdict.case.plants)] += bool(document["disturbed"])
         search_s += took_s
         slowest = max(slowest, (took_s, verdict.case.name))
         if len(every) % 100 == 0:
             print(f"{len(every)} runs", file=sys.stderr, flush=True)
     tables = summary(every)
     print(text(tables))
+    print("called too disturbed to judge: {} healthy runs, {} with plants".format(*disturbed))
     print(f"search: {search_s:.0f} s, the longest {slowest[0]:.1f} s ({slowest[1]})")
     if args.report:
         missed = [

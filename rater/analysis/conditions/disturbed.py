@@ -18,9 +18,9 @@ from rater.groups import grouped
 from rater.record.stored import StoredCopy, StoredRun
 from rater.text.words import percent
 
-# Shares of the score. Simulated: bursts of 10 ms to 1 s on quiet copies of 0.5 to 30 s, 2 to 32
-# copies, 1 and 3 iterations. Where they cost a tenth, a copy has to be slower by a quarter to be
-# found, of undisturbed copies by 3 to 6 %.
+# Shares of the score. Simulated (`python -m benchmarks.disturbing`): where others cost a tenth, one
+# of 8 or 32 copies must be slower by about half to be found, 6 % without them; a CPU of two by 5 %,
+# without them 2 %. Half as much costs half of that; twice as much hides everything.
 OTHERS_COST = 0.10
 # Of 380 healthy runs of the second generator (up to 512 copies, deviations up to 5 %, tails as
 # heavy as Student's t with 3 degrees) noise cost one 14 %, of published and real ones 3.3 %.
