@@ -178,6 +178,15 @@ def test_costs_are_the_score_without_the_finding_and_shares_add_up() -> None:
     assert sum(it.share_lost or 0 for it in analysis.findings) == pytest.approx(analysis.lost)
 
 
+def test_a_copy_of_a_slow_lgroup_that_kept_its_speed_is_no_fast_one() -> None:
+    times = quiet(6, 2, 32)
+    times[:, :, 8:16] *= 1.9
+    times[2, 1, 11] /= 1.93  # the noise of the others makes it 3 % faster than them
+    found = one(divots(times, FOUR))
+    assert found.place == "lgroup 1"
+    assert found.slowdown == pytest.approx(1.9, abs=0.01)
+
+
 # -- iterations -----------------------------------------------------------------------------------
 
 

@@ -95,12 +95,19 @@ def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bo
 def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:
     """Return copies that stand out in single cells, those of a cell as one.
 
-    A copy of a part that is slow there already, by less than that, is no finding of its own.
+    A copy of a part that is slow there already, by less than that, is no finding of its own, and
+    one that kept its speed there is none of the part's.
     """
     effects = effects.copy()
     for hit in hits:
-        own = hit.covered & (np.abs(effects) <= np.abs(hit.effect))
-        effects[own] = 0.0
+        back = hit.covered & (effects * hit.effect < 0)
+        kept = back & (np.abs(effects + hit.effect) <= limits.KEPT * np.abs(hit.effect))
+        effects[kept | (hit.covered & (np.abs(effects) <= np.abs(hit.effect)))] = 0.0
+        if hit.level and not (hit.covered & ~kept).any(axis=2)[hit.covered.any(axis=2)].all():
+            continue  # all of a cell
+        if hit.level:
+            hit.covered = hit.covered & ~kept
+            hit.effect = np.where(kept, 0.0, hit.effect)
     found = []
     for b, i in np.argwhere((effects != 0).any(axis=2)):
         for sign in (1, -1):

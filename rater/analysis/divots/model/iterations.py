@@ -78,6 +78,14 @@ def find_iterations(
     if i == 2 and len(found) == 2:  # of two, only one can be the slower
         found = [max(found, key=lambda one: one.size)]
     alone, drifts = _of_one(usable, change, np.where(b < 2, 0.0, common), scales, copies)
+    # Where the iteration is not told as a whole, no part of a benchmark's slowness is elsewhere.
+    whole = {one.iteration for one in found}
+    alone = [
+        one
+        if one.iteration in whole
+        else replace(one, size=float(change[one.benchmark or 0, one.iteration]))
+        for one in alone
+    ]
     return found + alone, drifts
 
 

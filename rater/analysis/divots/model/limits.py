@@ -43,6 +43,7 @@ MOST_SINGLE: Final = 0.20  # of a cell's copies stand out singly; more are two s
 HALF: Final = 0.4  # of the copies, up to which a part can be fast: of two halves one is slow
 BIGGEST: Final = 0.6  # of the copies: what is slow is what fewer copies share
 GAP: Final = 0.5  # of their distance, between fast copies and the rest
+KEPT: Final = 0.3  # of a part's effect at most is what its copies that kept their speed have
 JOINED: Final = 0.6  # of benchmarks in common, and
 ALIKE: Final = 1.6  # times the size at most: two parts with one cause
 FEW_COPIES: Final = 0.15  # of all: single copies rather than a group of them

@@ -128,7 +128,7 @@ def _iteration_hit(
 ) -> Hit | None:
     """Return a slow iteration; None where most copies of its benchmark kept their speed."""
     covered = np.zeros(table.shape, dtype=bool)
-    away = 0
+    away, size = 0, one.size
     k = one.iteration
     for b in range(table.shape[0]) if one.benchmark is None else (one.benchmark,):
         there = ~np.isnan(table.log_s[b, k])
@@ -139,12 +139,13 @@ def _iteration_hit(
                 return None
             rest[b, k, stayed] = np.nan
             away += int(stayed.sum())
+            size += float(np.median(own[there & ~stayed]) - np.median(own[there]))
             there &= ~stayed
         covered[b, k] = there
     return Hit(
         Kind.SLOW_ITERATION,
         covered,
-        np.where(covered, one.size, 0.0),
+        np.where(covered, size, 0.0),
         everywhere=one.benchmark is None,
         facts={"agreeing": one.agreeing, "of": one.of, "kept": away},
     )
