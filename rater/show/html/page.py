@@ -16,13 +16,15 @@ from typing import Any
 
 from rater import __version__
 from rater.analysis.compare.barrier import can_compare, compare_with_barrier
+from rater.analysis.counters.counted import run_counts
 from rater.analysis.results.copies import normalise, yardsticks
 from rater.analysis.results.model import Summary
 from rater.show.charts.comparison import comparison_chart
+from rater.show.charts.cpi import cpi_chart
 from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.markup import Html, element, joined
 from rater.show.charts.scaling import scaling_charts
-from rater.show.charts.vega import ASSETS
+from rater.show.charts.vega import ASSETS, Chart
 from rater.show.console.format import duration, gigabytes, plain, what_ran
 from rater.show.console.table import Column, Columns
 from rater.show.html.data import PageRun, run_data
@@ -31,6 +33,7 @@ from rater.show.html.several import Together, common_ranges, compared
 from rater.show.html.story import story
 from rater.show.results.barrier import print_beside
 from rater.show.results.copies import CopiesView, print_copies
+from rater.show.results.counters import print_counters
 from rater.show.results.cpu_use import notable_text, print_cpus
 from rater.show.results.metrics import print_metrics
 from rater.show.results.placement import print_memory, print_placement
@@ -42,7 +45,7 @@ from rater.text.cpuset import format_list
 MARK = "rater report"  # in the page's head: rater may write over a file that has it
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _MOST_ROWS = 40  # of a table that is there at once
-_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling")
+_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling", "cpi")
 
 
 def page_of(runs: Sequence[PageRun], library: str, together: Together | None = None) -> str:
@@ -67,6 +70,7 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
     )
     # Of a run at least it is known which lgroups its copies were on.
     lgroups = any(page_run.picture.groups for page_run in runs)
+    cpi = cpi_chart([(f"run {it.run.head.run}", run_counts(it.run).benchmarks) for it in runs])
     library = _inline(library)
     script = _inline(_script())
     scaling = together.scaling if together else None
@@ -75,6 +79,7 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         "spans": _spans(drawn),
         "comparison": comparison_chart(together.comparison) if together else None,
         "scaling": scaling_charts(scaling.curves) if scaling else None,
+        "cpi": cpi,
         "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
     }
     return Template(_asset("page.html")).substitute(
@@ -82,7 +87,7 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         hashes=f"{script_hash(library)} {script_hash(script)}",
         title=html.escape(plain(_title(runs))),
         style=_asset("page.css"),
-        body=body,
+        body=joined(body, _cpi(cpi)) if cpi else body,
         order="Copies stand lgroup beside lgroup, with its number below. " if lgroups else "",
         several=' class="several"' if several else "",
         details=joined(*(_details(page_run, several=several) for page_run in runs)),
@@ -90,6 +95,17 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         data=script_json(data),
         library=library,
         script=script,
+    )
+
+
+def _cpi(chart: Chart) -> Html:
+    """Return the room of the CPI's bars."""
+    return element(
+        "section",
+        element("h2", "Where the cycles go"),
+        element("p", f"{chart['unit']}; counted by the hardware (--counters)", class_="how"),
+        element("div", id="cpi"),
+        class_="tables",
     )
 
 
@@ -189,6 +205,9 @@ def _how_measured(page_run: PageRun) -> Iterator[Html]:
     print_memory(summary.proof, printer)
     if page_run.readings.cpus:
         print_cpus(page_run.readings, printer)
+    counts = run_counts(page_run.run)
+    if counts.benchmarks:
+        print_counters(counts, printer)
     yield printer.take()
     yield element("h3", "The run")
     yield _pairs(_run_facts(page_run))

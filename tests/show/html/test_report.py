@@ -37,6 +37,7 @@ from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.show.html.story import score_lost
 from tests.support.calls import Rater
+from tests.support.counted_runs import counted_run
 from tests.support.drawings import needs_vega
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import S, copy_row, stored
@@ -597,6 +598,14 @@ def test_runs_with_other_numbers_of_copies_have_curves() -> None:
     assert [one["x"] for one in rate["data"]["points"]] == [1.0, 2.0, 4.0]
     # 4 copies in 14 s each against 1 in 11 s.
     assert speedup["data"]["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
+
+
+def test_a_run_that_was_counted_has_the_bars_of_its_cycles() -> None:
+    counted = page(counted_run())
+    assert counted.data["cpi"]["data"]["totals"] == [{"row": 0, "at": 2.0, "text": "2.00"}]
+    assert "Where the cycles go" in counted.text
+    assert "bad speculation" in counted.text
+    assert page(a_run()).data["cpi"] is None
 
 
 # -- text that is not HTML ----------------------------------------------------------------

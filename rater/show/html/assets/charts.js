@@ -61,15 +61,26 @@ async function drawScaling() {
   }
 }
 
+async function drawCpi() {
+  const room = document.getElementById('cpi'), data = page.cpi;
+  if (!room || !data) return;
+  const view = await drawView(room, 'cpi', Math.min(900, room.clientWidth - 10), data);
+  if (!view) return;
+  const x = view.scale('x'), line = view.signal('line');
+  listenCards(view, room, 'cycles per instruction and their parts', data.data.bars.map((bar) =>
+    ({x: (x(bar.from) + x(bar.to)) / 2, y: bar.row * line + line / 2, card: bar.card})));
+}
+
 async function startCharts() {
+  await drawCpi();
   await drawComparison();
   await drawScaling();
-  const room = document.getElementById('comparison') || document.getElementById('scaling');
+  const room = document.getElementById('comparison') || document.getElementById('scaling') || document.getElementById('cpi');
   if (!room) return;
   let width = room.clientWidth;
   new ResizeObserver(() => {
     if (!room.clientWidth || room.clientWidth === width) return;
     width = room.clientWidth;
-    drawComparison().then(drawScaling);
+    drawCpi().then(drawComparison).then(drawScaling);
   }).observe(room);
 }
