@@ -12,6 +12,7 @@ from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
 
 SKX = "intel-skx"
+SKX_TABLE = ((f"{TABLE_TEXT}{SKX}", load_table(SKX).text),)
 # Of a run of 1000 instructions and 2000 cycles, by group.
 GROUPS: Mapping[str, Mapping[str, int]] = {
     "pipeline": {"not_delivered": 400, "issued": 1300, "retired_slots": 1200, "recovery": 25},
@@ -37,7 +38,7 @@ def group_counts(group: str, times: float = 1.0, **changes: Any) -> tuple[EventC
     """A group of one copy's run; `times` as many of all events."""
     cycles = changes.pop("cycles", 2000)
     running = changes.pop("running", 1.0)
-    values = {"cycles": cycles, "instructions": 1000, **GROUPS[group], **changes}
+    values = {"cycles": cycles, "instructions": 1000} | dict(GROUPS[group]) | changes
     return tuple(
         EventCount(
             f"{SKX}:{group}", name, round(value * times * running), 1000, round(1000 * running)
@@ -63,6 +64,6 @@ def counted_run(
     ]
     return replace(
         stored(rows),
-        settings=((f"{TABLE_TEXT}{SKX}", load_table(SKX).text),),
+        settings=SKX_TABLE,
         counted=(PhaseCounted(0, False, copies, 100_000, 10_000, 10_000),),
     )

@@ -11,54 +11,34 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
-from rater.analysis.counters.cpu_use import CpuUse, run_counters
+from rater.analysis.counters.cpu_use import run_counters
+from rater.analysis.counters.rates import tables_of
 from rater.analysis.divots.data.finding import Evidence, Finding, Kind
-from rater.analysis.placement.proof import CopyProof, prove_run
+from rater.analysis.divots.measures import (
+    MEASURES,
+    EvidenceMeasure,
+    EvidenceRow,
+    counted_of,
+)
+from rater.analysis.placement.proof import prove_run
 from rater.analysis.placement.verdict import PlacementVerdict
 from rater.analysis.results.copy_outcome import is_good
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 
 _OVER_TIME = (Kind.SLOW_ITERATION, Kind.STARTUP, Kind.DRIFT)
 _NOT_COMPARED = (Kind.WANDERING, Kind.RECURRING, Kind.LAYOUT)
 _SPREADS = 3.0  # of the others among themselves: less is their own noise
 _MOST_CELLS = 2 / 3  # that must show it
 _NOT_PLANNED = 0.5  # share of the copies, more than of the others
-_BASE_PAGE = 65536  # bytes; larger ones are huge pages (4, 16 or 64 KiB are not)
 # Behind what it costs (100), before how likely it is by chance (10).
 _LEAST_WEIGHT, _MOST_WEIGHT = 20.0, 80.0
 
 type _Cell = tuple[str, str | None, int]  # benchmark, tune, iteration
-type _Sides = tuple[list[_Row], list[_Row]]  # the finding's copies, the others
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One copy's run with all that was seen of it."""
-
-    copy: StoredCopy
-    proof: CopyProof | None
-    use: CpuUse | None  # of its CPU in its phase
-    threads: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Measure:
-    """A number of a copy's run, and what difference of it matters."""
-
-    name: str
-    value: Callable[[_Row], float | None]
-    least: float  # smallest difference
-    words: Callable[[str], str]  # around the number as text
-    number: Callable[[float], str]
-    slower: int = 1  # 1: more of it is slower, -1: less, 0: could be either
-    ratio: float = 1.0  # and so many times the others' (or they its)
-    relative: bool = False  # the difference is a share of the larger one
-    prominence: float = 1.0  # numbers that say more about the cause stand first
-    zero: float = 0.0  # the others' number is not told up to this
+type _Sides = tuple[list[EvidenceRow], list[EvidenceRow]]  # the finding's copies, the others
 
 
 def with_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, ...]:
@@ -74,12 +54,12 @@ def with_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding,
     )
 
 
-def _with(one: Finding, rows: Mapping[_Cell, list[_Row]]) -> Finding:
+def _with(one: Finding, rows: Mapping[_Cell, list[EvidenceRow]]) -> Finding:
     cells = [sides for sides in _cells(one, rows) if sides[0] and sides[1]]
     if not cells:
         return one
     others = "before" if one.kind is Kind.DRIFT else "else" if one.kind in _OVER_TIME else "others"
-    found = [it for measure in _MEASURES if (it := _compared(measure, cells, others, one.fast))]
+    found = [it for measure in MEASURES if (it := _compared(measure, cells, others, one.fast))]
     placed = _placement(cells) if not one.fast else None
     found += [placed] if placed else []
     found.sort(key=lambda it: -it.weight)
@@ -89,26 +69,28 @@ def _with(one: Finding, rows: Mapping[_Cell, list[_Row]]) -> Finding:
 # -- whom to compare ------------------------------------------------------------------------------
 
 
-def _rows_of(run: StoredRun) -> dict[_Cell, list[_Row]]:
+def _rows_of(run: StoredRun) -> dict[_Cell, list[EvidenceRow]]:
     run = run.without_torn()
     proofs = {(it.phase, it.copy, it.step): it for it in prove_run(run).copies}
     uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
+    tables = tables_of(run)
     threads = {used.name: used.threads for used in run.benchmarks}
-    rows: defaultdict[_Cell, list[_Row]] = defaultdict(list)
+    rows: defaultdict[_Cell, list[EvidenceRow]] = defaultdict(list)
     for copy in run.copies:
         if copy.counted and is_good(copy) and copy.elapsed_ns > 0:
             rows[copy.benchmark, copy.tune or run.head.tune, copy.iteration].append(
-                _Row(
+                EvidenceRow(
                     copy,
                     proofs.get((copy.phase, copy.copy, copy.step)),
                     None if copy.cpu is None else uses.get((copy.phase, copy.cpu)),
                     threads.get(copy.benchmark, 1),
+                    counted_of(copy, tables) if copy.counts else {},
                 )
             )
     return rows
 
 
-def _cells(one: Finding, rows: Mapping[_Cell, list[_Row]]) -> Iterator[_Sides]:
+def _cells(one: Finding, rows: Mapping[_Cell, list[EvidenceRow]]) -> Iterator[_Sides]:
     """Yield the finding's copies and those to compare with, a cell each."""
     cells = dict.fromkeys((it.benchmark, it.tune, it.iteration) for it in one.cells)
     if one.kind in _OVER_TIME:
@@ -133,7 +115,7 @@ def _cells(one: Finding, rows: Mapping[_Cell, list[_Row]]) -> Iterator[_Sides]:
 
 
 def _over_time(
-    one: Finding, cells: Mapping[_Cell, None], rows: Mapping[_Cell, list[_Row]]
+    one: Finding, cells: Mapping[_Cell, None], rows: Mapping[_Cell, list[EvidenceRow]]
 ) -> Iterator[_Sides]:
     """Yield each copy's runs of a benchmark in the slow iterations, and its other ones."""
     for benchmark, tune in dict.fromkeys(cell[:2] for cell in cells):
@@ -152,7 +134,7 @@ def _over_time(
             yield from sides.values()
 
 
-def _slow_half(here: list[_Row]) -> _Sides:
+def _slow_half(here: list[EvidenceRow]) -> _Sides:
     """Cut in two where the squares inside of both halves are least."""
     ordered = sorted(here, key=lambda row: row.copy.elapsed_ns)
     times = [math.log(row.copy.elapsed_ns) for row in ordered]
@@ -171,7 +153,7 @@ def _slow_half(here: list[_Row]) -> _Sides:
 
 
 def _compared(
-    measure: _Measure, cells: Sequence[_Sides], others: str, fast: bool
+    measure: EvidenceMeasure, cells: Sequence[_Sides], others: str, fast: bool
 ) -> Evidence | None:
     """Return a measure that differs notably, None where it does not or is not known."""
     own: list[float] = []
@@ -224,177 +206,3 @@ def _placement(cells: Sequence[_Sides]) -> Evidence | None:
         return None
     text = "not placed as planned" + "".join(f": {reason}" for reason in reasons)
     return Evidence("placement", text, _weight(shares[0] - shares[1]), *shares)
-
-
-def _remote(row: _Row) -> float | None:
-    share = row.proof.local_share if row.proof else None
-    return None if share is None else 1 - share
-
-
-def _huge(row: _Row) -> float | None:
-    pages = row.proof.seen.page_bytes if row.proof else None
-    total = sum(size for _, size in pages or ())
-    if not pages or not total:
-        return None
-    return sum(size for page, size in pages if page > _BASE_PAGE) / total
-
-
-def _number(of: Callable[[_Row], object], name: str) -> Callable[[_Row], float | None]:
-    def value(row: _Row) -> float | None:
-        holder = of(row)
-        known = None if holder is None else getattr(holder, name)
-        return None if known is None else float(known)
-
-    return value
-
-
-def _seen(name: str) -> Callable[[_Row], float | None]:
-    return _number(lambda row: row.proof and row.proof.seen, name)
-
-
-def _of_cpu(name: str) -> Callable[[_Row], float | None]:
-    return _number(lambda row: row.use, name)
-
-
-def _on_cpu(row: _Row) -> float | None:
-    cpu_s = row.copy.cpu_s
-    return None if cpu_s is None else cpu_s / (row.copy.elapsed_s * row.threads)
-
-
-def _taken_off(row: _Row) -> float | None:
-    switches = row.copy.involuntary_switches
-    return None if switches is None else switches / row.copy.elapsed_s
-
-
-def _share(value: float) -> str:
-    return f"{value * 100:.{0 if value >= 0.0995 or value < 0.0005 else 1}f} %"
-
-
-def _whole(value: float) -> str:
-    return f"{value:.0f}"
-
-
-_MEASURES = (
-    _Measure("remote", _remote, 0.05, lambda v: f"memory {v} remote", _share, zero=0.005),
-    _Measure(
-        "foreign",
-        _of_cpu("foreign"),
-        0.02,
-        lambda v: f"other processes took {v} of the CPU",
-        _share,
-        zero=0.005,
-    ),
-    _Measure(
-        "steal",
-        _of_cpu("steal"),
-        0.01,
-        lambda v: f"the hypervisor took {v} of the CPU",
-        _share,
-        zero=0.005,
-    ),
-    _Measure(
-        "frequency",
-        _of_cpu("mean_mhz"),
-        0.02,
-        lambda v: f"CPU at {v}",
-        lambda v: f"{v / 1000:.2f} GHz",
-        slower=-1,
-        relative=True,
-        prominence=1.5,
-    ),
-    _Measure(
-        "throttled",
-        _of_cpu("throttles"),
-        1.0,
-        lambda v: f"throttled {v} times",
-        _whole,
-        ratio=2.0,
-    ),
-    _Measure(
-        "interrupts",
-        _of_cpu("irq"),
-        0.01,
-        lambda v: f"interrupts took {v} of the CPU",
-        _share,
-        zero=0.005,
-    ),
-    _Measure(
-        "on-cpu",
-        _on_cpu,
-        0.02,
-        lambda v: f"had a CPU for {v} of the time",
-        _share,
-        slower=-1,
-        prominence=0.8,  # why it had none stands before it, where that is known
-    ),
-    _Measure(
-        "huge-pages",
-        _huge,
-        0.10,
-        lambda v: f"{v} of the memory in huge pages",
-        _share,
-        slower=0,
-        prominence=0.9,
-    ),
-    _Measure(
-        "iowait",
-        _of_cpu("iowait"),
-        0.02,
-        lambda v: f"the CPU waited for input or output {v} of the time",
-        _share,
-        zero=0.005,
-    ),
-    _Measure(
-        "major-faults",
-        _number(lambda row: row.copy, "major_faults"),
-        10.0,
-        lambda v: f"{v} major page faults",
-        _whole,
-        ratio=2.0,
-        prominence=0.5,
-    ),
-    _Measure(
-        "swapped",
-        _seen("swap_bytes"),
-        float(1 << 20),
-        lambda v: f"{v} swapped out",
-        lambda v: f"{v / (1 << 20):.0f} MiB",
-        ratio=2.0,
-    ),
-    _Measure(
-        "migrations",
-        _seen("migrations"),
-        5.0,
-        lambda v: f"moved {v} times between CPUs",
-        _whole,
-        ratio=2.0,
-        prominence=0.2,
-    ),
-    _Measure(
-        "pages-moved",
-        _seen("pages_migrated"),
-        256.0,
-        lambda v: f"the kernel moved {v} of its pages between lgroups",
-        _whole,
-        ratio=2.0,
-        prominence=0.2,
-    ),
-    _Measure(
-        "taken-off",
-        _taken_off,
-        5.0,
-        lambda v: f"taken off the CPU {v} times a second",
-        _whole,
-        ratio=3.0,
-        prominence=0.2,
-    ),
-    _Measure(
-        "interrupt-rate",
-        _of_cpu("interrupts_per_s"),
-        1000.0,
-        lambda v: f"{v} interrupts a second",
-        _whole,
-        ratio=3.0,
-        prominence=0.1,
-    ),
-)

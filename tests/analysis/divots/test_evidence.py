@@ -23,6 +23,7 @@ from rater.record.run import MachinePU, PlacedCopy
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
 from rater.show.divots.to_json import divot_rows, evidence_line
+from tests.support.counted_runs import SKX_TABLE, group_counts
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import S, copy_row, reading, stored
 
@@ -120,6 +121,45 @@ def test_copies_that_are_alike_but_for_their_time_have_no_evidence() -> None:
     samples = [sample(c, {c // 4: 100}) for c in range(COPIES)]
     readings = [reading(c, user_ns=10 * S, mean_khz=3_000_000) for c in range(COPIES)]
     assert told(run_of([row(c) for c in range(COPIES)], samples, readings)) == []
+
+
+def counted(group: str, **slow: Any) -> StoredRun:
+    """All copies counted one group; the slow ones with other counts."""
+    rows = [
+        row(c, counts=group_counts(group, 1.0, **(slow if c in SLOW else {})))
+        for c in range(COPIES)
+    ]
+    return replace(run_of(rows), settings=SKX_TABLE)
+
+
+@pytest.mark.parametrize(
+    ("group", "slow", "text"),
+    [
+        (
+            *("numa", {"dram_local": 2, "dram_remote": 6, "cycles": 3000, "llc_miss": 20}),
+            "75 % of its loads from DRAM were remote (others 25 %)",
+        ),
+        (
+            *("numa", {"llc_miss": 40}),
+            "40 misses of the last cache in 1000 instructions (others 20)",
+        ),
+        (
+            *("translation", {"walk_load": 450}),
+            "0.50 cycles of page walks an instruction (others 0.20)",
+        ),
+        ("pipeline", {"cycles": 2400}, "2.40 cycles an instruction (others 2.00)"),
+        ("pipeline", {"cycles": 1800}, "ran at 1.80 GHz (others 2.00 GHz)"),
+        (
+            *("pipeline", {"instructions": 1200, "cycles": 2400}),
+            "did other work: 1.2e-06 x 10^9 instructions (others 1e-06 x 10^9)",
+        ),
+    ],
+)
+def test_what_was_counted_in_full_is_evidence(group: str, slow: dict[str, int], text: str) -> None:
+    assert text in told(counted(group, **slow))
+    assert told(counted(group)) == []
+    part = {it: value for it, value in slow.items()} | {"running": 0.5}
+    assert text not in told(counted(group, **part))
 
 
 def test_remote_memory_is_told_as_a_share() -> None:
