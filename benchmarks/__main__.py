@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    counting,
     importing,
     planning,
     repeating,
@@ -22,6 +23,7 @@ FIGURES = {
     "plan": planning.plan,
     "cost": supervising.cost_per_copy,
     "idle": supervising.idle,
+    "counters": counting.cost_of_counters,
     "steady": repeating.steady,
     "selftest": selftesting.campaign,
     "import": importing.log_reading,
