@@ -60,10 +60,12 @@ def main(argv: list[str]) -> int:
             began = time.monotonic()
             print(f"== {name}", flush=True)
             try:
-                rows += CAMPAIGNS[name](scratch, args.share)
+                found = list(CAMPAIGNS[name](scratch, args.share))
             except Exception as error:
                 traceback.print_exc()
-                rows.append(Row(name, 1, 1, f"the campaign broke: {error!r}"))
+                found = [Row(name, 1, 1, f"the campaign broke: {error!r}")]
+            rows += found
+            print(table(found))  # whoever ends this sees what there is
             print(f"== {name}: {time.monotonic() - began:.0f} s", flush=True)
     print("\n" + table(rows))
     return 1 if any(it.lost for it in rows) else 0

@@ -32,7 +32,7 @@ fuzz(*sys.argv[1:])
 def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     """Give each reader a tenth as many guided inputs as it has broken ones."""
     if importlib.util.find_spec("atheris") is None:
-        return [Row("readers, guided by coverage", 0, 0, "skipped: atheris is not installed")]
+        return [Row("readers, guided by coverage", 0, 0, "skipped: no atheris (extra `fuzz`)")]
     counts = {name: of(share * _SHARE, count) for name, (count, _, _) in readers().items()}
 
     def one(_: Path, name: str) -> str | None:
