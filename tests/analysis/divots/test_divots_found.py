@@ -407,3 +407,20 @@ def test_costs_are_shares_of_the_score_and_rank_the_findings() -> None:
     assert (large.benchmark, small.benchmark) == ("b1", "b0")
     assert large.score_lost == pytest.approx(1 - 0.5**0.5, abs=0.01)
     assert [cell.rate_lost for cell in small.cells] == pytest.approx([0.2], abs=0.01)
+
+
+# -- copies that cannot have done their work -------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "checked"), [(0.45, True), (0.55, False)])
+@pytest.mark.parametrize("copies", [3, 8, 32])
+def test_a_copy_that_took_less_than_half_of_any_others_time_has_its_output_checked(
+    copies: int, size: float, checked: bool
+) -> None:
+    times = quiet(4, 1, copies)
+    times[0, 0, 1] *= size
+    found = one(divots(times, Machine(1, copies)))
+    assert (found.copies, found.fast) == ((1,), True)
+    told = [it.text for it in found.evidence if it.name == "output"]
+    text = "copy 1 took less than half of any other's time: check its output"
+    assert told == ([text] if checked else [])
