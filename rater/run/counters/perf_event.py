@@ -77,22 +77,7 @@ class PerfKernel:
 
     def open(self, event: PerfEvent, flags: int, pid: int, group: int) -> int:
         """Open one event; `group` is the leader's descriptor, -1: it leads. Raises `OSError`."""
-        number = _NUMBERS.get(platform.machine())
-        if number is None:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        size = _ATTRIBUTES.size
-        attributes = _ATTRIBUTES.pack(
-            *(event.type, size, event.config, 0, 0, _GROUP_WITH_TIMES, flags),
-            *(0, 0, event.config1, 0),
-        )
-        long = ctypes.c_long
-        opened: int = _syscall()(
-            *(long(number), attributes, long(pid), long(-1), long(group), long(_CLOSE_ON_EXEC))
-        )
-        if opened < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-        return opened
+        return perf_event_open(event, flags, _GROUP_WITH_TIMES, pid=pid, group=group)
 
     def enable(self, group: Sequence[int]) -> None:
         """Count from now on."""
@@ -110,8 +95,42 @@ class PerfKernel:
             os.close(descriptor)
 
 
+def perf_event_open(
+    event: PerfEvent,
+    flags: int = 0,
+    reads: int = 0,
+    *,
+    pid: int = -1,
+    cpu: int = -1,
+    group: int = -1,
+) -> int:
+    """Open an event of a process (0: this one) on all CPUs, or of a CPU; return its descriptor.
+
+    `flags`: bits of perf_event_attr; `reads`: its read_format. Raises `OSError`.
+    """
+    number = _NUMBERS.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    attributes = _attributes(event, flags, reads)
+    opened: int = _syscall()(number, attributes, pid, cpu, group, _CLOSE_ON_EXEC)
+    if opened < 0:
+        wrong = ctypes.get_errno()
+        raise OSError(wrong, os.strerror(wrong))
+    return opened
+
+
+@cache
+def _attributes(event: PerfEvent, flags: int, reads: int) -> bytes:
+    return _ATTRIBUTES.pack(
+        *(event.type, _ATTRIBUTES.size, event.config, 0, 0, reads, flags),
+        *(0, 0, event.config1, 0),
+    )
+
+
 @cache
 def _syscall() -> ctypes._NamedFuncPointer:
     function = ctypes.CDLL(None, use_errno=True).syscall
-    function.restype = ctypes.c_long
+    long = ctypes.c_long
+    function.argtypes = (long, ctypes.c_char_p, long, long, long, long)
+    function.restype = long
     return function

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import re
-import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import trio
 
+from rater.run.counters.perf_event import PerfEvent, perf_event_open
 from rater.run.host.sysfiles import listed, read_number, read_text
 from rater.text.cpuset import parse_list
 
@@ -37,9 +36,6 @@ _PERF_NAMES = {
 }
 _PSYS = "psys"
 _HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap follows from it
-_PERF_EVENT_OPEN = {"x86_64": 298}  # no other machine has this PMU
-_CLOSED_ON_EXEC = 8
-_ATTRIBUTES_BYTES = 64  # of perf_event_attr in its first version
 _NOT_PERMITTED = (
     "energy is not known: {why}; `{command}` lets everybody read it until the next boot"
 )
@@ -260,21 +256,8 @@ def _of_event(handle: int, scale_j: float) -> Callable[[], int]:
 
 
 def _open_event(kind: int, config: int, cpu: int) -> int:
-    """Open a counter of a PMU that counts for a whole package: perf_event_open(2)."""
-    import ctypes  # noqa: PLC0415 - heavy, only where there is this PMU
-
-    number = _PERF_EVENT_OPEN.get(platform.machine())
-    if number is None:
-        raise OSError("no such PMU here")
-    head = struct.pack("=IIQ", kind, _ATTRIBUTES_BYTES, config)
-    libc = ctypes.CDLL(None, use_errno=True)
-    handle: int = libc.syscall(
-        *(ctypes.c_long(number), head.ljust(_ATTRIBUTES_BYTES, b"\0")),
-        *(ctypes.c_int(-1), ctypes.c_int(cpu), ctypes.c_int(-1), ctypes.c_ulong(_CLOSED_ON_EXEC)),
-    )
-    if handle < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return handle
+    """Open a counter of a PMU that counts for a whole package."""
+    return perf_event_open(PerfEvent(kind, config), cpu=cpu)
 
 
 def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
