@@ -30,8 +30,8 @@ def register(subparsers: Subparsers) -> None:
         "counters",
         help="what this machine can count for copies, each group of events tried",
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
-        "of this processor's table and the kernel's own. What does not work is told with the "
-        "reason and the command that would allow it.",
+        "of this processor's table and the kernel's own; and where energy is read. What does not "
+        "work is told with the reason and the command that would allow it.",
     )
     counters.add_argument(
         "groups",

@@ -20,9 +20,15 @@ from rater.run.counters.counting import CounterSet
 from rater.run.counters.device import this_processor
 from rater.run.counters.perf_event import PerfKernel
 from rater.run.counters.probe import GroupProbe, ReadyGroup, probe
+from rater.run.observe.energy import energy_sources
 from rater.settings.paths import sysroot
 from rater.show.console.page import standard_page
-from rater.show.plans.counters import CounterRow, counters_document, counters_text
+from rater.show.plans.counters import (
+    CounterRow,
+    EnergyRow,
+    counters_document,
+    counters_text,
+)
 from rater.text.words import some
 from rater.workflow.common import print_json
 
@@ -99,11 +105,17 @@ def counters(args: argparse.Namespace) -> int:
         group for one in choices for turn in one.turns for group in turn
     )
     rows = [_row(it) for it in map(partial(probe, root=root), groups)]
+    energy = None
+    if not args.groups:
+        energy = [
+            EnergyRow(it.name, tuple(domain.name for domain in it.domains), it.refused)
+            for it in energy_sources(root)
+        ]
     notes = tuple(dict.fromkeys(note for one in choices for note in one.notes))
     if args.json:
-        print_json(counters_document(processor, rows, notes))
+        print_json(counters_document(processor, rows, energy, notes))
     else:
-        print(counters_text(processor, rows, notes, standard_page()))
+        print(counters_text(processor, rows, energy, notes, standard_page()))
     return 0
 
 

@@ -19,6 +19,8 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
     for it in groups.values():
         assert it["state"] in ("works", "user mode only", "in part", "not counted")
         assert bool(it["why"]) is (it["state"] != "works")
+    assert document["energy"] is None
+    assert isinstance(json.loads(rater("--json", "counters")[1])["energy"], list)
     status, text, _ = rater("counters", "intel-skx:cpi", "software")
     assert status == 0
     for why in {it["why"] for it in groups.values()} - {""}:

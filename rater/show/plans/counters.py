@@ -25,10 +25,26 @@ class CounterRow:
     in_stack: bool  # `--counters cpi` counts it
 
 
+@dataclass(frozen=True, slots=True)
+class EnergyRow:
+    """One source of energy readings."""
+
+    source: str  # powercap, perf, hwmon
+    domains: tuple[str, ...]  # that can be read
+    refused: str | None  # why others cannot, and the way out
+
+
 def counters_text(
-    processor: Processor, rows: Sequence[CounterRow], notes: Sequence[str], page: Page
+    processor: Processor,
+    rows: Sequence[CounterRow],
+    energy: Sequence[EnergyRow] | None,
+    notes: Sequence[str],
+    page: Page,
 ) -> str:
-    """Return the groups by table, and once for all that share it why they do not count."""
+    """Return the groups by table, and once for all that share it why they do not count.
+
+    `energy`: sources, the one that runs use first; None: not asked for.
+    """
     lines = [f"processor: {processor.name or 'not named by the kernel'}"]
     for note in notes:
         lines += page.prose(note)
@@ -41,6 +57,7 @@ def counters_text(
             sentences = [f"{row.state}{stack}", _events(row)]
             lines += page.beside(f"  {row.group}", margin, sentences)
     lines += ["", *_reasons(rows, page)]
+    lines += [*_energy(energy, page), ""] if energy is not None else []
     lines += page.prose(
         "counted by `rater run --counters GROUP,...`, one group an iteration, and shown by "
         "`rater show --counters`"
@@ -65,11 +82,31 @@ def _reasons(rows: Sequence[CounterRow], page: Page) -> Iterator[str]:
             yield from page.prose(f"    way out: {remedy}")
 
 
+def _energy(sources: Sequence[EnergyRow], page: Page) -> Iterator[str]:
+    if not sources:
+        yield from page.prose(
+            "energy: not counted here (no powercap, power PMU or hwmon: usual in virtual machines)"
+        )
+    for it in sources:
+        domains = f": {', '.join(it.domains)}" if it.domains else ""
+        yield from page.prose(f"energy by {it.source}{domains}")
+        if it.refused:
+            yield from page.prose(f"    {it.refused}")
+
+
 def counters_document(
-    processor: Processor, rows: Sequence[CounterRow], notes: Sequence[str]
+    processor: Processor,
+    rows: Sequence[CounterRow],
+    energy: Sequence[EnergyRow] | None,
+    notes: Sequence[str],
 ) -> dict[str, object]:
     """Return the same as JSON values."""
     document: dict[str, object] = to_json(
-        {"processor": processor, "groups": list(rows), "notes": list(notes)}
+        {
+            "processor": processor,
+            "groups": list(rows),
+            "energy": None if energy is None else list(energy),
+            "notes": list(notes),
+        }
     )
     return document
