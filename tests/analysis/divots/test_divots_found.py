@@ -25,9 +25,9 @@ def test_a_healthy_run_has_no_divots(seed: int, benchmarks: int, iterations: int
 
 def test_a_healthy_run_says_what_it_could_have_seen() -> None:
     visible = analysed(quiet(6, 3, 32), FOUR).visible
-    assert visible["group"] == pytest.approx(0.014, abs=0.004)
-    assert visible["group-benchmark"] == pytest.approx(0.021, abs=0.005)
-    assert 0.03 <= visible["copy"] < 0.06
+    assert visible["group"] == pytest.approx(0.012, abs=0.003)
+    assert visible["group-benchmark"] == pytest.approx(0.017, abs=0.003)
+    assert 0.03 <= visible["copy"] < 0.08
 
 
 def test_a_quieter_run_sees_smaller_effects() -> None:
@@ -263,7 +263,7 @@ def test_many_scattered_slow_copies_do_not_hide_each_other(share: float, wrong: 
     }
     planted = {(f"b{b}", i + 1, c) for b, i, c in np.argwhere(slow).tolist()}
     assert len(told ^ planted) <= wrong  # of 22, 103 and 184
-    assert analysis.visible["copy"] < 0.06
+    assert analysis.visible["copy"] < 0.08
 
 
 @pytest.mark.parametrize("slow", [9, 14, 24])

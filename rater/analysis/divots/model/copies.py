@@ -12,7 +12,6 @@ from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.modes import find_modes
 from rater.analysis.divots.model.noise import (
-    FLOOR,
     Tail,
     TimeNoise,
     levels_of,
@@ -45,8 +44,8 @@ def two_modes(
         b = one.benchmark
         others = np.delete(z, b, axis=0)  # its own slow copies are no tail
         tail = tail_of(others)
-        clear = one.dip >= limits.DIP and one.share >= limits.MOST_LUCKY
-        if early and not (clear and _of_no_part(table, machine, rest, one.slow, b)):
+        clear = one.dip >= limits.DIPS[0] and one.share >= limits.MOST_LUCKY
+        if early and not (clear and _of_no_part(table, machine, rest, one.slow[one.cells], b)):
             continue
         cells = one.cells
         if not early and not _beyond_tail(rest[b][cells], one.slow[cells], tail, len(rest)):
@@ -80,7 +79,8 @@ def _of_no_part(
 
 def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
     """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
-    scale = np.maximum(FLOOR, shortest_half(values))  # of a coarse clock most are equal
+    # Of a coarse clock most are equal.
+    scale = np.maximum(limits.NOISE_FLOOR, shortest_half(values))
     won = []
     for row, mask, spread in zip(values, slow, scale, strict=True):
         n, m = int((~np.isnan(row)).sum()), int(mask.sum())
@@ -89,7 +89,7 @@ def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bo
         far = quantiles((row[mask] - middle(row[~mask])) / spread, 0.25)[0]
         # Of many a tail that is known too light adds up: four times as many may be there.
         won.append(m * (float(tail.gain(far, n)) - math.log(4)) - ln_choose(n, m))
-    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
+    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA))
 
 
 def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:
@@ -134,29 +134,36 @@ def _of_cell(hits: list[Hit], cell: tuple[int, int], sign: int) -> list[Hit]:
     return [it for it in hits if it.kind in few and it.cells == [cell] and sign * it.size > 0]
 
 
-def lucky_copies(
-    table: Table, rest: Floats, effects: Floats, noise: TimeNoise
-) -> tuple[list[Hit], Floats]:
-    """Return benchmarks of which some copies are fast, others each time: they do not repeat."""
-    _, i, s = table.shape
-    if i < 2 or s < limits.LEAST_MODES:
-        return [], effects
+def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], Floats]:
+    """Return benchmarks of which some copies are fast, others each time: they do not repeat.
+
+    And what is left of (B, I, S) without those. An empty gap lies behind the fast copies, wider
+    than the heaviest tail has one: beyond the m-th of Student's t with three degrees of freedom
+    the next is r times nearer with probability r^(-3 m) (Renyi's representation).
+    """
+    b, i, s = table.shape
+    if i < 2 or s < limits.MANY_COPIES:
+        return [], rest
     ordered = np.sort(rest, axis=2)
     most = int(limits.MOST_LUCKY * s)
     gaps = np.diff(ordered, axis=2)[:, :, :most]
     at = np.argmax(np.nan_to_num(gaps), axis=2)
     gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
     edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
-    apart = (gap >= -limits.GAP * edge) & (gap >= limits.LUCKY_SURE * noise.repeat[:, None])
-    hits, effects = [], effects.copy()
-    for k in np.flatnonzero(apart.all(axis=1)):
+    apart = (gap >= -limits.GAP * edge) & (edge < -limits.EVERYWHERE - steps[:, None])
+    near = np.nan_to_num(shortest_half(rest.reshape(b * i, s))).reshape(b, i)
+    near = np.maximum(near, np.maximum(steps[:, None], limits.NOISE_FLOOR))
+    near = np.maximum(near, -(edge + gap))
+    nats = 3 * (at + 1) * np.log(np.maximum(-edge, near) / near) - math.log(most)
+    sure = nats.sum(axis=1) >= math.log(b / limits.ALPHA)
+    hits, rest = [], rest.copy()
+    for k in np.flatnonzero(apart.all(axis=1) & sure):
         fast = rest[k] <= edge[k][:, None]
         always = fast.all(axis=0).sum() / max(1, fast.any(axis=0).sum())
         if always > 0.5 or fast.sum() < 2 * i:
             continue
         covered = np.zeros(table.shape, dtype=bool)
         covered[k] = fast
-        effects[k][fast] = 0.0
         hits.append(Hit(Kind.WANDERING, covered, np.where(covered, rest, 0.0), "lucky"))
     if len(hits) > 1:
         covered = np.any([hit.covered for hit in hits], axis=0)
@@ -165,7 +172,8 @@ def lucky_copies(
     for hit in hits:
         cells = hit.covered.any(axis=2)[:, :, None] & ~np.isnan(rest)
         hit.facts["share"] = float(hit.covered.sum() / cells.sum())
-    return hits, effects
+        rest[hit.covered] = np.nan
+    return hits, rest
 
 
 def always_different(table: Table, rest: Floats, noise: TimeNoise) -> list[Hit]:

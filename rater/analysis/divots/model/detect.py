@@ -25,7 +25,7 @@ from rater.analysis.divots.model.noise import (
     noise_of,
 )
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
-from rater.analysis.divots.model.parts import Part, like_groups, machine_parts, set_part
+from rater.analysis.divots.model.parts import SETS, Part, like_groups, machine_parts, set_part
 from rater.analysis.divots.model.place import place_of
 from rater.analysis.stats.robust import Floats, Ints, mean, median
 
@@ -43,6 +43,7 @@ class Detected:
     left: Floats  # (B, I, S) times without what is told, and no more than that
     noise: TimeNoise
     machine: list[Part]
+    groups: Ints  # (S,) inside of which copies are alike
 
 
 def detect(table: Table, thresholds: Thresholds) -> Detected:
@@ -52,10 +53,11 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     groups, steps = like_groups(table, classes), clock_steps(table)
     machine = machine_parts(table, classes)
     values = explained.residuals.copy()
-    hits, judged = startup_hits(table, values, groups, steps)
+    hits, judged = startup_hits(table, machine, values, groups, steps)
     values[~judged] = np.nan
-    values = _beyond_layout(values, explained.allowed)
-    early, values = two_modes(table, machine, values, groups, steps, early=True)
+    early, values = lucky_copies(table, values, steps)
+    modes, values = two_modes(table, machine, values, groups, steps, early=True)
+    early += modes
     moving: list[Hit] = []
     if not table.fixed and table.shape[1] > 1:
         moving = _moving(table, values, steps, thresholds)
@@ -69,9 +71,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     over_time, rest = iteration_hits(table, hits, rest, noise)
     hits = over_time
     noise = noise_of(rest, groups, steps)
-    effects, _ = single_copies(rest, noise, thresholds)
-    lucky, effects = lucky_copies(table, rest, effects, noise)
-    hits += lucky
+    effects = single_copies(rest, groups, noise, thresholds)
     hits += single_hits(table, machine, hits, effects)
     rest = np.where(effects != 0, np.nan, rest)
     hits += always_different(table, rest, noise)
@@ -80,14 +80,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     out = {id(hit) for hit in (*early, *moving)}
     told = [hit for hit in hits if hit.kind in _OF_COPIES and id(hit) not in out]
     left = values - total_effect(table.shape, told)
-    return Detected(table, hits, explained.predicted, rest, left, noise, machine)
-
-
-def _beyond_layout(values: Floats, allowed: Floats) -> Floats:
-    """Return residuals (B, I, S) with what the layout allows taken out of fast ones."""
-    if not allowed.any():
-        return values
-    return np.where(values < 0, np.minimum(0.0, values - allowed[:, None, :]), values)
+    return Detected(table, hits, explained.predicted, rest, left, noise, machine, groups)
 
 
 def _counts(hit: Hit, thresholds: Thresholds) -> bool:
@@ -154,7 +147,7 @@ def _joined(entries: list[PartEffect], machine: list[Part]) -> list[PartEffect]:
 def _of_fewer(it: PartEffect) -> PartEffect:
     """Return an entry of more than half of the copies as the opposite of the others."""
     slots = it.part.slots
-    if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else limits.HALF):
+    if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else limits.MOST_FAST_PART):
         return it
     return replace(it, part=set_part(~slots), size=-it.size)
 
@@ -185,7 +178,7 @@ def _same_cause(it: PartEffect, other: PartEffect, whole: set[bytes]) -> bool:
 
 def _sort(it: PartEffect) -> str:
     """Return what may be one cause together: parts of one kind, or copies here and there."""
-    single = it.part.kind in ("copy", "cpu", "core", "set")
+    single = it.part.kind in ("copy", "cpu", "core", *SETS)
     return "copies" if single else it.part.kind
 
 
@@ -201,7 +194,7 @@ def _hit_of(table: Table, machine: list[Part], it: PartEffect) -> Hit:
     if level in ("set", "run", "copy"):
         level, groups = place_of(table, machine, it.part.slots)
         at = np.flatnonzero(it.part.slots)
-        if level == "set" and len(at) >= limits.LEAST_RUN and np.ptp(at) == len(at) - 1:
+        if level == "set" and len(at) >= limits.SEVERAL and np.ptp(at) == len(at) - 1:
             level = "run"
     hit = Hit(Kind.SLOW_GROUP, covered, effect, level, groups, everywhere=it.everywhere)
     return _kind(table, hit)
@@ -294,9 +287,11 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         ratio = size**2 / (error + limits.TAU**2)
         sure = (ratio ** (1 / 3) - 1 + 2 / (9 * free)) / math.sqrt(2 / (9 * free))
         several = len({(hit.iterations[0]) for hit in own}) > 1
-        if not several and (single or size < limits.TURNS or sure < limits.TURNS_SURE):
+        if not several and (single or size < limits.TURNS or sure < limits.SURE):
             continue
         far = np.argwhere(np.abs(each) >= max(0.5 * np.max(np.abs(each)), limits.TAU))
+        if len(np.unique(far[:, 0])) < 2:
+            continue  # that lgroup is slow in that iteration
         told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
         covered = np.zeros(table.shape, dtype=bool)
         covered[b] = ~np.isnan(table.log_s[b])

@@ -14,20 +14,18 @@ import numpy as np
 
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.noise import TimeNoise, levels_of
+from rater.analysis.divots.model.noise import TimeNoise, levels_of, shortest_half
 from rater.analysis.divots.model.parts import SETS, PartArrays
 from rater.analysis.stats.robust import (
     MAD_TO_SD,
     MEDIAN_ERROR,
     Bools,
     Floats,
+    Ints,
     mean,
     median,
     quantiles,
 )
-
-_PRIOR_TURNS = 2  # iterations that what a kind of part does otherwise weighs as much as
-_FEW_SLOTS = 16  # of which each is a notable share of the median
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +36,7 @@ class PartScope:
     once: bool  # one against the others
     effect: Floats  # (B, P)
     error: Floats  # (B, P) standard error
+    chance: Floats  # (B, P) share of its square that is noise, not what parts differ by
     all_error: Floats  # (P,) standard error of the median over the benchmarks
     shows: Bools  # (B, P) most iterations and most of the part's copies have it
     levels: Floats  # (B, S) single copies
@@ -76,22 +75,22 @@ def scopes_of(
     everywhere = np.where(few, limits.COPY_ALWAYS, limits.EVERYWHERE)
     inside, most = _inside(levels, parts, typical, noise.between)
     # Of a single copy `between` is what copies differ by: natural differences are in it.
-    error = np.sqrt(
-        np.maximum(sampling, inside**2 * weight) + np.where(single, 0.0, tau**2) + turns**2 / i
-    )
+    inner = np.maximum(sampling, inside**2 * weight)
+    error = np.sqrt(inner + np.where(single, 0.0, tau**2) + turns**2 / i)
     scopes = [
         PartScope(
             iterations=np.ones(i, dtype=bool),
             once=False,
             effect=np.nan_to_num(typical),
             error=error,
+            chance=inner / error**2,
             all_error=_of_all(tau_all, error),
             shows=_repeat(each, typical) & most,
             levels=levels,
             scale=noise.between,
             least=least,
             everywhere=everywhere,
-            need=np.where(single & (i == 1), limits.MANY_ONCE, 1),
+            need=np.where(single & (i == 1), limits.SEVERAL, 1),
         )
     ]
     for k in range(i) if i > 1 else ():
@@ -101,7 +100,7 @@ def scopes_of(
         if i > 2:  # what the other iterations do among themselves
             own = np.nan_to_num(_variance(others) - again)
             own = np.where(single, 0.0, np.maximum(0.0, own))
-            turned = (_PRIOR_TURNS * turned + (i - 2) * own) / (_PRIOR_TURNS + i - 2)
+            turned = (limits.PRIOR_TURNS * turned + (i - 2) * own) / (limits.PRIOR_TURNS + i - 2)
         # The level of the others is known as badly.
         swing = np.sqrt((again + turned) * (1 + 1 / (i - 1)) + limits.TAU**2)
         _, most = _inside(values[:, k], parts, moved, noise.repeat)
@@ -113,13 +112,14 @@ def scopes_of(
                 once=True,
                 effect=np.nan_to_num(moved),
                 error=swing,
+                chance=again * (1 + 1 / (i - 1)) / swing**2,
                 all_error=_of_all(np.full(len(count), limits.TAU), swing),
                 shows=most,
                 levels=values[:, k],
                 scale=noise.repeat,
                 least=np.maximum(least, limits.ONCE),
                 everywhere=np.maximum(everywhere, limits.ITERATION),
-                need=np.where(single, limits.MANY_ONCE, 1),
+                need=np.where(single, limits.SEVERAL, 1),
             )
         )
     return scopes
@@ -142,28 +142,47 @@ def effects_of(values: Floats, parts: PartArrays) -> Floats:
     """Return the difference of each part's median from that of the others, cell by cell."""
     b, i, s = values.shape
     padded = np.concatenate((values, np.full((b, i, 1), np.nan)), axis=2)
+    order = np.argsort(values, axis=2)  # NaN last
+    known = np.sum(~np.isnan(values), axis=2)
+    ordered = np.take_along_axis(values, order, axis=2)
+    ranks = np.full((b, i, s + 1), 2 * s)
+    np.put_along_axis(ranks, order, np.arange(s)[None, None], axis=2)
+    ranks[np.isnan(padded)] = 2 * s
     each = np.empty((b, i, len(parts.parts)))
     buckets = np.ceil(np.log2(np.maximum(parts.sizes, 1)))
     for bucket in np.unique(buckets):
         here = np.flatnonzero(buckets == bucket)
-        longest = int(parts.sizes[here].max())
-        each[:, :, here] = median(padded[:, :, parts.index[here, :longest]])
-    pairs = np.flatnonzero(parts.sizes == 2)
-    if len(pairs):
-        # Both must show it: the middle of two is half of what one of them does.
-        both = padded[:, :, parts.index[pairs, :2]] - median(values)[..., None, None]
-        nearer = np.where(np.abs(both[..., 0]) <= np.abs(both[..., 1]), both[..., 0], both[..., 1])
-        same = np.sign(both[..., 0]) * np.sign(both[..., 1]) > 0
-        known = np.where(np.isnan(both).any(axis=-1), each[:, :, pairs], median(values)[..., None])
-        known = np.where(np.isnan(both).any(axis=-1), known, known + np.where(same, nearer, 0.0))
-        each[:, :, pairs] = known
-    whole = median(values)
-    for place, part in enumerate(parts.parts):
-        if parts.sizes[place] >= limits.BALANCED * s or s <= _FEW_SLOTS:
-            each[:, :, place] -= median(values[:, :, ~part.slots])
-        else:
-            each[:, :, place] -= whole
+        index = parts.index[here, : int(parts.sizes[here].max())]
+        members = padded[:, :, index]
+        others = _without(ordered, known, np.sort(ranks[:, :, index], axis=-1))
+        each[:, :, here] = median(members) - others
+        pairs = np.flatnonzero(parts.sizes[here] == 2)
+        if len(pairs):
+            # Both must show it: the middle of two is half of what one of them does.
+            both = members[:, :, pairs, :2] - others[:, :, pairs, None]
+            one, two = both[..., 0], both[..., 1]
+            nearer = np.where(np.abs(one) <= np.abs(two), one, two)
+            shown = np.where(one * two > 0, nearer, 0.0)
+            single = np.isnan(both).any(axis=-1)
+            each[:, :, here[pairs]] = np.where(single, each[:, :, here[pairs]], shown)
     return each
+
+
+def _without(ordered: Floats, known: Ints, members: Ints) -> Floats:
+    """Return the medians (B, I, P) of ordered values (B, I, S) without members of parts.
+
+    `members` (B, I, P, longest) are their ascending ranks: the t-th of the others stands as
+    many places later as members lie before it.
+    """
+    inside = np.sum(members < ordered.shape[-1], axis=-1)
+    left = known[..., None] - inside
+    before = members - np.arange(members.shape[-1])
+    found = np.zeros(inside.shape)
+    for middle in ((left - 1) // 2, left // 2):
+        at = middle + np.sum(before <= middle[..., None], axis=-1)
+        last = np.minimum(np.maximum(at, 0), ordered.shape[-1] - 1)
+        found += np.take_along_axis(ordered, last, axis=2) / 2
+    return np.where(left > 0, found, np.nan)
 
 
 def _error(count: Floats) -> Floats:
@@ -192,8 +211,8 @@ def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -
     if many >= limits.MANY_PARTS:
         own = MAD_TO_SD * median(np.abs(typical - median(typical)[:, None]))
     elif b >= limits.MANY_PARTS:
-        # Of few parts all benchmarks together tell; what they share is no natural difference.
-        own = np.full(b, MAD_TO_SD * float(median(np.abs(typical - common).ravel())))
+        # Of few parts all benchmarks together tell; up to half of those may have an effect.
+        own = np.full(b, float(median(shortest_half(typical.T))))
     of_all = 0.0
     if many >= limits.MANY_PARTS:
         of_all = MAD_TO_SD * float(median(np.abs(common - median(common))))

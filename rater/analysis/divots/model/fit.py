@@ -10,7 +10,7 @@ import numpy as np
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.effects import scopes_of
-from rater.analysis.divots.model.noise import TimeNoise, levels_of, noise_of, tail_of
+from rater.analysis.divots.model.noise import TimeNoise, group_centred, levels_of, noise_of, tail_of
 from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
 from rater.analysis.divots.model.score import Choice, choices
 from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
@@ -184,19 +184,26 @@ def _pruned(values: Floats, entries: list[PartEffect], noise: TimeNoise) -> list
     return kept
 
 
-def single_copies(rest: Floats, noise: TimeNoise, thresholds: Thresholds) -> tuple[Floats, Floats]:
-    """Return effects (B, I, S) of copies that stand out in a cell, and by how many nats (B, I).
+def _nearer(one: Floats, other: Floats) -> Floats:
+    """Return what both show: the smaller of two deviations, 0 where they have two signs."""
+    least = np.where(np.abs(one) <= np.abs(other), one, other)
+    return np.where(one * other < 0, 0.0, least)
 
-    The m-th of a cell as far out as that is what Poisson's law seldom gives: m nats of its
-    own less the ways to choose m of the copies.
+
+def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thresholds) -> Floats:
+    """Return effects (B, I, S) of copies that stand out in a cell.
+
+    From all copies, and from those like them (`groups`): what a part of the machine does by
+    nature is no fault of one copy. The m-th of a cell as far out as that is what Poisson's law
+    seldom gives: m nats of its own less the ways to choose m of the copies.
     """
     b, i, s = rest.shape
     effects = np.zeros_like(rest)
-    chance = np.zeros((b, i))
     if s < 3:
-        return effects, chance
+        return effects
     scale = noise.repeat if i > 1 else noise.between
-    left = rest.copy()
+    least = math.log1p(thresholds.copy) + noise.steps[:, None, None]
+    left = _nearer(rest, group_centred(rest, groups))
     for _ in range(3):  # those found no longer hide others
         z = left / np.maximum(scale, noise.between)[:, None, None]
         found = np.zeros(rest.shape, dtype=bool)
@@ -204,10 +211,7 @@ def single_copies(rest: Floats, noise: TimeNoise, thresholds: Thresholds) -> tup
             # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
             tail = tail_of(sign * z)
             nats = tail.gain(np.nan_to_num(sign * z), noise.freedom)
-            least = math.log1p(thresholds.copy) * (1 if sign > 0 else limits.FAST)
-            if sign < 0:
-                nats = nats + math.log(limits.FAST_ALPHA)
-            small = sign * np.nan_to_num(left) < least + noise.steps[:, None, None]
+            small = sign * np.nan_to_num(left) < least
             nats = np.where(small, 0.0, nats)
             order = np.argsort(-np.nan_to_num(sign * z), axis=2, kind="stable")
             ranked = np.take_along_axis(nats, order, axis=2)
@@ -216,9 +220,7 @@ def single_copies(rest: Floats, noise: TimeNoise, thresholds: Thresholds) -> tup
             place = np.arange(1, most + 1)
             # Of several, twice as many may be that far out as the tail says.
             ways = ways + np.where(place > 1, place * math.log(2), 0.0)
-            won = (
-                place * ranked[:, :, :most] - ways - math.log(b * i) + math.log(limits.ALPHA_SINGLE)
-            )
+            won = place * ranked[:, :, :most] - ways - math.log(2 * b * i / limits.ALPHA)
             won[ranked[:, :, :most] == 0] = -np.inf
             far_z = np.take_along_axis(np.nan_to_num(sign * z), order, axis=2)[:, :, 1:most]
             won[:, :, 1:][far_z < limits.SEVERAL_Z] = -np.inf
@@ -235,9 +237,8 @@ def single_copies(rest: Floats, noise: TimeNoise, thresholds: Thresholds) -> tup
             for at in np.argwhere(count > 0):
                 cell = (at[0], at[1])
                 found[(*cell, order[cell][: count[cell]])] = True
-                chance[cell] = max(chance[cell], float(won[cell][count[cell] - 1]))
         if not found.any():
             break
-        effects[found] = left[found]
+        effects[found] = rest[found]
         left = _centred(np.where(found, np.nan, left))
-    return effects, chance
+    return effects

@@ -9,18 +9,9 @@ import numpy as np
 
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.noise import TimeNoise
-from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, median
+from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, mean, median
 
-_ALL_AGREE = 0.7
-_ALL_SHARE = 0.4
-_ONE_Z = 5.0
-_ONE_FEW = 3.0  # over copies squared: a spread of few is easily too small
-_LEAST_DRIFT = 3  # iterations
 _OF_TWO = 2
-_DRIFT_FIT = 0.8
-_STEP_BACK = 0.1
-_STEP_ON = 0.85
-_OF_THREE = 1.5  # of three times one in six rises by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,10 @@ def find_iterations(
     usable = np.where(left_out, np.nan, medians)
     change = _against_others(usable)
     common = _common(change)
-    drift = _drift(usable) if i >= _LEAST_DRIFT and b >= 2 else None
+    error = _common_error(scales, copies)
+    drift = _drift(usable) if i >= limits.SEVERAL and b >= 2 else None
+    if drift is not None and abs(drift.size) < limits.SURE * error.max():
+        drift = None
     if drift is not None:
         line = drift.size / (i - 1) * (np.arange(i) - (i - 1) / 2)
         rest = _against_others(usable - line)
@@ -69,9 +63,11 @@ def find_iterations(
         known = ~np.isnan(change[:, k])
         if b < 2 or not known.any() or not _counts(common[k], i):
             continue
+        if abs(common[k]) < limits.SURE * error[k]:
+            continue
         sign = np.sign(common[k])
-        agreeing = int(np.sum(sign * change[known, k] > _ALL_SHARE * abs(common[k])))
-        if agreeing >= _ALL_AGREE * known.sum():
+        agreeing = int(np.sum(sign * change[known, k] > limits.SHOWS * abs(common[k])))
+        if agreeing >= limits.MOST * known.sum():
             found.append(
                 SlowIteration(k, None, float(common[k]), agreeing, int(known.sum()), math.inf)
             )
@@ -89,10 +85,18 @@ def find_iterations(
     return found + alone, drifts
 
 
+def _common_error(scales: TimeNoise, copies: Floats) -> Floats:
+    """Return (I,) the standard error of what all benchmarks have in common in an iteration."""
+    error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    if len(error) <= _OF_TWO:  # both show it
+        return np.asarray(np.max(error, axis=0) / math.sqrt(_OF_TWO))
+    return np.asarray(MEDIAN_ERROR * np.sqrt(mean(error.T**2) / len(error)))
+
+
 def _counts(common: float, iterations: int) -> bool:
     """Tell whether an iteration is slow for all benchmarks; of three or more also fast."""
     return bool(
-        common >= limits.ITERATION or (iterations >= _LEAST_DRIFT and common <= -limits.ITERATION)
+        common >= limits.ITERATION or (iterations >= limits.SEVERAL and common <= -limits.ITERATION)
     )
 
 
@@ -147,18 +151,20 @@ def _of_one(
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
     error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     z = excess / np.hypot(max(limits.TAU, usual), error)
-    few = 1 + _ONE_FEW / np.maximum(copies, 1) ** 2
-    sizes = np.abs(excess) if change.shape[1] >= _LEAST_DRIFT else excess
-    flagged = (sizes >= limits.ITERATION_ONE + scales.steps[:, None]) & (np.abs(z) >= _ONE_Z * few)
+    few = 1 + limits.SURE_OF_FEW / np.maximum(copies, 1) ** 2
+    sizes = np.abs(excess) if change.shape[1] >= limits.SEVERAL else excess
+    flagged = (sizes >= limits.ITERATION_ONE + scales.steps[:, None]) & (
+        np.abs(z) >= limits.SURE * few
+    )
     noise = few * np.hypot(max(limits.TAU, usual), error)
     drifts = []
-    for b in range(len(change)) if change.shape[1] >= _LEAST_DRIFT else ():
+    for b in range(len(change)) if change.shape[1] >= limits.SEVERAL else ():
         own = _drift((medians[b] - np.nan_to_num(common))[None])
         least = max(
-            limits.ITERATION_ONE + float(scales.steps[b]), _ONE_Z * float(np.nanmax(noise[b]))
+            limits.ITERATION_ONE + float(scales.steps[b]), limits.SURE * float(np.nanmax(noise[b]))
         )
-        if change.shape[1] == _LEAST_DRIFT:
-            least *= _OF_THREE
+        if change.shape[1] == limits.SEVERAL:
+            least *= limits.DRIFT_OF_THREE
         if own is not None and own.size >= least:
             drifts.append(replace(own, benchmark=b))
             flagged[b] = False
@@ -186,7 +192,11 @@ def _drift(medians: Floats) -> Drift | None:
     fit = 1 - float(np.sum((level - line) ** 2)) / total
     steps = np.sign(rise) * np.diff(level)
     whole = abs(rise)
-    if fit < _DRIFT_FIT or steps.min() < -_STEP_BACK * whole or steps.max() > _STEP_ON * whole:
+    if (
+        fit < limits.DRIFT_FIT
+        or steps.min() < -limits.DRIFT_BACK * whole
+        or steps.max() > limits.DRIFT_ON * whole
+    ):
         return None
     return Drift(rise, fit)
 

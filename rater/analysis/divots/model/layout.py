@@ -8,11 +8,12 @@ copies that is *slower* with fewer neighbours stays unexplained.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rater.analysis.divots.data.table import UNKNOWN, Table
+from rater.analysis.divots.model import limits
 from rater.analysis.stats.robust import (
     MAD_TO_SD,
     Bools,
@@ -23,21 +24,6 @@ from rater.analysis.stats.robust import (
     quantiles,
     theil_sen,
 )
-
-_SLACK = 0.01
-_LIGHT_MINORITY = 0.15
-_FEW_NODES = 5
-_RANGE_TO_SD = 1.69  # of three normal values
-_SHOWN = 0.005  # an expectation below half a per cent is not worth a line
-_SHOWN_OF_ONE = 0.03  # of one benchmark
-_AGAINST = 0.015  # a benchmark that much slower with fewer neighbours speaks against the load
-_MOST_AGAINST = 0.2
-_MANY_BENCHMARKS = 8
-_PLACES = (0.2, 0.5, 0.8)
-_APART = 0.03
-_ALIKE = 0.6
-_LEAST_OF_KIND = 4
-_SLOWEST_KIND = math.log(4.0)  # a small core against a large one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,25 +44,20 @@ def cell_medians(values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explained:
-    """Times without what the layout predicts, and how much faster it still allows copies to be.
+    """Times without what the layout predicts, and what it may have done beyond that.
 
-    Where a slow part is the only one of its sort, what the layout gave it cannot be
-    told, and a copy of it that kept that is no divot.
+    Where a slow part is the only one of its sort, what the layout gave it cannot be told: that
+    copies of one lgroup that share alike are all fast is no divot, as far as that goes.
     """
 
     residuals: Floats  # (B, I, S), cell medians out
     predicted: list[Predicted]
-    allowed: Floats  # (B, S) ln, 0 or below
-    allowed_alone: (
-        Floats  # (B, S) the same for single copies: of an lgroup with a sharing of its own
-    )
 
 
 def explain(table: Table) -> Explained:
     """Return ln times with what the layout predicts taken out."""
     y = table.log_s.copy()
     allowed = np.zeros((table.shape[0], table.shape[2]))
-    alone = allowed.copy()
     classes, of_class = sharing_classes(table)
     main = int(np.argmax(np.bincount(of_class)))
     predicted: list[Predicted] = []
@@ -87,21 +68,32 @@ def explain(table: Table) -> Explained:
             predicted.append(found)
             fastest = np.minimum(np.log(classes[g, :2] / classes[main, :2]), 0.0).sum()
             if classes[g, 2] != classes[main, 2]:
-                fastest -= _SLOWEST_KIND
-            more = np.minimum(fastest - found.effect, 0.0)[:, None]
-            allowed[:, of_class == g] += more
-            nodes = np.unique(table.node[of_class == g])
-            if len(nodes) == 1 and not (of_class[table.node == nodes[0]] == main).any():
-                # Nothing but the lgroup's own speed to tell its class's by.
-                alone[:, of_class == g] += more
+                fastest -= limits.SLOWEST_KIND
+            allowed[:, of_class == g] += np.minimum(fastest - found.effect, 0.0)[:, None]
     y = cell_medians(y)
     predicted += _load(table, y, allowed)
     told = [
         one
         for one in predicted
-        if middle(np.abs(one.effect)) >= _SHOWN or np.abs(one.effect).max() >= _SHOWN_OF_ONE
+        if middle(np.abs(one.effect)) >= limits.LAYOUT_TOLD
+        or np.abs(one.effect).max() >= limits.LAYOUT_TOLD_OF_ONE
     ]
-    return Explained(cell_medians(y), told, allowed, alone)
+    return Explained(_without_gain(cell_medians(y), allowed, of_class, table.node), told)
+
+
+def _without_gain(values: Floats, allowed: Floats, of_class: Ints, node: Ints) -> Floats:
+    """Return residuals (B, I, S) without what whole classes on an lgroup gain as `allowed` (B, S).
+
+    A layout makes no single copy fast: those like it would be so as well.
+    """
+    values = values.copy()
+    for of in np.unique(np.stack((of_class, node), axis=1), axis=0):
+        like = (of_class == of[0]) & (node == of[1])
+        if allowed[:, like].any():
+            whole = median(values[:, :, like].reshape(len(values), -1))
+            gain = np.minimum(np.maximum(-np.nan_to_num(whole), 0.0)[:, None], -allowed[:, like])
+            values[:, :, like] += gain[:, None]
+    return values
 
 
 def sharing_classes(table: Table) -> tuple[Floats, Ints]:
@@ -165,18 +157,18 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
     what = "sharing-cpu" if own[0] != main[0] else "sharing-core"
     if own[1] < main[1] and own[0] == main[0] and _other_cores(table, of_it, of_main, offset):
         what = "core-kind"
-        low, high = -_SLOWEST_KIND, _SLOWEST_KIND
+        low, high = -limits.SLOWEST_KIND, limits.SLOWEST_KIND
     elif own[2] != main[2] and own[2] and main[2]:
         # Cores with fewer threads beside cores with more are another kind (hybrid machines).
         what = "core-kind"
-        low, high = low - _SLOWEST_KIND, high + _SLOWEST_KIND
+        low, high = low - limits.SLOWEST_KIND, high + limits.SLOWEST_KIND
         wrong = np.sign(offset) != np.sign(middle(offset))
-        if np.mean(wrong & (np.abs(offset) > _AGAINST)) > _MOST_AGAINST:
+        if np.mean(wrong & (np.abs(offset) > limits.LAYOUT_AGAINST)) > limits.LAYOUT_MOST_AGAINST:
             low = high = 0.0
     return Predicted(
         what=what,
         slots=of_it,
-        effect=np.clip(offset, low - _SLACK, high + _SLACK),
+        effect=np.clip(offset, low - limits.LAYOUT_SLACK, high + limits.LAYOUT_SLACK),
         load=float(own[1] * own[0] if what == "sharing-core" else own[0]),
         usual=float(main[1] * main[0] if what == "sharing-core" else main[0]),
     )
@@ -189,15 +181,15 @@ def _other_cores(table: Table, of_it: Bools, of_main: Bools, offset: Floats) -> 
     lgroup, the machine is a hybrid one, though each CPU it has ran a copy.
     """
     alone, wide = table.core_width[of_it], table.core_width[of_main]
-    several = int(of_it.sum()) >= _LEAST_OF_KIND and len(np.unique(table.node)) == 1
-    slower = float(np.mean(offset > _AGAINST)) > _MOST_AGAINST
+    several = int(of_it.sum()) >= limits.KIND_COPIES and len(np.unique(table.node)) == 1
+    slower = float(np.mean(offset > limits.LAYOUT_AGAINST)) > limits.LAYOUT_MOST_AGAINST
     return several and slower and bool((alone == 1).all() and (wide > 1).all())
 
 
 def _shift(inside: Floats, outside: Floats) -> Floats:
     """Return by how much a class of copies is slower (B, I), with all its copies alike."""
-    low, typical, high = quantiles(inside, *_PLACES)
-    below, usual, above = quantiles(outside, *_PLACES)
+    low, typical, high = quantiles(inside, *limits.LAYOUT_PLACES)
+    below, usual, above = quantiles(outside, *limits.LAYOUT_PLACES)
     return _agreeing(np.stack((low - below, typical - usual, high - above)))
 
 
@@ -213,7 +205,7 @@ def _agreeing(shifts: Floats, unit: float = 1.0) -> Floats:
     """
     typical = shifts[1]
     range_ = np.ptp(shifts, axis=0)
-    apart = (range_ * unit > _APART) & (range_ > 0.5 * np.abs(typical))
+    apart = (range_ * unit > limits.LAYOUT_APART) & (range_ > 0.5 * np.abs(typical))
     nearest = np.take_along_axis(shifts, np.argmin(np.abs(shifts), axis=0)[None], axis=0)[0]
     same = np.all(np.sign(shifts) == np.sign(typical), axis=0)
     return np.where(apart, np.where(same, nearest, 0.0), typical)
@@ -229,13 +221,17 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     nodes = [int(n) for n in np.unique(table.node[~away]) if n != UNKNOWN]
     if len(nodes) < 2:
         return []
-    copies = copies_on(table, table.node)
+    # Of copies on one CPU one runs at a time.
+    places = np.where(table.cpu == UNKNOWN, -2 - np.arange(len(away)), table.cpu)
+    first = np.isin(np.arange(len(away)), np.unique(places, return_index=True)[1])
+    running = replace(table, copy=np.where(first, table.copy, UNKNOWN))
+    copies = copies_on(running, table.node)
     loads = np.array([copies[table.node == n][0] for n in nodes])
     log_load = np.log(loads)
     if log_load.max() == log_load.min():
         return []
     # (low, middle, high) of each node: (B, I)
-    spreads = [quantiles(y[:, :, (table.node == n) & ~away], *_PLACES) for n in nodes]
+    spreads = [quantiles(y[:, :, (table.node == n) & ~away], *limits.LAYOUT_PLACES) for n in nodes]
     each = np.stack([of_node[1] for of_node in spreads], axis=-1)
     medians = _always(np.swapaxes(each, 1, 2))  # (B, N)
     spread_of_load = float(log_load.max() - log_load.min())
@@ -250,9 +246,9 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
             spread_of_load,
         )
     )
-    strong = np.abs(raw) * spread_of_load >= _AGAINST
+    strong = np.abs(raw) * spread_of_load >= limits.LAYOUT_AGAINST
     against = strong & (raw < 0)
-    if against.sum() >= 2 and against.sum() > _MOST_AGAINST * strong.sum():
+    if against.sum() >= 2 and against.sum() > limits.LAYOUT_MOST_AGAINST * strong.sum():
         return []  # no load makes one benchmark slower and another faster
     if _alike_in_all(raw, spread_of_load):
         return []  # what is busy computing does not mind how full its lgroup is
@@ -268,7 +264,7 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     for j in range(len(nodes)):
         bound = log_load[j] - usual_log
         effect = slope * bound
-        if light[j] and few <= _LIGHT_MINORITY * slots:
+        if light[j] and few <= limits.FEW_COPIES * slots:
             # Raising them by what fuller lgroups show would make them look slow.
             fuller = loads > loads[j]
             # Faster than all fuller ones: else something else makes those slow.
@@ -286,10 +282,12 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
 
 def _alike_in_all(slopes: Floats, spread_of_load: float) -> bool:
     """Tell whether all of many benchmarks depend on the load alike (B,): no load does that."""
-    if len(slopes) < _MANY_BENCHMARKS:
+    if len(slopes) < limits.MANY_BENCHMARKS:
         return False
     least, typical = quantiles(slopes, 0.1, 0.5)
-    return bool(typical * spread_of_load >= _AGAINST and least >= _ALIKE * typical)
+    return bool(
+        typical * spread_of_load >= limits.LAYOUT_AGAINST and least >= limits.LOAD_ALIKE * typical
+    )
 
 
 def _always(values: Floats) -> Floats:
@@ -311,11 +309,11 @@ def _gained(own: Floats, bound: float) -> Floats:
     `own` (B,) are its medians, `bound` what having its memory to fewer copies can
     gain at most. Nothing where it is slower in some benchmarks: load has one sign.
     """
-    strong = np.abs(np.nan_to_num(own)) >= _AGAINST
+    strong = np.abs(np.nan_to_num(own)) >= limits.LAYOUT_AGAINST
     against = strong & (own > 0)
-    if against.sum() >= 2 and against.sum() > _MOST_AGAINST * strong.sum():
+    if against.sum() >= 2 and against.sum() > limits.LAYOUT_MOST_AGAINST * strong.sum():
         return np.zeros(len(own))
-    return np.clip(np.nan_to_num(own), bound - _SLACK, 0.0)
+    return np.clip(np.nan_to_num(own), bound - limits.LAYOUT_SLACK, 0.0)
 
 
 def _same_load_mad(medians: Floats, loads: Floats) -> Floats:
@@ -328,7 +326,7 @@ def _same_load_mad(medians: Floats, loads: Floats) -> Floats:
     if not parts:
         return np.zeros(len(medians))
     together = np.concatenate(parts, axis=1)
-    if together.shape[1] < _FEW_NODES:
+    if together.shape[1] < limits.MANY_PARTS:
         # Of three or four, one that is off hides behind a median: their range tells.
-        return np.nan_to_num(np.ptp(together, axis=1)) / _RANGE_TO_SD
+        return np.nan_to_num(np.ptp(together, axis=1)) / limits.RANGE_TO_SD
     return MAD_TO_SD * np.nan_to_num(median(np.abs(together)))

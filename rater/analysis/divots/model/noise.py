@@ -15,26 +15,9 @@ from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.stats.robust import MAD_TO_SD, Floats, Ints, mean, median, quantiles
 
-_UNKNOWN = 10.0  # ln: nothing is told from it
-_FEW = 8  # copies, of which those that are alike cannot be told from the others
-FLOOR = 3e-4  # a repeat of a benchmark never agrees better
-_OWN_WEIGHT = 12  # so many values weigh as much as all the other benchmarks
-_COARSEST_S = 1.0
-_COARSE = 0.45  # of a clock's step, the floor of a spread
-_HALF = 1.349  # the middle half of a normal distribution, in standard deviations
-_SMALL, _SMALL_EVEN = 1.33, 1.62  # over sqrt(n): how much shorter the shortest half of few is
-_LEAST_APART = 0.3  # that benchmarks' spreads differ by, as a standard deviation of their ln
-_FREEDOM = 0.39  # degrees of freedom of a shortest half for each value (simulated, n = 8 to 256)
 # Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 % and beyond.
 _BEFORE = math.log(10)
-_NORMAL_START, _NORMAL_SCALE = 1.2816, 0.5244  # of a normal distribution: (q95 - q90) / ln 2
-_TAIL_WEIGHT = 300  # so many residuals weigh as much as the usual tail
-_LEAST_RATIO = 1.5  # of the next, beyond which values are no tail
-_TAIL_COPIES = 16  # so many copies know their spread well enough to tell its tail
-_TAIL_MANY = 800  # so many residuals show 98 % and beyond
-_TAIL_LEFT = 6  # the farthest are left out: they are judged by it
-_LIFTED = 1.2  # a tail read where there are values is lighter than further out (simulated)
-_SHAPES = tuple(limits.LEAST_TAIL + 0.025 * k for k in range(19))
+_SHAPES = np.linspace(limits.LEAST_TAIL, limits.MOST_TAIL, 8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +43,7 @@ def clock_steps(table: Table) -> Floats:
         if len(distinct) > 1 and 2 * len(distinct) < len(seconds):
             gaps = np.diff(distinct)
             # No clock is coarser than a second: two times ten seconds apart are two times.
-            step = float(gaps[gaps > 1e-8].min(initial=_COARSEST_S))
+            step = float(gaps[gaps > 1e-8].min(initial=limits.COARSEST_S))
             steps[b] = step / float(np.median(seconds))
     return steps
 
@@ -79,8 +62,12 @@ def shortest_half(values: Floats) -> Floats:
         if n >= 3:
             half = 3 if n == 4 else (n + 1) // 2
             x = ordered[b, :n]
-            small = (_SMALL if n % 2 or n == 4 else _SMALL_EVEN) / math.sqrt(n)
-            spread[b] = np.min(x[half - 1 :] - x[: n - half + 1]) / (_HALF * (1 - small))
+            small = (limits.SHORTEST_ODD if n % 2 or n == 4 else limits.SHORTEST_EVEN) / math.sqrt(
+                n
+            )
+            spread[b] = np.min(x[half - 1 :] - x[: n - half + 1]) / (
+                limits.HALF_TO_SD * (1 - small)
+            )
     return spread
 
 
@@ -97,31 +84,30 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
     """Return the spreads of residuals (B, I, S); `groups`: inside of which copies are alike."""
     b, i, s = residuals.shape
     levels = levels_of(residuals)
-    floor = np.maximum(FLOOR, _COARSE * steps)
-    repeat = None
+    floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * steps)
+    repeat, freedom = None, 0.0
     if i > 1:
         # Like copies move together with a part of the machine: that is no noise of theirs.
-        inner = group_centred(residuals, groups) if s > _FEW else residuals
+        inner = group_centred(residuals, groups) if s > limits.MANY_COPIES else residuals
         moves = (inner - mean(inner, axis=1)[:, None]) * math.sqrt(i / (i - 1))
-        repeat = _shrunk(_spread_of_moves(moves), np.full(b, s * (i - 1)), floor)
-    if repeat is not None and s < _FEW:
+        spread = _spread_of_moves(moves)
+        if s >= limits.MANY_COPIES:  # of each iteration: a half of the copies may be slow in some
+            spread = median(shortest_half(moves.reshape(b * i, s)).reshape(b, i))
+        repeat, freedom = _shrunk(spread, s * (i - 1), floor)
+    if repeat is not None and s < limits.MANY_COPIES:
         # Of so few copies the half may be slow: what one repeats to is all that is known.
         between = np.hypot(repeat / math.sqrt(i), limits.TAU)
     elif s > 3:
-        between = _shrunk(shortest_half(group_centred(levels, groups)), np.full(b, s), floor)
+        between, freedom = _shrunk(shortest_half(group_centred(levels, groups)), s, floor)
         if repeat is not None:
             between = np.maximum(between, repeat / math.sqrt(i))
     else:
         apart = levels - median(levels.T)[None]
         known = np.abs(apart[~np.isnan(apart)])
-        own = _UNKNOWN
+        own, freedom = limits.NOTHING_KNOWN, limits.FREEDOM * s * b / 2
         if b >= 3 and len(known):
             own = MAD_TO_SD * float(np.median(known)) * math.sqrt(2)
         between = np.maximum(np.full(b, own), floor)
-    many = s if s > 3 else s * b / 2
-    freedom = _FREEDOM * (many + min(_OWN_WEIGHT, (b - 1) * many))
-    if repeat is not None:
-        freedom = _FREEDOM * (s * (i - 1) + min(_OWN_WEIGHT, (b - 1) * s)) if s <= 3 else freedom
     return TimeNoise(between, between if repeat is None else repeat, max(1.5, freedom), steps)
 
 
@@ -130,17 +116,29 @@ def _spread_of_moves(moves: Floats) -> Floats:
     return 1.4826 * median(np.abs(moves.reshape(len(moves), -1)))
 
 
-def _shrunk(spread: Floats, count: Floats, floor: Floats) -> Floats:
-    """Draw spreads to the usual one, by how badly they are known and how alike they are."""
+def _shrunk(spread: Floats, count: int, floor: Floats) -> tuple[Floats, float]:
+    """Draw spreads (B,) of so many values to the usual one, by how alike they are.
+
+    Also returns the degrees of freedom that one of them is then known with.
+    """
     own = np.log(np.maximum(np.nan_to_num(spread), floor))
+    chance = 1 / (2 * limits.FREEDOM * count * max(0.1, 1 - 1.2 / math.sqrt(max(count, 2))))
     if len(own) < 3:
-        return np.maximum(np.exp(own), floor)
+        return np.maximum(np.exp(own), floor), _freedom_of(chance)
     usual = float(np.median(own))
-    chance = 1 / (2 * _FREEDOM * count * np.maximum(0.1, 1 - 1.2 / np.sqrt(np.maximum(count, 2))))
-    apart = max(_LEAST_APART, 1.4826 * float(np.median(np.abs(own - usual)))) ** 2
-    apart = max(_LEAST_APART**2, apart - float(np.median(chance)))
+    apart = (1.4826 * float(np.median(np.abs(own - usual)))) ** 2 - chance
+    apart = max(limits.NOISE_APART**2, apart)
     weight = apart / (apart + chance)
-    return np.maximum(np.exp(weight * own + (1 - weight) * usual), floor)
+    drawn: Floats = np.maximum(np.exp(weight * own + (1 - weight) * usual), floor)
+    return drawn, _freedom_of(weight * chance)
+
+
+def _freedom_of(variance: float) -> float:
+    """Return the degrees of freedom with which ln of a standard deviation varies so much.
+
+    Its variance is trigamma(freedom / 2) / 4, and trigamma(x) about 1 / x + 1 / (2 x^2).
+    """
+    return (1 + math.sqrt(1 + 8 * variance)) / (4 * variance)
 
 
 def gain(z: Floats, freedom: Floats | float) -> Floats:
@@ -152,16 +150,31 @@ def gain(z: Floats, freedom: Floats | float) -> Floats:
     return freedom / 2 * np.log1p(z * z / freedom)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """One side of the distribution of standardised residuals: a generalised Pareto beyond 90 %.
+    """One side of the distribution of standardised residuals beyond its 90 %.
 
-    `shape` 0 falls exponentially, 1/3 as Student's t with three degrees of freedom does.
+    Generalised Pareto distributions of all shapes that are possible, each as likely as the
+    residuals make it: what little data leaves open makes the tail heavier.
     """
 
     start: float
-    scale: float
-    shape: float
+    scales: Floats  # (K,) of each of the shapes
+    weights: Floats  # (K,) how likely each is, together 1
+
+    @property
+    def shape(self) -> float:
+        """The shape to expect: 0 falls exponentially, 1/3 as Student's t of three degrees."""
+        return float(self.weights @ _SHAPES)
+
+    def doubt(self, nats: float) -> float:
+        """Return by how much ln of the z that wins so many nats differs from run to run.
+
+        As a standard deviation: what is left open, as far as it was learnt from the run.
+        """
+        far = np.log(self.start + self.scales * np.expm1(_SHAPES * (nats - _BEFORE)) / _SHAPES)
+        learnt = 1 - _variance(_SHAPES, self.weights) / _variance(_SHAPES, _usual_shapes())
+        return math.sqrt(max(0.0, learnt) * _variance(far, self.weights))
 
     def gain(self, z: Floats, freedom: float, times: int = 1) -> Floats:
         """Return how seldom a residual is that far out, in nats; 0 before the tail begins.
@@ -169,9 +182,10 @@ class Tail:
         `freedom`: of the standard deviation that z is told in, which is a guess itself;
         `times`: so many must be that far out together.
         """
-        shape = self.shape / times + 0.15 / freedom
-        beyond = np.maximum(z - self.start, 0) / self.scale
-        nats: Floats = np.where(z > self.start, np.log1p(shape * beyond) / shape + _BEFORE, 0.0)
+        shapes = _SHAPES / times + 0.15 / freedom
+        beyond = np.maximum(z - self.start, 0)[..., None] / self.scales
+        survive = np.exp(-np.log1p(shapes * beyond) / shapes) @ self.weights
+        nats: Floats = np.where(z > self.start, _BEFORE - np.log(survive), 0.0)
         return nats
 
 
@@ -179,28 +193,43 @@ def tail_of(values: Floats) -> Tail:
     """Return the upper tail of standardised residuals (..., S): the usual one and their own.
 
     Of few copies the standard deviations are so badly known that their own tail is of that.
+    The farthest are only counted (censored): they are judged by it.
     """
-    known = values[~np.isnan(values)]
-    if len(known) < _OWN_WEIGHT:
-        return Tail(_NORMAL_START, _NORMAL_SCALE, limits.TAIL)
-    known = _joined_to_rest(known)
-    many = len(known)
+    known = _joined_to_rest(values[~np.isnan(values)])
     copies = values.shape[-1]
-    weight = many / (many + _TAIL_WEIGHT) * copies / (copies + _TAIL_COPIES)
-    near = 0.95 if many < _TAIL_MANY else 0.98
-    far = max(0.975 if many < _TAIL_MANY else 0.99, min(0.999, 1 - _TAIL_LEFT / many))
-    start, middle, end = (float(one) for one in quantiles(known, 0.9, near, far))
-    shape = limits.TAIL
-    if middle > start > 0:
-        ratios = [((0.1 / (1 - far)) ** x - 1) / ((0.1 / (1 - near)) ** x - 1) for x in _SHAPES]
-        own = float(np.interp((end - start) / (middle - start), ratios, _SHAPES))
-        shape = weight * min(_SHAPES[-1], _LIFTED * own) + (1 - weight) * limits.TAIL
-    scale = (middle - start) * shape / ((0.1 / (1 - near)) ** shape - 1)
-    return Tail(
-        max(_NORMAL_START, start if weight > 0.5 else _NORMAL_START),
-        max(_NORMAL_SCALE, weight * scale + (1 - weight) * _NORMAL_SCALE),
-        shape,
-    )
+    own = len(known) / (len(known) + limits.TAIL_WEIGHT) * copies / (copies + limits.TAIL_COPIES)
+    start = limits.TAIL_START
+    if own > 0.5:
+        start = max(start, float(quantiles(known, 0.9)[0]))
+    excess = np.sort(known[known > start] - start)
+    farthest = min(len(excess) // 2, max(limits.TAIL_LEFT, len(known) // 1000))
+    last = len(excess) - farthest
+    edge = excess[last - 1] if last else 0.0
+    # Many are as well told by some, each for its neighbours.
+    at = np.linspace(0, last - 1, min(last, limits.TAIL_POINTS)).round().astype(np.intp)
+    near, each = excess[at], copies / (copies + limits.TAIL_COPIES) * last / max(1, len(at))
+    counted = each * len(at) + limits.TAIL_USUAL
+    censored = farthest * copies / (copies + limits.TAIL_COPIES)
+    scales = np.full(len(_SHAPES), limits.TAIL_SCALE)
+    for _ in range(limits.TAIL_STEPS):  # the likelihood's own equation for the scale, by iteration
+        inner = (1 + _SHAPES) * each * np.sum(near / (1 + np.outer(_SHAPES / scales, near)), axis=1)
+        outer = censored * edge / (1 + _SHAPES / scales * edge)
+        scales = (inner + outer + limits.TAIL_USUAL * limits.TAIL_SCALE) / counted
+    falls = np.log1p(np.outer(_SHAPES / scales, near)).sum(axis=1) * each * (1 + 1 / _SHAPES)
+    beyond = censored * np.log1p(_SHAPES / scales * edge) / _SHAPES
+    likely = -each * len(at) * np.log(scales) - falls - beyond
+    weights = np.exp(likely - likely.max()) * _usual_shapes()
+    return Tail(start, np.maximum(scales, limits.TAIL_SCALE), weights / weights.sum())
+
+
+def _usual_shapes() -> Floats:
+    """Return how likely the shapes of a tail are before anything is seen (sum 1)."""
+    likely = np.exp(-(((_SHAPES - limits.TAIL) / limits.TAIL_APART) ** 2) / 2)
+    return np.asarray(likely / likely.sum())
+
+
+def _variance(values: Floats, weights: Floats) -> float:
+    return float(weights @ (values - weights @ values) ** 2)
 
 
 def _joined_to_rest(values: Floats) -> Floats:
@@ -214,7 +243,7 @@ def _joined_to_rest(values: Floats) -> Floats:
     if most < 1 or ordered[most] <= 0:
         return values
     place = np.arange(1, most + 1)
-    apart = np.maximum(math.log(1e4) / (3 * place), math.log(_LEAST_RATIO))
+    apart = np.maximum(math.log(1e4) / (3 * place), math.log(limits.TAIL_RATIO))
     beyond = np.log(ordered[:most] / ordered[1 : most + 1]) >= apart
     last = int(np.max(np.flatnonzero(beyond) + 1, initial=0))
     return ordered[last:]

@@ -7,6 +7,7 @@ import numpy as np
 from rater.analysis.divots.data.finding import Kind
 from rater.analysis.divots.data.hit import Hit, total_effect
 from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.iterations import (
     Drift,
     SlowIteration,
@@ -15,27 +16,23 @@ from rater.analysis.divots.model.iterations import (
     typical_change,
 )
 from rater.analysis.divots.model.noise import TimeNoise
+from rater.analysis.divots.model.parts import Part
 from rater.analysis.divots.model.startup import find_startup, leaning
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
-_MOST_STAY = 0.5
-_AS_MUCH = 0.4  # of the iteration's slowness, by which a part's own may differ
-_MOST_CELLS = 0.7  # of a slow iteration's, in which a part kept its speed
-
 
 def startup_hits(
-    table: Table, values: Floats, groups: Ints, steps: Floats
+    table: Table, machine: list[Part], values: Floats, groups: Ints, steps: Floats
 ) -> tuple[list[Hit], Bools]:
     """Return start-up trouble and which cells (B, I) can be judged beyond it.
 
-    Takes ramps out of `values`, in place. A benchmark with a ramp is not judged by parts:
-    they start one after the other, and what a line leaves of a ramp would look like one.
+    Takes ramps out of `values`, in place. A cell with a ramp is not judged by parts: they start
+    one after the other, and what a line leaves of a ramp would look like one.
     """
     judged = ~np.isnan(table.log_s).all(axis=2)
-    judged &= ~leaning(table, values, groups)[:, None]
     hits = []
     there = ~np.isnan(table.log_s)
-    for start in find_startup(table, values, groups, steps):
+    for start in find_startup(table, machine, values, groups, steps):
         covered = there & start.cells[:, :, None]
         late = start.mode == "late-start"
         if start.effect is not None:
@@ -53,10 +50,9 @@ def startup_hits(
                 skew=start.size if late or start.effect is not None else None,
             )
         )
-        if start.mode == "convoy":
+        if start.mode in ("convoy", "ramp"):
             judged &= ~start.cells
-        elif start.mode == "ramp":
-            judged &= ~start.cells.any(axis=1)[:, None]
+    judged &= ~leaning(table, np.where(judged[:, :, None], values, np.nan), groups)[:, None]
     return hits, judged
 
 
@@ -69,6 +65,11 @@ def iteration_hits(
     is said there only.
     """
     fair = table.log_s - total_effect(table.shape, hits)
+    for hit in hits:
+        if hit.kind in (Kind.BIMODAL, Kind.WANDERING):
+            # Which copies are in which mode changes the middle of all: the others have a level.
+            moved = hit.covered & (hit.level != "turns")
+            fair[moved] = np.nan
     started = np.zeros(rest.shape[:2], dtype=bool)
     for hit in hits:
         if hit.kind is Kind.STARTUP and hit.facts["mode"] in ("convoy", "input-wait", "ramp"):
@@ -96,8 +97,8 @@ def _with_spared(hits: list[Hit], slow: list[Hit]) -> list[Hit]:
                 one.size <= 0
                 or not hit.level
                 or not own <= cells
-                or len(own) < _MOST_CELLS * len(cells)
-                or abs(hit.size + one.size) > _AS_MUCH * one.size
+                or len(own) < limits.MOST * len(cells)
+                or abs(hit.size + one.size) > limits.SPARED * one.size
             ):
                 continue
             gone.add(id(hit))
@@ -135,7 +136,7 @@ def _iteration_hit(
         if one.benchmark is not None:
             own = typical_change(fair, b, k)
             stayed = keepers(own, one.size, float(noise.repeat[b])) & there
-            if stayed[there].mean() > _MOST_STAY:
+            if stayed[there].mean() > limits.HALF:
                 return None
             rest[b, k, stayed] = np.nan
             away += int(stayed.sum())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rater.analysis.divots.data.table import UNKNOWN, Table
+from rater.analysis.divots.model import limits
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
 LOCAL, REMOTE = 0, 1
@@ -53,7 +54,7 @@ def machine_parts(table: Table, classes: Ints) -> list[Part]:
     known = (table.node >= 0) & (table.memory >= 0)
     remote = np.where(known, np.where(table.memory == table.node, LOCAL, REMOTE), UNKNOWN)
     pair = np.where(known, table.node * _PAIR + table.memory, UNKNOWN)
-    half = _halves(table.node, table.cpu)
+    half = _halves(table.node, table.core, table.cpu)
     named = {
         "node": table.node,
         "package": table.package,
@@ -96,13 +97,13 @@ def _threads(table: Table) -> Ints:
     return rank if rank.max(initial=0) > 0 else np.full(len(rank), UNKNOWN)
 
 
-def _halves(node: Ints, cpu: Ints) -> Ints:
-    """Return 2 x lgroup, and one more for the upper half of its CPUs (of four slots or more)."""
+def _halves(node: Ints, core: Ints, cpu: Ints) -> Ints:
+    """Return 2 x lgroup, and one more for the upper half of its cores (of four slots or more)."""
     half = np.full(len(node), UNKNOWN)
     for name in np.unique(node[node != UNKNOWN]):
         here = np.flatnonzero(node == name)
         if len(here) >= 4 and len(np.unique(cpu[here])) > 1:
-            order = here[np.argsort(cpu[here], kind="stable")]
+            order = here[np.lexsort((cpu[here], core[here]))]
             half[order] = 2 * name + (np.arange(len(here)) >= (len(here) + 1) // 2)
     return half
 
@@ -173,9 +174,6 @@ def run_sets(profiles: Floats) -> list[Bools]:
     return list(found.values())
 
 
-_LEAST_FINE, _LEAST_COARSE = 6, 3  # copies whose median takes little of their noise with it
-
-
 def like_groups(table: Table, classes: Ints) -> Ints:
     """Return groups (S,) inside of which copies should be alike.
 
@@ -194,8 +192,8 @@ def like_groups(table: Table, classes: Ints) -> Ints:
         return_counts=True,
     )
     coarse = coarse.reshape(-1)
-    usual = np.where(on_node[coarse] >= _LEAST_COARSE, coarse, UNKNOWN)
-    return np.where(members[fine] >= _LEAST_FINE, len(on_node) + fine, usual)
+    usual = np.where(on_node[coarse] >= limits.SEVERAL, coarse, UNKNOWN)
+    return np.where(members[fine] >= limits.LIKE_FINE, len(on_node) + fine, usual)
 
 
 def ln_choose(n: int, m: int) -> float:

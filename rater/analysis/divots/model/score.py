@@ -13,10 +13,8 @@ import numpy as np
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.effects import PartScope
 from rater.analysis.divots.model.noise import Tail, TimeNoise, gain, tail_of
-from rater.analysis.divots.model.parts import Part, PartArrays
-from rater.analysis.stats.robust import Bools, Floats, median, quantiles
-
-_TAIL_OF_ONE = 4.0  # degrees of freedom of a single copy's level in what a part explains
+from rater.analysis.divots.model.parts import SETS, Part, PartArrays
+from rater.analysis.stats.robust import Bools, Floats, mean, median, quantiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +32,7 @@ class Choice:
 
 def choices(scopes: list[PartScope], parts: PartArrays, noise: TimeNoise) -> list[Choice]:
     """Return every part that pays for its description, in the iterations where it does."""
-    tails = _tails(scopes[0])
+    tails = tails_of(scopes[0])
     return [
         one
         for scope in scopes
@@ -55,13 +53,18 @@ def cost_of(part: Part, scope: PartScope) -> float:
 
 
 def freedom_of(scope: PartScope, count: Floats, noise: TimeNoise, tail: Tail) -> Floats:
-    """Return the degrees of freedom of parts of so many copies: most must be far out together."""
+    """Return the degrees of freedom (B, P) of parts of so many copies.
+
+    Most copies must be far out together; the noise is a guess, what parts differ by anyway
+    is a bound (Satterthwaite's rule for a sum of variances).
+    """
     many = np.where(count == 2, 2, np.ceil(count / 2)) * scope.times
-    found: Floats = 1 / (tail.shape / many + 1 / noise.freedom)
+    found: Floats = 1 / (tail.shape / many + scope.chance**2 / noise.freedom)
     return found
 
 
-def _tails(scope: PartScope) -> tuple[Tail, Tail]:
+def tails_of(scope: PartScope) -> tuple[Tail, Tail]:
+    """Return the upper and the lower tail of single copies' levels."""
     z = scope.levels / scope.scale[:, None]
     if len(z) >= 3:  # what a slot is slow by in all benchmarks is no tail
         z = z - median(z.T)
@@ -70,13 +73,21 @@ def _tails(scope: PartScope) -> tuple[Tail, Tail]:
     return tail_of(z), tail_of(-z)
 
 
-def _chosen(
-    scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail
-) -> list[Choice]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Worth:
+    """What parts win, P of them; by benchmark where it says so."""
+
+    won: Floats  # (P,) nats beyond the cost of saying so
+    benchmarks: Bools  # (B, P) those that show it
+    everywhere: Bools  # (P,) nearly all benchmarks alike
+
+
+def worth_of(scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail) -> Worth:
+    """Return what parts win: in each benchmark that shows it, or in nearly all together."""
     b, slots = scope.levels.shape
     effect, count = sign * scope.effect, parts.sizes
     single = count == 1
-    is_set = np.array([kind == "set" for kind in parts.kinds])
+    is_set = np.array([kind in SETS for kind in parts.kinds])
     cost = np.array([cost_of(part, scope) for part in parts.parts])
     freedom = freedom_of(scope, count, noise, tail)
     z = effect / scope.error
@@ -87,8 +98,7 @@ def _chosen(
     if sign > 0:
         usable &= count <= limits.BIGGEST * slots
     else:  # of two halves of a machine the slower one is named
-        usable &= count <= np.where(is_set, 0.5, limits.HALF) * slots
-        nats = np.maximum(0, nats + math.log(limits.FAST_ALPHA))
+        usable &= count <= np.where(is_set, 0.5, limits.MOST_FAST_PART) * slots
         for place in np.flatnonzero((usable.sum(axis=0) == 1) & (is_set | single)):
             if not _few_apart(scope.levels[usable[:, place]], parts.parts[place]):
                 usable[:, place] = False
@@ -96,42 +106,37 @@ def _chosen(
     of_sets = _of_sets(scope, parts, noise, tail, usable & is_set & (nats > naming))
     nats = np.where(is_set, of_sets, nats)
     each = np.where(usable, np.maximum(nats - naming, 0), 0)
-    some = np.where((each > 0).sum(axis=0) >= scope.need, each.sum(axis=0), 0)
-    whole, common = np.zeros(len(count)), np.zeros(len(count))
+    # Where several must show it, one that shows it well says nothing of the others.
+    some = each.sum(axis=0) - np.where(scope.need > 1, each.max(axis=0), 0)
+    some = np.where((each > 0).sum(axis=0) >= scope.need, some, 0)
+    benchmarks = (each > 0) | (usable & (nats > -math.log(limits.ALPHA)))
+    whole, is_all = np.zeros(len(count)), np.zeros(len(count), dtype=bool)
     if b >= 3:
         common = median(effect.T)
         fine = np.mean(effect > limits.SHOWS * np.abs(common), axis=0) >= limits.MOST
         fine &= np.mean(scope.shows & (effect > 0), axis=0) >= limits.MOST
         fine &= (common >= scope.everywhere) & (~is_set | of_sets.any(axis=0))
         far = np.maximum(common, 0) / scope.all_error
-        of_all = np.where(is_set, of_sets.sum(axis=0), gain(far, freedom * math.ceil(b / 2)))
-        whole = np.where(fine, of_all, 0)
-    won = np.maximum(some, whole) - cost
+        of_all = gain(far, mean(freedom.T) * math.ceil(b / 2))
+        whole = np.where(fine, np.where(is_set, of_sets.sum(axis=0), of_all), 0)
+        is_all = (whole >= some) | (np.mean(each > 0, axis=0) >= limits.MOST)
+        is_all &= whole > 0
+        alike = effect + 2 * scope.error > limits.SHOWS * common
+        benchmarks = np.where(is_all, alike, benchmarks)
+    return Worth(np.maximum(some, whole) - cost, benchmarks, is_all)
+
+
+def _chosen(
+    scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail
+) -> list[Choice]:
+    worth = worth_of(scope, parts, noise, sign, tail)
     found = []
-    for place in np.flatnonzero(won > 0):
-        part = parts.parts[place]
-        is_all = whole[place] > 0 and (
-            whole[place] >= some[place] or np.mean(each[:, place] > 0) >= limits.MOST
-        )
-        if is_all:
-            benchmarks = effect[:, place] + 2 * scope.error[:, place] > limits.SHOWS * common[place]
-        else:
-            also = usable[:, place] & (nats[:, place] > -math.log(limits.ALPHA))
-            benchmarks = (each[:, place] > 0) | also
-        own = _by_copies(scope, part, noise, tail)
-        explained = float(own[benchmarks].sum()) - part.cost
+    for place in np.flatnonzero(worth.won > 0):
+        part, benchmarks = parts.parts[place], worth.benchmarks[:, place]
+        explained = float(_by_copies(scope, part, tail)[benchmarks].sum()) - part.cost
         if explained > 0:
-            found.append(
-                Choice(
-                    part,
-                    benchmarks,
-                    scope.iterations,
-                    sign,
-                    float(won[place]),
-                    explained,
-                    bool(is_all),
-                )
-            )
+            won, every = float(worth.won[place]), bool(worth.everywhere[place])
+            found.append(Choice(part, benchmarks, scope.iterations, sign, won, explained, every))
     return found
 
 
@@ -143,7 +148,12 @@ def _of_sets(
     found = np.zeros(usable.shape)
     for place in np.flatnonzero(usable.any(axis=0)):
         part = parts.parts[place]
-        found[:, place] = _by_copies(scope, part, noise, tail)
+        # A long tail is no second sort of copies: most of the set must lie beyond it.
+        inner, outer = scope.levels[:, part.slots], scope.levels[:, ~part.slots]
+        low, high = quantiles((inner - median(outer)[:, None]) / scope.scale[:, None], 0.25, 0.75)
+        least = np.maximum(np.nan_to_num(low), -np.nan_to_num(high))
+        beyond = part.size * tail.gain(least, noise.freedom)
+        found[:, place] = np.minimum(_by_copies(scope, part, tail), beyond)
         lone = (usable & (found > to_name(len(found))))[:, place]
         # A few copies of a single cell are judged by the tail of the times.
         one_cell = scope.once or len(scope.iterations) == 1
@@ -153,21 +163,15 @@ def _of_sets(
     return found
 
 
-def _by_copies(scope: PartScope, part: Part, noise: TimeNoise, tail: Tail) -> Floats:
+def _by_copies(scope: PartScope, part: Part, tail: Tail) -> Floats:
     """Return by how many nats (B,) the part describes single copies better than no part."""
     levels, scale = scope.levels, scope.scale[:, None]
-    freedom = min(_TAIL_OF_ONE, 1 / tail.shape)
+    freedom = min(limits.FREEDOM_OF_ONE, 1 / tail.shape)
     inner, outer = levels[:, part.slots], levels[:, ~part.slots]
     won: Floats = np.nansum(gain((levels - median(levels)[:, None]) / scale, freedom), axis=1)
     for side in (inner, outer):
         won -= np.nansum(gain((side - median(side)[:, None]) / scale, freedom), axis=1)
-    if part.kind != "set":
-        return won
-    # A long tail is no second sort of copies: most of the set must lie beyond it.
-    apart = (inner - median(outer)[:, None]) / scale
-    low, high = quantiles(apart, 0.25, 0.75)
-    least = np.maximum(np.nan_to_num(low), -np.nan_to_num(high))
-    return np.minimum(won, part.size * tail.gain(least, noise.freedom))
+    return won
 
 
 def _apart(levels: Floats, slots: Bools) -> bool:

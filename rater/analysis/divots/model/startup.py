@@ -8,39 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.noise import group_centred
+from rater.analysis.divots.model.parts import Part
 from rater.analysis.stats.robust import (
     Bools,
     Floats,
     Ints,
     correlation,
     mad,
+    mean,
     median,
     middle,
     quantiles,
     ranks,
 )
-
-_SKEW = 0.015
-_RAMP_SPAN = 0.025
-_RAMP_RHO = 0.6
-_RAMP_Z = 5.0
-_LEANING_RHO = 0.35
-_LEANING_Z = 3.5
-_LEANING_INSIDE = 0.15
-_NODES_RHO = 0.85
-_WITHIN_RHO = 0.5
-_MANY_NODES = 5
-_LEAST_COPIES = 8
-_CONVOY_TIMES = 3.0
-_CONVOY_WIDER = 0.02
-_SURER = 2.0  # of few copies a width is easily too small
-_CONVOY_UP = 0.3
-_CONVOY_BULK = 0.25
-_DRAWN_IN = 4.0
-_IDLE = 0.05
-_IDLE_ELSEWHERE = 0.02
-_IDLE_SHARED = 0.2  # of the time, in the other iterations
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +35,9 @@ class StartUp:
     effect: Floats | None = None  # (B, I, S) ln slowdown of each copy, where they differ
 
 
-def find_startup(table: Table, residuals: Floats, groups: Ints, steps: Floats) -> list[StartUp]:
+def find_startup(
+    table: Table, machine: list[Part], residuals: Floats, groups: Ints, steps: Floats
+) -> list[StartUp]:
     """Return what is wrong in the beginning; takes ramps out of `residuals`, in place."""
     found = []
     if table.barrier and not np.isnan(table.start_s).all():
@@ -61,7 +45,7 @@ def find_startup(table: Table, residuals: Floats, groups: Ints, steps: Floats) -
             found.append(_late_start(table))
         found.append(_ramps(table, residuals, groups))
     if table.barrier:
-        convoy = _convoys(table, residuals, groups, steps)
+        convoy = _convoys(table, machine, residuals, groups, steps)
         found.append(convoy)
         found.append(_input_wait(table, convoy.cells))
     return [one for one in found if one.cells.any()]
@@ -75,7 +59,7 @@ def _late_start(table: Table) -> StartUp:
     first = np.min(np.where(with_start, table.start_s, np.inf), axis=2)
     known = (np.sum(with_start, axis=2) >= 2) & ~np.isnan(typical)
     size[known] = (last[known] - first[known]) / typical[known]
-    cells = size >= _SKEW
+    cells = size >= limits.LATE_START
     return StartUp("late-start", cells, np.where(cells, size, 0.0))
 
 
@@ -107,8 +91,8 @@ class _RampRule:
     z: float
 
 
-_RAMP = _RampRule(_RAMP_SPAN, _RAMP_RHO, _RAMP_Z)
-_RAMP_AGAIN = _RampRule(_RAMP_SPAN / 2, _RAMP_RHO / 1.5, _RAMP_Z / 1.5)
+_RAMP = _RampRule(limits.RAMP, limits.RAMP_RHO, limits.SURE)
+_RAMP_AGAIN = _RampRule(limits.RAMP / 2, limits.RAMP_RHO / 1.5, limits.SURE / 1.5)
 
 
 def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _RampRule) -> float:
@@ -119,7 +103,7 @@ def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _
     usable = ~np.isnan(values) & ~np.isnan(start)
     n = int(usable.sum())
     start = start[usable]
-    if n < _LEAST_COPIES or start.min() == start.max():
+    if n < limits.MANY_COPIES or start.min() == start.max():
         return 0.0
     place = ranks(start)
     x = np.exp(values[usable])
@@ -139,19 +123,22 @@ def leaning(table: Table, residuals: Floats, groups: Ints) -> Bools:
     Too little to be told as a ramp, it would make what started last look slow.
     """
     found = np.zeros(table.shape[0], dtype=bool)
-    if not table.barrier or table.staggered or table.shape[2] < _LEAST_COPIES:
+    if not table.barrier or table.staggered or table.shape[2] < limits.MANY_COPIES:
         return found
-    typical = np.mean(residuals, axis=1)
+    typical = mean(residuals, axis=1)
     start = np.mean(table.start_s - np.min(table.start_s, axis=2, keepdims=True), axis=1)
     for b in range(len(found)):
         known = ~np.isnan(typical[b]) & ~np.isnan(start[b])
         n = int(known.sum())
-        if n < _LEAST_COPIES or np.ptp(start[b, known]) == 0:
+        if n < limits.MANY_COPIES or np.ptp(start[b, known]) == 0:
             continue
         x, place = np.exp(typical[b, known]), ranks(start[b, known])
         rho = correlation(ranks(x), place)
-        sure = math.atanh(min(max(rho, 0.0), 0.999999)) * math.sqrt((n - 3) / 1.06) >= _LEANING_Z
-        if rho >= _LEANING_RHO and sure and not _is_step(x, place):
+        sure = (
+            math.atanh(min(max(rho, 0.0), 0.999999)) * math.sqrt((n - 3) / 1.06)
+            >= limits.LEANING_SURE
+        )
+        if rho >= limits.LEANING_RHO and sure and not _is_step(x, place):
             found[b] = _leans_inside(x, place, groups[known])
     return found
 
@@ -159,13 +146,13 @@ def leaning(table: Table, residuals: Floats, groups: Ints) -> Bools:
 def _leans_inside(x: Floats, place: Floats, groups: Ints) -> bool:
     """Tell whether copies of one group lean as well: three groups make a line by chance."""
     names = np.unique(groups)
-    if len(names) >= _MANY_NODES:
+    if len(names) >= limits.MANY_PARTS:
         return True
     inner, own = x.copy(), place.copy()
     for g in names:
         inner[groups == g] -= np.median(x[groups == g])
         own[groups == g] -= place[groups == g].mean()
-    return correlation(ranks(inner), ranks(own)) >= _LEANING_INSIDE
+    return correlation(ranks(inner), ranks(own)) >= limits.LEANING_INSIDE
 
 
 def _is_step(x: Floats, place: Floats) -> bool:
@@ -175,7 +162,7 @@ def _is_step(x: Floats, place: Floats) -> bool:
     """
     ordered = x[np.argsort(place, kind="stable")]
     centre = float(np.median(ordered))
-    reach = _DRAWN_IN * float(mad(ordered))
+    reach = limits.DRAWN_IN * float(mad(ordered))
     if reach > 0:
         ordered = np.clip(ordered, centre - reach, centre + reach)
     n = len(ordered)
@@ -196,15 +183,15 @@ def _is_ramp(
 ) -> bool:
     """Tell a ramp from a slow lgroup that happens to start last."""
     names = np.unique(groups)
-    if len(names) >= _MANY_NODES:
+    if len(names) >= limits.MANY_PARTS:
         of_nodes = np.array([np.median(x[groups == g]) for g in names])
         launch = np.array([np.median(place[groups == g]) for g in names])
-        if correlation(ranks(of_nodes), ranks(launch)) >= _NODES_RHO:
+        if correlation(ranks(of_nodes), ranks(launch)) >= limits.RAMP_OF_LGROUPS:
             return True
     own = place.copy()
     for g in names:
         own[groups == g] -= place[groups == g].mean()
-    if correlation(ranks(inner), ranks(own)) < _WITHIN_RHO:
+    if correlation(ranks(inner), ranks(own)) < limits.RAMP_WITHIN:
         return False
     # The slope inside of groups alone, as all of the span would be at that slope.
     slopes = []
@@ -215,30 +202,46 @@ def _is_ramp(
     return bool(slopes) and float(np.median(slopes)) * len(x) >= 0.5 * span
 
 
-def _convoys(table: Table, residuals: Floats, groups: Ints, steps: Floats) -> StartUp:
+def _convoys(
+    table: Table, machine: list[Part], residuals: Floats, groups: Ints, steps: Floats
+) -> StartUp:
     b, i, s = table.shape
     size = np.zeros((b, i))
     if i < 2 or s < 4:
         return StartUp("convoy", size > 0, size)
-    q10, q25, q75, q90 = quantiles(group_centred(residuals, groups), 0.1, 0.25, 0.75, 0.9)
+    inner = group_centred(residuals, groups)
+    q10, q25, q75, q90 = quantiles(inner, 0.1, 0.25, 0.75, 0.9)
     width = q90 - q10
     # A few copies that kept their speed are no convoy: the bulk must be spread as well.
-    bulk = (q75 - q25)[:, 0] >= _CONVOY_BULK * width[:, 0]
+    bulk = (q75 - q25)[:, 0] >= limits.CONVOY_BULK * width[:, 0]
     typical = median(table.log_s)
     others, others_up = median(width[:, 1:]), median(typical[:, 1:])
     wider = width[:, 0] - others
     up = typical[:, 0] - others_up
-    times = _CONVOY_TIMES * (_SURER if s < _LEAST_COPIES else 1.0)
+    times = limits.CONVOY_TIMES * (limits.CONVOY_SURER if s < limits.MANY_COPIES else 1.0)
     flagged = (
         (width[:, 0] >= times * others)
-        & (wider >= _CONVOY_WIDER + steps)
-        & (up >= _CONVOY_UP * wider)
+        & (wider >= limits.CONVOY + steps)
+        & (up >= limits.CONVOY_UP * wider)
         & bulk
         # Of copies that share a CPU the scheduler decides who comes through first.
-        & ~(_usual_idle(table) >= _IDLE_SHARED)
+        & ~(_usual_idle(table) >= limits.IDLE_SHARED)
     )
+    for k in np.flatnonzero(flagged):
+        apart = _apart_from_parts(residuals[k, 0], groups, machine)
+        flagged[k] = apart >= max(times * others[k], limits.CONVOY + steps[k])
     size[:, 0] = np.where(flagged, np.expm1(np.nan_to_num(up + width[:, 0] / 2)), 0.0)
     return StartUp("convoy", size > 0, size)
+
+
+def _apart_from_parts(values: Floats, groups: Ints, machine: list[Part]) -> float:
+    """Return how wide copies (S,) lie where the part that explains most is taken out."""
+    widths = [np.inf]
+    for part in machine:
+        if min(part.size, len(values) - part.size) >= limits.SEVERAL:
+            low, high = quantiles(group_centred(values, 2 * groups + part.slots), 0.1, 0.9)
+            widths.append(float(high - low))
+    return min(widths)
 
 
 def _usual_idle(table: Table) -> Floats:
@@ -256,11 +259,11 @@ def _input_wait(table: Table, known: Bools) -> StartUp:
         usual = _usual_idle(table)
         more = idle[:, 0] - usual
         # Copies that share a CPU wait for it in every iteration: for what else can not be told.
-        flagged = (more >= _IDLE) & (usual < _IDLE_SHARED) & ~known[:, 0]
-        longer = more / np.maximum(1 - idle[:, 0], _IDLE)
+        flagged = (more >= limits.IDLE) & (usual < limits.IDLE_SHARED) & ~known[:, 0]
+        longer = more / np.maximum(1 - idle[:, 0], limits.IDLE)
         size[:, 0] = np.where(flagged, np.nan_to_num(longer), 0.0)
     elif b >= 3:
-        calm = middle(idle[:, 0]) < _IDLE_ELSEWHERE
-        flagged = (idle[:, 0] >= _IDLE) & calm & (np.mean(idle[:, 0] >= _IDLE) <= 1 / 3)
+        calm = middle(idle[:, 0]) < limits.IDLE_ELSEWHERE
+        flagged = (idle[:, 0] >= limits.IDLE) & calm & (np.mean(idle[:, 0] >= limits.IDLE) <= 1 / 3)
         size[:, 0] = np.where(flagged, np.nan_to_num(idle[:, 0]), 0.0)
     return StartUp("input-wait", size > 0, size)

@@ -1,0 +1,66 @@
+"""The parts of the detector's model on their own: modes, clocks, levels without a part."""
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from rater.analysis.divots.data.table import build_table
+from rater.analysis.divots.model.effects import effects_of
+from rater.analysis.divots.model.modes import dip
+from rater.analysis.divots.model.noise import clock_steps
+from rater.analysis.divots.model.parts import Part, arrays_of
+from rater.analysis.stats.robust import Floats
+from tests.support.divot_runs import Machine, names, rows_of
+
+ONE_MODE = np.array([NormalDist().inv_cdf((k + 0.5) / 50) for k in range(50)])
+
+
+@pytest.mark.parametrize(
+    ("values", "statistic"),
+    [
+        (np.arange(100.0), 0.05),  # steps of 1/n about a line, half of one, times sqrt(n)
+        (np.arange(4.0), 0.25),
+        (ONE_MODE, 0.07),
+        (np.repeat([0.0, 1.0], 8), 1.0),  # two values: a quarter, times sqrt(n)
+        (np.concatenate((ONE_MODE, ONE_MODE + 10)), 1.45),
+        (1 - 3 * np.concatenate((ONE_MODE, ONE_MODE + 10)), 1.45),  # of place and scale free
+    ],
+)
+def test_the_dip_is_small_for_one_mode_and_large_for_two(values: Floats, statistic: float) -> None:
+    assert dip(values) == pytest.approx(statistic, abs=0.006)
+
+
+def test_one_mode_in_a_hundred_has_as_large_a_dip_as_is_told() -> None:
+    random = np.random.default_rng(1)
+    assert np.mean([dip(random.random(64)) >= 0.53 for _ in range(500)]) <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"),
+    [
+        ([100.00, 100.01, 100.01, 100.02, 100.02, 100.02, 100.01, 100.00], 0.01 / 100.01),
+        ([100.00, 100.01, 100.02, 100.03, 100.04, 100.05, 100.06, 100.07], 0.0),  # all distinct
+        ([7.0, 7.0, 7.0, 8.0, 8.0, 8.0, 9.0, 9.0], 1 / 8),
+        ([100.0] * 4 + [110.0] * 4, 1 / 105),  # two times ten seconds apart are no clock of 10 s
+        ([100.0] * 8, 0.0),  # one time says nothing of the clock
+    ],
+)
+def test_a_coarse_clock_is_told_by_times_that_come_again(seconds: list[float], step: float) -> None:
+    table = build_table([rows_of(np.array([[seconds]]), Machine(1, 8))], names(1))
+    assert table is not None
+    assert clock_steps(table) == pytest.approx([step])
+
+
+def test_a_part_is_held_against_the_median_of_all_others() -> None:
+    random = np.random.default_rng(2)
+    values = random.standard_normal((3, 2, 9))
+    values[0, 0, 3] = values[1, 1, :2] = np.nan
+    slots = [random.permutation(9) < size for size in (1, 3, 4, 5, 8)]
+    parts = [Part("set", 0, one, 0.0) for one in slots]
+    by_hand = [
+        np.nanmedian(values[..., one], axis=2) - np.nanmedian(values[..., ~one], axis=2)
+        for one in slots[1:]
+    ]
+    told = effects_of(values, arrays_of(parts))
+    assert told[..., 1:] == pytest.approx(np.stack(by_hand, axis=-1))
