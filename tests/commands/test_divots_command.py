@@ -15,6 +15,7 @@ import pytest
 from rater.analysis.divots.data.finding import Kind
 from tests.support.calls import Rater
 from tests.support.divot_runs import Machine, Times, divots, quiet
+from tests.support.printed import in_words
 
 
 def document(times: Times, uuid: str = "u", **run: Any) -> dict[str, Any]:
@@ -97,6 +98,10 @@ def test_people_read_the_most_costly_first_within_80_columns(rater: Rater, store
     assert lines[1] == "2 divots, the most costly first:"
     assert lines[2].startswith("  1. CPU 30: b0 iteration 1 89.5 % slower (copy 30, 1 of 32)")
     assert any("lgroup 1: b2 +18" in line for line in lines)
+    # Place, benchmarks, size, how many, cost, cause; no probability without its test.
+    (lgroup,) = [it for it in in_words(out).split(" 2. ") if it.startswith("lgroup 1")]
+    assert lgroup.startswith("lgroup 1: b2 +18.0 % (8 of 8 copies, 2 of 2 iterations); costs 3.2 %")
+    assert "; cause not recorded" in lgroup and "p=" not in out
 
 
 def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: Store) -> None:

@@ -23,7 +23,7 @@ _WITHOUT_PLACE = (
 
 
 def evidence_line(one: Finding) -> str:
-    """Return a finding in one line: place, size, how many, cost, then what differs most.
+    """Return a finding in one line: place, benchmarks, size, how many, cost, cause.
 
     Of what was measured beside the times only the three that differ most are told.
     """
@@ -33,6 +33,10 @@ def evidence_line(one: Finding) -> str:
     ordered = _by_weight(one)
     measured = [it for it in ordered if it.others is not None][:_MOST_MEASURED]
     parts += [it.text for it in ordered if it.others is None or it in measured]
+    # Where memory is, how a start went and what the layout expects are causes themselves.
+    known = one.explained or one.kind is Kind.STARTUP or "memory on" in one.place
+    if not known and all(it.name == "cost" for it in one.evidence):
+        parts.append("cause not recorded")
     return "; ".join(parts)
 
 

@@ -42,13 +42,6 @@ def cost(share: float) -> str:
     return f"{value:.1f} %" if value >= 0.05 else "less than 0.1 %"
 
 
-def chance(p: float) -> str:
-    """Return `<1e-6`, `2e-05` or `0.003`."""
-    if p < 1e-6:
-        return "<1e-6"
-    return f"{p:.0e}" if p < 1e-3 else f"{p:.3f}"
-
-
 def named(names: Sequence[str], of: int | None = None, noun: str = "benchmark") -> str:
     """Return `429.mcf`, `a, b and c`, or `12 of 29 benchmarks` where they are many."""
     if of is not None and len(names) == of and of > 1:
