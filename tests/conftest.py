@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
+from rater.run.host.busy import Busyness, BusyWatch
 from rater.store.store import Store, open_store
+from rater.workflow.run import preflight
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
 from tests.support.settings_tree import make_tree
@@ -28,6 +30,22 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RATER_DB", str(tmp_path / "rater.db"))
     monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
+
+
+class _NobodyElse(BusyWatch):
+    """Looks at no process: tests/run/host has the tests of the real one."""
+
+    def __init__(self) -> None:
+        pass
+
+    def busy(self, least_share: float = 0.1, *, stale_s: float = 0.0) -> Busyness:
+        return Busyness((), 0.0, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look who else works here takes most of a short run in this process, and varies."""
+    monkeypatch.setattr(preflight, "BusyWatch", _NobodyElse)
 
 
 @pytest.fixture
@@ -68,12 +86,6 @@ def shared() -> Iterator[Path]:
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who else works here is looked at twice before every run: no matter how soon, here."""
-    monkeypatch.setattr("rater.run.host.busy._LEAST_INTERVAL_S", 0.001)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from rater.workflow.sweep.time_left import TimeLeft
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import values
 
-pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 ENV_AXES = ("--axis", "env:A=,x", "--axis", "env:B=1,2", "--rounds", "2")
 

@@ -16,18 +16,9 @@ import pytest
 
 from rater.cli import main
 from rater.run.check import specdiff as kitcheck
-from rater.run.host.busy import BusyWatch
 from rater.text.cpuset import parse_list
-from rater.workflow.run import preflight
-from tests.support.calls import rows
-from tests.support.kit import StandInKit, rater, script
-
-
-@pytest.fixture(autouse=True)
-def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who else works on this machine is looked for elsewhere: it takes most of a short run."""
-    monkeypatch.setattr(BusyWatch, "busy", lambda self: None)
-    monkeypatch.setattr(preflight, "busy_warning", lambda found: None)
+from tests.support.calls import rater, rows
+from tests.support.kit import StandInKit, script
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rater.run.programs.inputs import ReadyInput, ready_inputs
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.program import Program
 from rater.run.workplace.run_dirs import RunFolders
-from tests.support.calls import rater, rows
+from tests.support.calls import RATER, rater, rows
 
 CPUS = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -46,8 +47,8 @@ def said_by_copy(field: str) -> list[str]:
 
 @two_cpus
 def test_rater_and_its_watchdog_live_on_the_reserved_core_and_the_copy_does_not() -> None:
-    done = rater("run", "--reserve", "1", "--copies", "1", "--keep", "--", "sh", "-c", WHO)
-    assert done.returncode == 0, done.stderr
+    words = ("run", "--quiet", "--reserve", "1", "--copies", "1", "--keep", "--", "sh", "-c", WHO)
+    subprocess.run([*RATER, *words], check=True)
     pids, masks = said_by_copy("Pid"), said_by_copy("Cpus_allowed_list")
     reserved = rows("SELECT value FROM setting WHERE name = 'rater.reserved_cpus'")[0][0]
     [cpu] = rows("SELECT cpu FROM copy")[0]

@@ -1,19 +1,22 @@
 """How tests call rater, and what they find in its database afterwards.
 
-In the process of the test: the fixture `rater` of conftest.py, a `Rater`. As a process of its own:
-`rater` of this module.
+In the process of the test: the fixture `rater` of conftest.py, a `Rater`, or `rater` of this
+module, which needs no fixture. As a process of its own, to be stopped or bound: `RATER`.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from rater.cli import main
 
 # The words after `rater`; returns status, standard output and standard error.
 type Rater = Callable[..., tuple[int, str, str]]
@@ -21,16 +24,24 @@ type Rater = Callable[..., tuple[int, str, str]]
 RATER = [sys.executable, "-m", "rater"]
 
 
-def rater(*words: str, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run `rater ...` as a process of its own, with `more` in its environment."""
-    return subprocess.run(
-        [*RATER, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=os.environ | more,
-    )
+@dataclass(frozen=True)
+class Done:
+    """A call of rater that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def rater(*words: object, cwd: Path | None = None) -> Done:
+    """Call rater as a user does, but in this process: starting another one takes longer."""
+    with (
+        chdir(cwd or Path.cwd()),
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+    ):
+        status = main([str(word) for word in words])
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def rows(sql: str) -> list[tuple[Any, ...]]:

@@ -8,13 +8,9 @@ standard input. `bin/specdiff` compares two files as far as equal or not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from shlex import quote
-
-from rater.cli import main
 
 COUNT = """\
 #!/bin/sh
@@ -133,19 +129,3 @@ class StandInKit:
             "expected": {"w1.out": "first hello\n"},
         }
         return self.benchmark(name, copies, **(values | more))  # type: ignore[arg-type] # by name
-
-
-@dataclass(frozen=True)
-class Done:
-    """A call of rater that has ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def rater(*words: object) -> Done:
-    """Call rater as a user does, but in this process: starting another one takes longer."""
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        status = main([str(word) for word in words])
-    return Done(status, out.getvalue(), err.getvalue())

@@ -33,7 +33,6 @@ def drawing(tree: Path, package: int, memory: int) -> tuple[str, ...]:
     return "--", "sh", "-c", DRAW.format(package=package, memory=memory, zones=zones)
 
 
-@pytest.mark.usefixtures("at_once")
 def test_joules_are_those_that_the_counters_were_driven_to(
     tree: Path, rater: Rater, store: Store
 ) -> None:
@@ -58,7 +57,6 @@ def test_joules_are_those_that_the_counters_were_driven_to(
     assert not any("energy" in note for note in store.load(1).notes)
 
 
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("option", ["--energy", "--proof"])
 def test_energy_is_not_read_where_it_is_not_wanted(
     tree: Path, rater: Rater, store: Store, option: str

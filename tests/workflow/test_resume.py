@@ -302,13 +302,16 @@ def test_a_dry_run_of_resuming_says_what_is_there_and_changes_nothing(
     assert everything() == before
 
 
-def test_a_changed_environment_is_refused_with_the_differences_unless_forced(killed: Path) -> None:
+def test_a_changed_environment_is_refused_with_the_differences_unless_forced(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = everything()
-    done = rater("run", "--resume", "last", MALLOC_ARENA_MAX="1")
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    done = rater("run", "--resume", "last")
     assert done.returncode == 2
     assert "environment variable MALLOC_ARENA_MAX: was not there, is 1" in done.stderr
     assert everything() == before
-    forced = rater("run", "--resume", "last", "--force", "--quiet", MALLOC_ARENA_MAX="1")
+    forced = rater("run", "--resume", "last", "--force", "--quiet")
     assert forced.returncode == 1
     notes = [text for (text,) in dump("text", "note")]
     assert "differs since then: environment variable MALLOC_ARENA_MAX: was not there, is 1" in notes

@@ -22,7 +22,6 @@ from tests.support.calls import Rater, rows
 from tests.support.example_events import run_of
 from tests.support.stored_runs import HOST, PUS
 
-pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 
 

@@ -20,7 +20,6 @@ from rater.workflow.sweep.signals import stoppable
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import THP, make_tree, values
 
-pytestmark = pytest.mark.usefixtures("at_once")
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 SWAPPINESS = "proc/sys/vm/swappiness"
 

@@ -22,7 +22,7 @@ from rater.run.programs.script import (
     failed_command,
     workloads_in,
 )
-from tests.support.kit import rater
+from tests.support.calls import rater
 from tests.support.shells import SHELLS
 
 
