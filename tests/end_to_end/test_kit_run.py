@@ -33,7 +33,9 @@ def run_dir(file: Path, copy: int) -> Path:
 def ran(*words: object) -> str:
     """Run something that goes well; return what it printed."""
     done = rater("run", *words)
-    assert done.returncode == 0, done.stderr
+    if done.returncode:
+        ended = "SELECT copy, step, exit_code, signal, note, validity_detail FROM copy "
+        raise AssertionError(done.stderr, rows(f"{ended} WHERE status != 'ok'"))
     return done.stdout + done.stderr
 
 
