@@ -42,6 +42,13 @@ def register(subparsers: Subparsers) -> None:
         "held, in one verdict over all of them",
     )
     parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="average and maximum resident memory of a copy instead: a line for each benchmark, a "
+        "pair of columns for each point (one point will do)",
+    )
+    parser.add_argument("--csv", action="store_true", help="with --memory: as CSV, in bytes")
+    parser.add_argument(
         "--fail-on",
         metavar="worse[:P%]",
         help="exit with 1 where a benchmark or suite is worse (by more than P %%) with all "

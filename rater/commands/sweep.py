@@ -56,10 +56,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     sweep.add_argument("--seed", type=int, metavar="N", help="of the shuffled orders; kept")
     sweep.add_argument(
         "--until",
-        metavar="P%",
+        metavar="[energy:]P%",
         help="look after every block from the third on, and stop when every comparison with the "
         "baseline is better, worse or the same within P%%; intervals are widened for the "
-        "number of looks, so that equal points are not called different more often",
+        "number of looks, so that equal points are not called different more often; "
+        "energy:P%% asks this of joules a copy",
     )
     sweep.add_argument("--skip-refused", action="store_true", help="leave out what cannot run")
     sweep.add_argument(

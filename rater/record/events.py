@@ -152,6 +152,15 @@ class WorkloadTime:
     pid: int | None = None  # of the command's own process, where that is told
 
 
+@record
+class ResidentMemory:
+    """Memory of a copy's processes over its looks, one a second; hugetlb pages included."""
+
+    mean_rss_bytes: int
+    peak_rss_bytes: int
+    rss_looks: int
+
+
 class AtGate:
     """A copy with what was seen of it at its gate, flat as the database's `copy` row has it."""
 
@@ -200,6 +209,9 @@ class CopyEnded(AtGate):
     last_cpu: int | None = None  # its first thread ran on at the end; None: not looked at
     workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
     late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
+    mean_rss_bytes: int | None = None  # see `ResidentMemory`; None: not looked at
+    peak_rss_bytes: int | None = None
+    rss_looks: int | None = None
 
     @property
     def elapsed_ns(self) -> int:

@@ -198,6 +198,9 @@ class StoredCopy(AtGate):
     workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
     late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
     counts: tuple[EventCount, ...] = ()  # of its counters, group after group; (): none
+    mean_rss_bytes: int | None = None  # resident, over looks once a second; None: not looked at
+    peak_rss_bytes: int | None = None  # highest of these
+    rss_looks: int | None = None
 
     @property
     def elapsed_s(self) -> float:

@@ -136,9 +136,19 @@ def insert_imported(
     for it in stored.brackets:
         if it.reported is not None:
             insert(connection, "spec_result", it.reported, run_id=number, phase=it.phase)
+    for readings in stored.machine_readings:
+        _machine_readings(connection, number, readings)
     for text in stored.notes:
         insert(connection, "note", run_id=number, kind="note", text=text)
     return number
+
+
+def _machine_readings(
+    connection: sqlite3.Connection, run_id: int, readings: MachineReadings
+) -> None:
+    key = {"run_id": run_id, "phase": readings.phase}
+    for name, value in readings.values:
+        insert(connection, "phase_reading", replace=True, **key, name=name, value=value)
 
 
 def place_copies(
@@ -205,9 +215,7 @@ def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
             same: dict[str, Any] = {"run_id": run_id, "phase": event.phase}
             insert_all(connection, "cpu_reading", event.rows, replace=True, **same)
         case MachineReadings():
-            key = {"run_id": run_id, "phase": event.phase}
-            for name, value in event.values:
-                insert(connection, "phase_reading", replace=True, **key, name=name, value=value)
+            _machine_readings(connection, run_id, event)
         case CopyCounted():
             _counts(connection, run_id, event)
         case PhaseCounted():

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
-from rater.plan.sweep.grid import AxisKind, BlockOrder, Slot, Values, label_of
+from rater.plan.sweep.grid import AxisKind, BlockOrder, Measure, Slot, Values, label_of
 from rater.process_id import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, storable
 from rater.record.status import RunStatus
@@ -48,6 +48,7 @@ class SweepAsked:
     command_line: str
     rater_version: str
     directory: str
+    until_of: Measure = Measure.TIME
     file: str | None = None  # the TOML file it was read from
     file_sha256: str | None = None
     file_text: str | None = None

@@ -120,6 +120,8 @@ def test_points_that_cannot_run_are_all_told_up_front_or_left_out(rater: Rater) 
         (("--axis", "env:X=1", "--tag", "block=2"), "--tag block"),
         (("--axis", "env:X=1", "--rounds", "0"), "--rounds 0"),
         (("--axis", "env:X=1", "--until", "much"), "--until"),
+        (("--axis", "env:X=1", "--until", "joules:1%"), "--until energy:1%"),
+        (("--axis", "env:X=1", "--until", "energy:1%"), "this machine counts no energy"),
         (("--axis", "env:X=1", "--until", "1%", "--rounds", "2"), "from the third on"),
         (("--axis", "iterations=one"), "expected a whole number"),
         (("--axis", "hugepages=on"), "expected one of off"),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rater.record.events import CpuReading
+from rater.record.events import CpuReading, MachineReadings
 from rater.record.run import BenchmarkUsed, Host
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
@@ -131,6 +131,20 @@ def stored(
         copies=tuple(rows),
         warnings=("w",),
         notes=("n",),
+    )
+
+
+def with_energy(run: StoredRun, *joules: float) -> StoredRun:
+    """The run with the energy of its one package in each phase of 10 s; all of it its own."""
+    return replace(
+        run,
+        host=replace(run.host, pus=None),
+        machine_readings=tuple(
+            MachineReadings(
+                phase, (("elapsed_ns", 10 * S), ("energy_package-0_uj", round(it * 1e6)))
+            )
+            for phase, it in enumerate(joules)
+        ),
     )
 
 

@@ -52,7 +52,13 @@ def test_joules_are_those_that_the_counters_were_driven_to(
     assert phase["domains"]["package-0-dram"] == 4.5
     exported = json.loads(rater("export", "last", "--format", "json")[1])
     assert exported["phase_readings"][0]["energy_package-0_uj"] == 31_000_000
-    slowest = json.loads(rater("show", "last", "--copies", "--json")[1])["copy_times"]["slowest"]
+    file = tree.parent / "observations.json"
+    file.write_text(rater("export", "last", "--format", "observations")[1])
+    file.write_text(file.read_text().replace(store.load(1).head.uuid, "another"))
+    assert rater("import", file)[0] == 0
+    (imported,) = json.loads(rater("show", "last", "--json")[1])["energy"]["phases"]
+    assert imported == phase
+    slowest = json.loads(rater("show", 1, "--copies", "--json")[1])["copy_times"]["slowest"]
     assert sum(it["joules_estimate"] for it in slowest) == pytest.approx(35.5)
     assert not any("energy" in note for note in store.load(1).notes)
 

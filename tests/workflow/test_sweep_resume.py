@@ -19,6 +19,7 @@ from rater.store.store import open_store
 from rater.store.sweeps import begin_run, find_sweep, load_sweep
 from rater.workflow.results.points import looks_of, points_from
 from tests.support.calls import Rater, rows
+from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
 from tests.support.stored_runs import HOST, PUS
 
@@ -146,19 +147,33 @@ def test_a_sweep_that_is_not_there_is_told(rater: Rater, tmp_path: Path, word: s
     assert (status, "no such sweep" in said) == (2, True)
 
 
+@pytest.mark.parametrize("energy", [False, True])
 def test_until_stops_after_a_block_from_the_third_on_when_all_is_decided(
-    rater: Rater, monkeypatch: pytest.MonkeyPatch
+    rater: Rater, machine: Path, monkeypatch: pytest.MonkeyPatch, energy: bool
 ) -> None:
-    asked: list[tuple[int, float, int]] = []
+    powercap(machine)
+    asked: list[tuple[int, float, int, bool]] = []
 
-    def decided(points: Sequence[Point], margin: float, looks: int) -> bool:
-        asked.append((len(points[0].runs), margin, looks))
+    def decided(points: Sequence[Point], margin: float, looks: int, *, energy: bool) -> bool:
+        asked.append((len(points[0].runs), margin, looks, energy))
         return True
 
     monkeypatch.setattr("rater.analysis.compare.compare.decided", decided)
-    words = ("--axis", "env:X=1,2", "--rounds", "4", "--until", "2%", "--", "true")
+    words = (
+        "--axis",
+        "env:X=1,2",
+        "--rounds",
+        "4",
+        "--until",
+        f"{'energy:' * energy}2%",
+        "--",
+        "true",
+    )
     status, _, said = rater("sweep", *TINY, *words)
-    assert (status, asked) == (0, [(3, 0.02, 2)])
+    assert (status, asked) == (0, [(3, 0.02, 2, energy)])
+    assert json.loads(rater("sweep", "--show", "1", "--json")[1])["until_of"] == (
+        "energy" if energy else "time"
+    )
     assert "decided after block 3 of 4" in said
     assert len(rows("SELECT 1 FROM run")) == 6
     status, _, said = rater("sweep", "--resume", "1")

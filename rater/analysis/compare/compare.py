@@ -94,8 +94,12 @@ def compare(
     )
 
 
-def decided(points: Sequence[Point], margin: float, looks: int = 1) -> bool:
+def decided(
+    points: Sequence[Point], margin: float, looks: int = 1, *, energy: bool = False
+) -> bool:
     """Tell whether every point is better, worse or the same as the first: more runs say no more.
+
+    `energy`: in joules a copy, else in copies an hour.
 
     Of the suite, or of the one benchmark there is. `looks`: how often this is asked of the
     growing points at most (after every block from the third to the last: blocks - 2). The
@@ -105,7 +109,8 @@ def decided(points: Sequence[Point], margin: float, looks: int = 1) -> bool:
     """
     comparison = compare(points, margin=margin, looks=looks)
     rows = comparison.suites[:1] or comparison.benchmarks
-    return any(row.cells for row in rows) and all(row.decided for row in rows)
+    known = any(row.cells for row in rows)
+    return known and all(row.energy_decided if energy else row.decided for row in rows)
 
 
 def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tuple[Side, ...]:

@@ -38,6 +38,7 @@ class Effect:
     # or no such thing.
     median_copy: RatioInterval | None
     slowest_over_median: RatioInterval | None
+    joules_per_copy: RatioInterval | None  # above 1: takes more energy; None: not known
     p_holm: float | None  # p with all comparisons of the table considered (Holm)
     holds: bool  # whether better or worse holds up with all of them considered
     reason: str | None  # why there is no comparison
@@ -68,6 +69,11 @@ class EffectRow:
     def decided(self) -> bool:
         """Whether every side is better, worse or the same as the baseline."""
         return all(cell.speedup and cell.speedup.decided for cell in self.cells)
+
+    @property
+    def energy_decided(self) -> bool:
+        """Whether every side takes more, less or the same energy as the baseline."""
+        return all(cell.joules_per_copy and cell.joules_per_copy.decided for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,12 +115,14 @@ class RowMaker:
         slowest = (
             _estimate(keys, strata, lambda s: s.slowest_over_median, steps=2) if same else None
         )
+        joules = _estimate(keys, strata, lambda sample: sample.joules_per_copy)
         return Effect(
             baseline=baseline,
             value=value,
             speedup=speedup,
             median_copy=self._tell(median) if median else None,
             slowest_over_median=self._tell(slowest, less_is_better=True) if slowest else None,
+            joules_per_copy=self._tell(joules, less_is_better=True) if joules else None,
             p_holm=None,
             holds=False,
             reason=None if rate else "no valid result on one of the sides",

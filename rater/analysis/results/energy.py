@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.results.request import request_of
+from rater.analysis.results.steady import is_steady
 from rater.groups import grouped
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from rater.text.words import count, some
@@ -34,7 +35,7 @@ class PhaseEnergy:
     iteration: int | None
     counted: bool
     elapsed_s: float  # between the two readings
-    bracket_s: float | None
+    bracket_s: float | None  # None: not known, or a window, whose length is no result
     domains: tuple[tuple[str, float], ...]  # joules of each, by name, whoever drew them
     packages: tuple[tuple[int | None, float], ...]  # joules of those with copies; None: of all
     copy_runs: int  # that ended in the phase
@@ -144,7 +145,7 @@ def _phase(
     return PhaseEnergy(
         *(bracket.phase, bracket.benchmark, bracket.iteration, bracket.counted),
         elapsed_s=elapsed_s,
-        bracket_s=bracket.bracket_s,
+        bracket_s=None if is_steady(run.head) else bracket.bracket_s,
         domains=tuple(sorted(domains.items())),
         packages=tuple((it, whole[it]) for it in packages),
         copy_runs=len(copies),

@@ -39,6 +39,7 @@ class IterationRate:
     # Slowest copy over median copy (of several copies): 1.12 is 12 % slower; None: one copy, or
     # no such thing in this mode.
     slowest_over_median: float | None
+    joules_per_copy: float | None = None  # None: not known, or not a copy's of one benchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class BenchmarkRate:
     shortest_s: float = 0.0  # recorded time that these stand on
     bracket_s: float | None = None  # homogeneous order: of the iteration that stands for it
     copies: int | None = None  # that the result is of, where that is not all of the run's
+    joules_per_copy: float | None = None  # of the iteration that stands for it
     reason: str | None = None  # what is missing, in words; may stand beside a result
 
     @property
@@ -108,6 +110,7 @@ def _of_brackets(score: BenchmarkScore, head: RunHead) -> BenchmarkRate:
             it.slowest.elapsed_s / it.median_copy_s
             if it.slowest and it.median_copy_s and it.good > 1
             else None,
+            it.joules_per_copy,
         )
         for it in counted
         if it.reason is None and it.per_hour
@@ -131,6 +134,7 @@ def _of_brackets(score: BenchmarkScore, head: RunHead) -> BenchmarkRate:
         shortest_s,
         chosen.bracket_s if chosen else None,
         chosen.copies if chosen and chosen.copies != head.copies else None,
+        chosen.joules_per_copy if chosen else None,
         reason or (None if iterations else "no counted iteration"),
     )
 
@@ -251,6 +255,12 @@ class TuneRates:
         found = [self.rates.get(name) for name in benchmarks]
         values = [one and (one.ratio if by_ratio else one.per_hour) for one in found]
         return geometric_mean([value or 0.0 for value in values])
+
+    def joules_over(self, benchmarks: Sequence[str]) -> float | None:
+        """Return the energy of a copy of each of them, added up; None where one is not known."""
+        found = [self.rates[name].joules_per_copy for name in benchmarks if name in self.rates]
+        known = [joules for joules in found if joules is not None]
+        return sum(known) if len(known) == len(benchmarks) else None
 
 
 def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:

@@ -51,6 +51,8 @@ class ScalePoint:
     efficiency: float  # rate a copy against that of the smallest number
     gain: float | None  # rate a copy added since the last point, as a share of the first's
     per_lgroup: float | None  # rate against linear per lgroup; None: one lgroup, or not known
+    # Median over runs of the energy of a copy (of a suite: of each benchmark, added up).
+    joules_per_copy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +220,14 @@ def _series(
 ) -> Series | None:
     found: list[tuple[CpusUsed, tuple[tuple[int, float], ...]]] = []
     in_rounds: list[dict[int, float]] = []
+    joules: list[float | None] = []
     for of_it in by_copies.values():
         rates = [(one, one.rates.over(kind.over, by_ratio=by_ratio)) for one in of_it]
         known = tuple((one.run.head.run, rate) for one, rate in rates if rate is not None)
         if known:
             found.append((of_it[0].places, known))
+            drawn = [it for one in of_it if (it := one.rates.joules_over(kind.over)) is not None]
+            joules.append(statistics.median(drawn) if drawn else None)
             in_rounds.append(
                 {one.block: rate for one, rate in rates if one.block is not None and rate}
                 if len({one.block for one in of_it}) == len(of_it)
@@ -254,6 +259,7 @@ def _series(
                 efficiency=rate / count / first,
                 gain=added,
                 per_lgroup=rate / linear if linear else None,
+                joules_per_copy=joules[i],
             )
         )
     return Series(

@@ -37,6 +37,13 @@ class BlockOrder(StrEnum):
     ABBA = "abba"  # as the grid has them, in every second block backwards
 
 
+class Measure(StrEnum):
+    """What points are compared in."""
+
+    TIME = "time"  # copies an hour
+    ENERGY = "energy"  # joules a copy
+
+
 class AxisKind(StrEnum):
     """What a value of an axis changes."""
 

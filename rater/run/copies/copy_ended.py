@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import asdict
 
-from rater.record.events import CopyEnded, WorkloadTime
+from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
 from rater.record.run import storable
 from rater.record.status import CopyStatus, Validity
 from rater.run.copies.launch import Child, Reaped
@@ -31,6 +32,7 @@ def ended_event(
     expects: bool,
     keeps: bool,
     workloads: tuple[WorkloadTime, ...] = (),
+    memory: ResidentMemory | None = None,
 ) -> CopyEnded:
     """Return the event of a released copy that was reaped.
 
@@ -70,6 +72,7 @@ def ended_event(
         last_cpu=child.last_cpu,
         workloads=workloads,
         late_ns=child.late_ns,
+        **(asdict(memory) if memory else {}),
     )
 
 

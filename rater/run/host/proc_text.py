@@ -26,6 +26,7 @@ _SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
 _SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _PEAK = re.compile(rb"\nVmHWM:\s+(\d+) kB\n")
 _SWAP = re.compile(rb"\nVmSwap:\s+(\d+) kB\n")
+_RESIDENT = re.compile(rb"^(VmRSS|RssFile|RssShmem|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
 _LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
 _MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
 _PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
@@ -65,6 +66,13 @@ class Status(NamedTuple):
     mems: tuple[int, ...] | None  # Mems_allowed_list
     peak_bytes: int | None  # VmHWM, of this program only: exec begins anew
     swap_bytes: int | None
+
+
+class Resident(NamedTuple):
+    """Resident memory by a status file, hugetlb pages included; 0 of a process that has ended."""
+
+    private_bytes: int
+    shared_bytes: int  # of files, and shared memory
 
 
 def parse_numa_maps(text: bytes) -> NumaMaps:
@@ -178,6 +186,14 @@ def parse_status(text: bytes) -> Status:
         int(peak[1]) * 1024 if peak else None,
         int(swap[1]) * 1024 if swap else None,
     )
+
+
+def parse_resident(text: bytes) -> Resident:
+    """Return how much memory a status file tells."""
+    sizes = {key: int(size) * 1024 for key, size in _RESIDENT.findall(text)}
+    shared = sizes.get(b"RssFile", 0) + sizes.get(b"RssShmem", 0)
+    every = sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0)
+    return Resident(max(0, every - shared), shared)
 
 
 def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:

@@ -135,6 +135,8 @@ class Observer:
 
     def __init__(self, cadence: Cadence, *, spread: bool = True) -> None:
         self._cadence = cadence
+        self.once = cadence.once
+        self.looked_ns = 0  # CPU time of `ResidentLooks`, which no budget holds back
         self._interval_ns = round((cadence.every_s or _LEAST_AUTO_S) * 1e9)
         self._thread = _SamplingThread(spread)
         self._new: _Line = OrderedDict()  # released since the last turn
@@ -214,8 +216,8 @@ class Observer:
             cadence=str(self._cadence),
             samples=self._samples,
             interval_s=self._gaps_ns / self._gaps / 1e9 if self._gaps else None,
-            cpu_s=self._spent_ns / 1e9,
-            share=self._spent_ns / elapsed_ns if elapsed_ns else 0.0,
+            cpu_s=(self._spent_ns + self.looked_ns) / 1e9,
+            share=(self._spent_ns + self.looked_ns) / elapsed_ns if elapsed_ns else 0.0,
             longest_read_s=self._longest_ns / 1e9,
             unknown=tuple(self._thread.probe.unknown),
         )

@@ -14,6 +14,7 @@ from rater.run.copies.copy_ended import ended_event
 from rater.run.copies.launch import Child, Reaped
 from rater.run.observe.counters import PhaseCounters
 from rater.run.observe.observer import FIRST_S
+from rater.run.observe.resident import ResidentLooks
 from rater.run.observe.samples import Samples
 from rater.run.supervise.job import RunState
 
@@ -29,6 +30,7 @@ class PhaseRecord:
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = False
         self._samples = Samples(state.emit, placements)
+        self._resident = ResidentLooks()
         self._counters = (
             PhaseCounters(state.reader, phase.number, lambda copy: placements[copy].cpu)
             if state.reader is not None
@@ -45,6 +47,8 @@ class PhaseRecord:
         """Start what observes copies and the machine until the last copy has ended."""
         if self._state.observer is not None:
             nursery.start_soon(self._observe, alive)
+            if not self._state.observer.once:
+                nursery.start_soon(self._resident.watch, alive)
         if self._counters is not None:
             nursery.start_soon(self._counters.watch)
             if self._counters.reader.energy is not None:
@@ -79,6 +83,7 @@ class PhaseRecord:
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
             workloads=workloads,
+            memory=self._resident.ended(child.pid),
         )
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
@@ -123,6 +128,8 @@ class PhaseRecord:
         where it did not close or there is none; `counted`: what counters came to.
         """
         self._samples.close()
+        if self._state.observer is not None:
+            self._state.observer.looked_ns += self._resident.spent_ns
         if not starts or not self._finishes:
             return
         for one in counted:

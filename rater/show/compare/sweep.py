@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import RATIO, Overall
 from rater.analysis.stats.descriptive import geometric_mean
-from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Slot, Values, label_of
+from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Measure, Slot, Values, label_of
 from rater.show.console.format import decimals, duration, number
 from rater.show.console.letters import letters
 from rater.show.console.printer import Printer
@@ -73,6 +73,7 @@ class SweepView:
     order: str
     seed: int
     until: float | None
+    until_of: Measure
     slots: tuple[SlotView, ...]
     file: str | None = None
     file_sha256: str | None = None
@@ -205,6 +206,7 @@ _HEAD = Members(
     "sweep=number uuid status reason started_at what axes rounds order seed",
     {
         "until_percent": lambda view: None if view.until is None else view.until * 100,
+        "until_of": lambda view: None if view.until is None else view.until_of,
         "runs_planned": lambda view: len(view.slots),
     },
     "runs_done=done file file_sha256",
@@ -245,7 +247,8 @@ def _print_head(view: SweepView, printer: Printer) -> None:
     for axis in view.axes:
         values = ", ".join(value or NONE_SHOWN for value in axis.values)
         printer.prose(f"  {axis.name} ({axis.kind}): {values}")
-    until = "" if view.until is None else f", until decided within {view.until * 100:g} %"
+    by = " by energy" if view.until_of is Measure.ENERGY else ""
+    until = "" if view.until is None else f", until decided{by} within {view.until * 100:g} %"
     seed = f", seed {view.seed}" if view.order == "shuffled" else ""
     status = ""
     if view.status is not None:

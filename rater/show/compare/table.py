@@ -167,9 +167,11 @@ def _speedup_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Co
     ]
     if any(cell.slowest_over_median for cell in cells):
         slowest = of.right(
-            "slowest|copy %", lambda it: _slowest(it.slowest_over_median), optional=1
+            "slowest|copy %", lambda it: _in_brackets(it.slowest_over_median), optional=1
         )
         columns.append(slowest)
+    if any(cell.joules_per_copy for cell in cells):
+        columns.append(of.right("J/copy|%", lambda it: _in_brackets(it.joules_per_copy)))
     return columns
 
 
@@ -292,8 +294,8 @@ def _marked(cell: Effect) -> str:
     return f"{_factor(cell.speedup)}{f'({mark})' if doubted else mark}"
 
 
-def _slowest(told: RatioInterval | None) -> str:
-    """Return the change of slowest over median copy, in brackets where it may be chance."""
+def _in_brackets(told: RatioInterval | None) -> str:
+    """Return a change, in brackets where it may be chance."""
     if told is None:
         return "-"
     change = _signed(told.ratio - 1)

@@ -49,7 +49,7 @@ TABLE = {
     Notable: Members("matter share times cpu cpus benchmark"),
     Effect: Members(
         "baseline value speedup p_holm holds improvement reduction"
-        " median_copy_speedup=median_copy slowest_over_median reason"
+        " median_copy_speedup=median_copy slowest_over_median joules_per_copy reason"
     ),
     RatioInterval: Members(
         "ratio",

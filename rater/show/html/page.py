@@ -35,6 +35,7 @@ from rater.show.results.barrier import print_beside
 from rater.show.results.copies import CopiesView, print_copies
 from rater.show.results.counters import print_counters
 from rater.show.results.cpu_use import notable_text, print_cpus
+from rater.show.results.energy import print_energy
 from rater.show.results.metrics import print_metrics
 from rater.show.results.placement import print_memory, print_placement
 from rater.show.results.rotated import print_rotated
@@ -175,6 +176,7 @@ def _results(page_run: PageRun) -> Iterator[Html]:
         print_beside(compare_with_barrier(summary, page_run.barrier), printer)
     if summary.metrics:
         print_metrics(summary.metrics, printer)
+    print_energy(summary, printer)
     print_failed(summary.failed, printer)
     printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
     yield printer.take()

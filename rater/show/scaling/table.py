@@ -143,6 +143,8 @@ def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
     ]
     if any(one.per_lgroup is not None for one in points):
         columns.append(of.right("of linear|per lgroup", lambda one: _factor(one.per_lgroup)))
+    if any(one.joules_per_copy is not None for one in points):
+        columns.append(of.numbers("J|/copy", lambda one: one.joules_per_copy))
     columns.append(of.right("a copy|more adds", lambda one: _factor(one.gain), optional=1))
     styles = ["" if curve.place(one.copies).share is not Share.CPUS else "dim" for one in points]
     printer.table(columns, styles)

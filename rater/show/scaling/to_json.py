@@ -53,7 +53,7 @@ TABLE = {
     ScalePoint: Members(
         "copies rate",
         {"runs": lambda one: objects("run rate", zip(one.runs, one.rates, strict=True))},
-        "speedup efficiency gain_per_copy=gain of_linear_per_lgroup=per_lgroup",
+        "speedup efficiency gain_per_copy=gain of_linear_per_lgroup=per_lgroup joules_per_copy",
     ),
     Refused: Members("refused=reason"),
     Usl: Members(

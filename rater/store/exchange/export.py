@@ -15,7 +15,7 @@ from rater.record.events import Sampled
 from rater.record.run import MachinePU
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
-from rater.store.exchange.read_observations import SHARED_BY_PU, VERSION
+from rater.store.exchange.read_observations import ENERGY, SHARED_BY_PU, VERSION
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, Table, all_fields, to_json
 
@@ -51,6 +51,9 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
         run["increment"] = head.increment
     if any(copy.counts for copy in stored.copies):
         run["counter_tables"] = counter_tables(stored.settings)
+    energy = _energy(stored)
+    if energy:
+        run["energy"] = energy
     return {
         "rater": VERSION,
         "run": run,
@@ -59,6 +62,28 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
             _observation(copy, head.source, rotated or steady) for copy in stored.copies
         ],
     }
+
+
+def _energy(stored: StoredRun) -> list[dict[str, Any]]:
+    """Return joules by phase and domain; none where others may have drawn part of them.
+
+    A document does not tell that of a run, so its reader could not hold them back.
+    """
+    if stored.host.pus not in (None, len(stored.pus)) or '"share": true' in (
+        stored.head.request or ""
+    ):
+        return []
+    brackets = {bracket.phase: bracket for bracket in stored.brackets}
+    return [
+        {
+            "benchmark": brackets[it.phase].benchmark,
+            "iteration": brackets[it.phase].iteration,
+            "elapsed_s": dict(it.values)["elapsed_ns"] / 1e9,
+            "joules": joules,
+        }
+        for it in stored.machine_readings
+        if (joules := {match[1]: v / 1e6 for n, v in it.values if (match := ENERGY.fullmatch(n))})
+    ]
 
 
 def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
@@ -72,6 +97,8 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
         "status": str(copy.status) if source == "run" or ended else None,
         "placement": copy.placement,
         "placement_note": copy.placement_note,
+        "mean_rss_bytes": copy.mean_rss_bytes,
+        "peak_rss_bytes": copy.peak_rss_bytes,
         "counted": None if copy.counted else False,
         "counts": [all_fields(it) for it in copy.counts] or None,
     }
@@ -182,7 +209,7 @@ _CSV = """
     benchmark tune iteration copy step phase counted cpu core llc node package mem_nodes
     planned_start_s start_s elapsed_s cpu_s user_s system_s gate_cpu_s max_rss_bytes minor_faults
     major_faults voluntary_switches involuntary_switches status exit_code signal validity
-    validity_detail note placement placement_note late_s
+    validity_detail note placement placement_note late_s mean_rss_bytes peak_rss_bytes
 """.split()  # noqa: SIM905 - a list to read
 
 

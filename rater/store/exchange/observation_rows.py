@@ -88,6 +88,8 @@ _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "status": ("status", choice(CopyStatus), None),
     "placement": ("placement", _PLACEMENT, None),
     "counts": ("counts", _COUNTS, ()),
+    "mean_rss_bytes": ("mean_rss_bytes", whole(), None),
+    "peak_rss_bytes": ("peak_rss_bytes", whole(), None),
 }
 
 

@@ -1,6 +1,7 @@
 """The observations document, the neutral form of per-copy times from any runner, read; pure.
 
-Beside the keys of the contract, `run.stagger_ms`, `run.increment` and an
+Beside the keys of the contract, `run.energy` (joules by domain of phases), `mean_rss_bytes` and
+`peak_rss_bytes` of an observation, `run.stagger_ms`, `run.increment` and an
 observation's `counted` (false: a discarded iteration) and, in rotated order,
 `step` (position in the copy's queue, from 0) are read where they stand. Mode
 `steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows` (one for
@@ -20,6 +21,7 @@ from typing import Any
 
 from rater.plan.counters.table import TABLE_TEXT
 from rater.plan.placement.counts import MOST_COPIES
+from rater.record.events import MachineReadings
 from rater.record.run import BenchmarkUsed, Host, MachinePU
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
@@ -40,6 +42,9 @@ _ORDERS = {
     "rotated": "rotated",
     "heterogeneous": "rotated",
 }
+ENERGY = re.compile(r"energy_(.+)_uj", re.ASCII)  # names of readings
+_DOMAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+_JOULES = number(LONGEST_S, unit="joules")
 _NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _DURATION = number(LONGEST_S, unit="seconds")
 _FORMAT = ValueKind(
@@ -69,6 +74,8 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     rotated = head.order == "rotated"
     rows = Observations(document, root, head.copies).rows(rotated=rotated, steady=steady)
     brackets = _brackets(rows, rotated, steady=steady, windows=windows)
+    energy = _energy(run, brackets)
+    document.raise_mistakes()
     iterations = {row.iteration: row.counted for row in rows}
     status, reason = _how_it_ended(rows)
     head = replace(
@@ -93,6 +100,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         warnings=(),
+        machine_readings=energy,
         notes=_what_is_missing(head.copies, rows),
     )
 
@@ -113,6 +121,23 @@ def _windows(run: TableReader) -> _Windows:
         key = (window.get("benchmark", LINE, None), window.get("iteration", whole()))
         found[key] = (start_ns, finish_ns)
     return found
+
+
+def _energy(run: TableReader, brackets: Sequence[StoredBracket]) -> tuple[MachineReadings, ...]:
+    """Return the joules of phases, by benchmark and iteration (neither in rotated order)."""
+    phases = {(it.benchmark, it.iteration): it.phase for it in brackets}
+    found = []
+    for one in run.tables("energy"):
+        key = (one.get("benchmark", LINE, None), one.get("iteration", whole(), None))
+        elapsed_ns = one.get("elapsed_s", NANOSECONDS)
+        joules = one.table("joules", required=True)
+        names = joules.names(_DOMAIN, "expected names of domains, as package-0")
+        drawn = [(f"energy_{name}_uj", round(joules.get(name, _JOULES) * 1e6)) for name in names]
+        if key not in phases:
+            one.unexpected("a benchmark and iteration that there are observations of", "benchmark")
+        else:
+            found.append(MachineReadings(phases[key], (("elapsed_ns", elapsed_ns), *drawn)))
+    return tuple(found)
 
 
 def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.cpi import cpi_changes
 from rater.analysis.compare.model import Comparison
+from rater.analysis.results.memory import memory_rows
 from rater.analysis.results.points import Point
 from rater.analysis.stats.ratio_interval import Decision
 from rater.errors import InputError
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.counters import cpi_document, print_cpi_changes
+from rater.show.compare.memory import (
+    memory_document,
+    print_memory_rows,
+    write_memory_csv,
+)
 from rater.show.compare.table import print_comparison
 from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
@@ -35,6 +42,12 @@ _WORSE = "worse"
 
 def compare_points(args: argparse.Namespace) -> int:
     """Print the comparison; return the exit status."""
+    if args.memory:
+        return _compare_memory(args)
+    if args.csv:
+        raise InputError(
+            "--csv belongs to --memory; `rater compare --json` has all of a comparison"
+        )
     file = drawing_file(args.file)
     margin = parse_percent(args.within)
     if margin is None:
@@ -66,6 +79,36 @@ def compare_points(args: argparse.Namespace) -> int:
 
     show(args, document, text)
     return 0 if worst is None else _gate(comparison, worst, without)
+
+
+def _compare_memory(args: argparse.Namespace) -> int:
+    given = {
+        "--baseline": args.baseline,
+        "--by": args.by,
+        "--fail-on": args.fail_on,
+        "-o": args.file,
+        "--json beside --csv": args.csv and args.json,
+    }
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise InputError(f"--memory compares nothing: leave out {some(wrong)}")
+    with existing_store(args) as store:
+        points = points_from(store, args.points)
+        without = points_without_runs(store, args.points)
+    rows, labels = memory_rows(points), [point.label for point in points]
+    if args.csv:
+        write_memory_csv(rows, labels, sys.stdout)
+        return 0
+
+    def document() -> object:
+        return memory_document(rows, labels) | {"points_without_runs": list(without)}
+
+    def text(printer: Printer) -> None:
+        printer.some(without, "yellow")
+        print_memory_rows(rows, labels, printer)
+
+    show(args, document, text)
+    return 0
 
 
 def _draw(comparison: Comparison, file: Path) -> None:

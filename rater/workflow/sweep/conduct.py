@@ -18,10 +18,11 @@ from pathlib import Path
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.request.stored import request_to_json
-from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Values, slots_of
+from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Measure, Values, slots_of
 from rater.record.status import RunStatus
 from rater.run.host import discover as machine
 from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.observe.energy import EnergyReader
 from rater.run.programs.compile import cache_root
 from rater.settings.catalog import find, present_settings
 from rater.settings.paths import default_journal_path, sysroot
@@ -77,11 +78,21 @@ def new(args: argparse.Namespace) -> int:
         ]
         return _store(store, args, asked, all_known)
 
+    if asked.until_of is Measure.ENERGY:
+        _refuse_without_energy()
     return conduct(
         *(args, asked.kinds, usable, cache, begin),
         until=asked.until,
         may_leave_out=asked.skip_refused,
     )
+
+
+def _refuse_without_energy() -> None:
+    """Raise `InputError` where no run would have joules to be decided by."""
+    energy = EnergyReader(sysroot())
+    if energy.source is None:
+        why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
+        raise InputError(f"--until energy: {why[0]}")
 
 
 def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
@@ -120,6 +131,7 @@ def _store(
             block_order=asked.order,
             seed=asked.seed,
             until=asked.until,
+            until_of=asked.until_of,
             stop_on_failure=asked.stop_on_failure,
             suite=next((p.resolved.suite for p in usable if p.resolved), None),
             command_line=shlex.join(["rater", *sys.argv[1:]]),

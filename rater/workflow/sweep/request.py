@@ -19,6 +19,7 @@ from rater.plan.sweep.grid import (
     Axis,
     AxisKind,
     BlockOrder,
+    Measure,
     Values,
     check_axes,
     grid,
@@ -60,6 +61,7 @@ class Asked:
     order: BlockOrder
     seed: int
     until: float | None  # 0.01: 1 %
+    until_of: Measure
     skip_refused: bool
     stop_on_failure: bool
     file: Path | None  # the TOML file it was read from
@@ -86,6 +88,7 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
     if until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
     seed = _first(args.seed, file and file.seed, None)
+    margin, measure = (None, Measure.TIME) if until is None else _until(until)
     return Asked(
         axes=axes,
         kinds=kinds,
@@ -93,7 +96,8 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
         rounds=rounds,
         order=BlockOrder(_first(args.block_order, file and file.order, BlockOrder.SHUFFLED)),
         seed=secrets.randbelow(_MOST_SEED) if seed is None else seed,
-        until=None if until is None else _share(until),
+        until=margin,
+        until_of=measure,
         skip_refused=args.skip_refused or (file is not None and file.skip_refused),
         stop_on_failure=args.stop_on_failure or (file is not None and file.stop_on_failure),
         file=Path(args.sweep_file) if file else None,
@@ -191,11 +195,16 @@ def _hint_at_setting(name: str, value: str) -> None:
         )
 
 
-def _share(text: str) -> float:
-    share = parse_percent(text) if text.strip().endswith("%") else None
-    if share is None or not 0 < share < 1:
-        raise InputError(f"--until {text!r}: expected per cent, as in --until 1%")
-    return share
+def _until(text: str) -> tuple[float, Measure]:
+    word, colon, rest = text.strip().partition(":")
+    measure = word if colon else Measure.TIME
+    margin = rest if colon else word
+    share = parse_percent(margin) if margin.endswith("%") else None
+    if share is None or not 0 < share < 1 or measure not in tuple(Measure):
+        raise InputError(
+            f"--until {text!r}: expected per cent, as in --until 1%, or --until energy:1%"
+        )
+    return share, Measure(measure)
 
 
 def _first[T](*values: T) -> T:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError, RaterError, RunError
-from rater.plan.sweep.grid import Slot
+from rater.plan.sweep.grid import Measure, Slot
 from rater.record.status import RunStatus
 from rater.settings.tuner import TakenError
 from rater.show.console.format import duration, number
@@ -228,12 +228,17 @@ class Runner:
 
         points = points_from(self.store, [f"sweep:{self.sweep.number}"])
         looks = max(1, self.sweep.asked.rounds - 2)
-        if len(points) < 2 or not decided(points, self.until, looks=looks):
+        energy = self.sweep.asked.until_of is Measure.ENERGY
+        if len(points) < 2 or not decided(points, self.until, looks, energy=energy):
             return None
         found = compare(points, margin=self.until, looks=looks)
         whole = "the suite" if found.suites else "it"
         words = f"{whole} needs no more runs beside {found.sides[0].label}"
-        unknown = [row.name for row in found.benchmarks if not row.decided]
+        unknown = [
+            row.name
+            for row in found.benchmarks
+            if not (row.energy_decided if energy else row.decided)
+        ]
         return f"{words}; single benchmarks would: {some(unknown, 4)}" if unknown else words
 
     # -- words ------------------------------------------------------------------------------------

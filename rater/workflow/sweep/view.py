@@ -91,6 +91,7 @@ def view_of(
         order=asked.block_order,
         seed=asked.seed,
         until=asked.until,
+        until_of=asked.until_of,
         slots=tuple(
             SlotView(it.slot, it.run, it.status and it.status.value, it.done, it.elapsed_s)
             for it in sweep.slots
@@ -176,6 +177,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
         order=asked.order,
         seed=asked.seed,
         until=asked.until,
+        until_of=asked.until_of,
         slots=tuple(SlotView(slot, None, None, done=False, elapsed_s=None) for slot in slots),
         total_s=TimeLeft(usable).left_s(slots),
         obstacles=tuple(obstacles),

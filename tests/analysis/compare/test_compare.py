@@ -18,7 +18,7 @@ from rater.analysis.stats.ratio_interval import Decision, RatioInterval
 from rater.errors import InputError
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
-from tests.support.example_runs import copy_row, stored
+from tests.support.example_runs import copy_row, stored, with_energy
 
 CATEGORIES = {"a": "int", "b": "int", "c": "fp"}
 
@@ -365,6 +365,25 @@ def test_a_sweep_stops_when_every_point_is_told() -> None:
     assert not decided([base, same, noisy], 0.01)
     # Looked at many times, the same data have to be clearer.
     assert not decided([base, same], 0.01, looks=1000)
+
+
+def test_energy_of_a_copy_is_compared_and_decided_beside_times() -> None:
+    """As fast, for half the joules: 100 J in the baseline, 50 J in the other."""
+    runs = brackets(1, [10.0] * 4), brackets(5, [10.0] * 4)
+    base, saving = (
+        [with_energy(it, joules + place) for place, it in enumerate(some)]
+        for some, joules in zip(runs, (100, 50), strict=True)
+    )
+    points = [point("x=0", *base, x="0"), point("x=1", *saving, x="1")]
+    told = only(compare(points)).cells[0].joules_per_copy
+    assert told is not None
+    assert told.ratio == pytest.approx(0.5, abs=0.01)
+    assert told.verdict is Decision.BETTER
+    assert decided(points, 0.01, energy=True)
+    without = [points[0], point("x=1", *runs[1], x="1")]
+    assert only(compare(without)).cells[0].joules_per_copy is None
+    assert decided(without, 0.01)
+    assert not decided(without, 0.01, energy=True)
 
 
 def test_a_sweep_of_several_benchmarks_is_decided_by_the_suite() -> None:

@@ -13,7 +13,7 @@ from rater.analysis.stats.usl import Refused, Usl
 from rater.record.run import MachinePU
 from rater.record.status import CopyStatus, RunStatus
 from rater.record.stored import StoredRun
-from tests.support.example_runs import copy_row, in_turn, stored
+from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
 # Two lgroups of two cores with two threads each; CPUs 0-3 are the first threads.
 PUS = tuple(MachinePU(cpu, cpu % 4, cpu % 4 // 2, cpu % 4 // 2, 0) for cpu in range(8))
@@ -55,6 +55,15 @@ def test_where_copies_were_placed() -> None:
     assert cpus_used(stored(rows, copies=3)).share is Share.UNKNOWN
     # Not bound, but more than there are CPUs: they share them wherever they run.
     assert cpus_used(replace(stored(rows, copies=3), pus=PUS[:2])).share is Share.CPUS
+
+
+def test_energy_of_a_copy_stands_beside_its_rate() -> None:
+    """Two copies draw 30 J in both benchmarks, one drew 20: 15 J a copy where it was 20."""
+    one, two = run(1, [0], {"a": 1.0, "b": 1.0}), run(2, [0, 1], {"a": 1.0, "b": 1.0})
+    every, *_ = curve(with_energy(one, 20, 20), with_energy(two, 30, 30)).series
+    assert [(at.copies, at.joules_per_copy) for at in every.points] == [(1, 40), (2, 30)]
+    every, *_ = curve(with_energy(one, 20), two).series
+    assert [at.joules_per_copy for at in every.points] == [None, None]
 
 
 def test_one_kind_of_copies_ends_where_cores_are_shared() -> None:

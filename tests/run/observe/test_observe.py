@@ -22,11 +22,13 @@ from rater.record.events import GateFacts, Sampled
 from rater.run.copies.gate import GATE_NAME
 from rater.run.host.proc_dir import PAGE_BYTES, gate_facts, open_process, read_file
 from rater.run.host.proc_text import (
+    Resident,
     Stat,
     Status,
     is_gate,
     parse_last_cpu,
     parse_numa_maps,
+    parse_resident,
     parse_sched,
     parse_sizes,
     parse_stat,
@@ -126,6 +128,15 @@ def test_a_status_shows_the_masks_and_the_peak() -> None:
     )
     assert status == Status((0, 1, 2, 3, 32), (0, 2), peak_bytes=2 * MB, swap_bytes=4096)
     assert parse_status(b"Name:\tx\n").cpus is None
+
+
+def test_a_status_file_shows_resident_memory_with_hugetlb_pages() -> None:
+    text = (
+        b"VmHWM:\t 900 kB\nVmRSS:\t 100 kB\nRssAnon:\t 60 kB\nRssFile:\t 30 kB\n"
+        b"RssShmem:\t 10 kB\nVmSwap:\t 5 kB\nHugetlbPages:\t 2048 kB\n"
+    )
+    assert parse_resident(text) == Resident(2108 * 1024, 40 * 1024)
+    assert parse_resident(b"Name:\tzombie\n") == Resident(0, 0)
 
 
 def test_a_sched_file_shows_migrations_where_it_has_them() -> None:

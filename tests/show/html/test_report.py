@@ -40,7 +40,7 @@ from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.drawings import needs_vega
 from tests.support.example_findings import finding_of
-from tests.support.example_runs import S, copy_row, stored
+from tests.support.example_runs import S, copy_row, stored, with_energy
 from tests.support.placement_samples import seen_run
 from tests.support.report_runs import HOSTILE, Page, document, written
 
@@ -65,6 +65,12 @@ def together(*runs: StoredRun) -> Together:
 def a_run(**head: object) -> StoredRun:
     rows = [copy_row(n, 10.0 + n, node=n // 2) for n in range(4)]
     return stored(rows, copies=4, **head)  # type: ignore[arg-type] # any of a head's fields
+
+
+def test_the_energy_of_phases_stands_on_the_page() -> None:
+    """30 J in 10 s between four copies that took 13 s, and nothing of it where it was not read."""
+    assert "a 1 30.0 7.50 3.00 390" in page(with_energy(a_run(), 30)).text
+    assert "J /copy" not in page(a_run()).text
 
 
 # -- the command --------------------------------------------------------------------------

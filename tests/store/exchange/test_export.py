@@ -169,15 +169,16 @@ def test_csv_has_a_line_for_each_copy_and_units_in_its_heading() -> None:
         "run,uuid,benchmark,tune,iteration,copy,step,phase,counted,cpu,core,llc,node,package,"
         "mem_nodes,planned_start_s,start_s,elapsed_s,cpu_s,user_s,system_s,gate_cpu_s,"
         "max_rss_bytes,minor_faults,major_faults,voluntary_switches,involuntary_switches,status,"
-        "exit_code,signal,validity,validity_detail,note,placement,placement_note,late_s"
+        "exit_code,signal,validity,validity_detail,note,placement,placement_note,late_s,"
+        "mean_rss_bytes,peak_rss_bytes"
     )
     assert first == (
         "7,u-7,a,base,1,0,0,0,1,0,0,0,0,0,,0.000000000,0.000000000,1.250000000,0.000000001,"
-        "0.000000001,0.000000000,0.000000000,,0,0,0,0,ok,0,,valid,,,,,"
+        "0.000000001,0.000000000,0.000000000,,0,0,0,0,ok,0,,valid,,,,,,,"
     )
     assert ',"0-1,4",' in second
     assert ",0.000000007," in second
-    assert second.endswith('valid,,"a ""b"", c",,,')
+    assert second.endswith('valid,,"a ""b"", c",,,,,')
 
 
 @pytest.mark.parametrize(

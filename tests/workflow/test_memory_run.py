@@ -1,0 +1,45 @@
+"""Memory of copies through a whole run, against programs that allocate a known amount."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import sys
+
+import pytest
+
+from tests.support.calls import Rater
+
+MB = 1 << 20
+# Touches so many MB, and lives until it was looked at once.
+PROGRAM = "import sys, time; x = bytearray(b'1') * (int(sys.argv[1]) << 20); time.sleep(0.9)"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_average_and_most_memory_are_what_programs_allocated(rater: Rater) -> None:
+    """16 and 64 MB beside what Python has, the second in a child of a shell."""
+    python = [sys.executable, "-c", PROGRAM]
+    shell = ["sh", "-c", f"{shlex.join([*python, '64'])}; true"]
+    for command in ([*python, "16"], shell):
+        assert rater("run", "--quiet", "--copies", 2, "--", *command)[0] == 0
+    document = json.loads(rater("compare", 1, 2, "--memory", "--json")[1])
+    first, then = (row["points"][place] for place, row in enumerate(document["memory"]))
+    assert (first["label"], then["label"]) == ("run 1", "run 2")
+    for cell, allocated in ((first, 16), (then, 64)):
+        assert cell["copy_runs"] == 2
+        assert cell["looks"] >= 2
+        assert allocated * MB < cell["average_bytes"] <= cell["max_bytes"] < (allocated + 20) * MB
+    rows = list(csv.reader(io.StringIO(rater("compare", 1, 2, "--memory", "--csv")[1])))
+    assert rows[0][2:4] == ["run 1 average (bytes)", "run 1 max (bytes)"]
+    assert rows[1][2:] == [str(round(first["average_bytes"])), str(first["max_bytes"]), "", ""]
+    table = rater("compare", 1, 2, "--memory")[1].splitlines()
+    assert table[0].split() == ["MB", "a", "copy", "run", "1", "run", "2"]
+    assert table[2].split()[1:] == [f"{first['average_bytes'] / 1e6:.3g}", *table[2].split()[2:]]
+
+
+def test_memory_is_no_comparison_and_csv_is_of_memory(rater: Rater) -> None:
+    status, _, err = rater("compare", 1, 2, "--memory", "--by", "thp", "--fail-on", "worse")
+    assert (status, err) == (2, "rater: --memory compares nothing: leave out --by, --fail-on\n")
+    assert rater("compare", 1, 2, "--csv")[0] == 2
