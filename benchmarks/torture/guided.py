@@ -6,6 +6,7 @@ Each reader has a process of its own, as the fuzzer ends its process.
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,13 +39,14 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     def one(_: Path, name: str) -> str | None:
         done = subprocess.run(
             [sys.executable, "-c", _CHILD, name, str(counts[name])],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
         # What was raised, and the input that did it.
-        lines = [it for it in done.stderr.splitlines() if "rror" in it or it.startswith("Base64")]
-        return f"{name}: {'; '.join(lines)}" if done.returncode else None
+        said = [it for it in done.stdout.splitlines() if re.match(r"Base64:|\w+Error\b", it)]
+        return f"{name}: {'; '.join(said)}" if done.returncode else None
 
     found = attempts(bench, one, counts)
     lost = row_of("", found)
