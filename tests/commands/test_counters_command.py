@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from resource import RLIM_INFINITY, RLIMIT_NOFILE
 
 import pytest
 
@@ -48,5 +49,19 @@ def test_a_run_goes_on_without_what_is_not_counted_here(rater: Rater) -> None:
     assert rows("SELECT phase, copies FROM counted ORDER BY phase")[-1] == (1, 2)
     [text] = rows("SELECT value FROM setting WHERE name = 'rater.counters.software'")
     assert "task_clock_ns" in text[0]
+    assert "counters: rater show 1 --counters" in " ".join(rater("show")[1].split())
+    assert "software:software minor_faults" in rater("show", "--counters")[1]
     if len(groups) == 1:
         assert error.count("counters: ibm-power9:memory not counted") == 1
+
+
+def test_counters_are_files_that_are_counted_beforehand(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {RLIMIT_NOFILE: (1024, 1024)}
+    monkeypatch.setattr("resource.getrlimit", lambda it: limits.get(it, (RLIM_INFINITY,) * 2))
+    words = ("--copies", "300", "--share", "--", "true")
+    status, _, error = rater("run", "--counters", "software", *words)
+    assert (status, "300 copies with 5 counters each need " in error) == (2, True)
+    assert "hard limit here is 1024" in error
+    assert "or count smaller groups" in error

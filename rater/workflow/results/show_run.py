@@ -86,6 +86,9 @@ def print_result(
             print_cpus(readings, printer)
         if counters:
             print_counters(run_counts(run), printer)
+        elif run.counted:
+            printer.line()
+            printer.prose(f"counters: rater show {run.head.run} --counters")
         if copies is not None:
             print_copies(copies, printer)
             if any(copy.workloads for copy in run.copies):
