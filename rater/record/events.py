@@ -242,15 +242,23 @@ class OutputChecked:
     metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
 
 
+USER_ONLY = ":u"  # as perf writes it
+
+
 @record
 class EventCount:
     """One event of a group as it was counted over all processes and threads of a copy."""
 
-    group_name: str  # with its table: intel-skx:pipeline
+    group_name: str  # with its table: intel-skx:pipeline; ends with ":u" for user mode only
     event: str
     value: int | None  # None: it had no counter, or never ran
     enabled_ns: int  # CPU time while it was to be counted, of all threads together,
     running_ns: int  # and while it was: less where others had the counters
+
+    @property
+    def user_only(self) -> bool:
+        """Tell whether the kernel's part was not to be seen."""
+        return self.group_name.endswith(USER_ONLY)
 
     @property
     def in_full(self) -> bool:

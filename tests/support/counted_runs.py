@@ -38,10 +38,11 @@ def group_counts(group: str, times: float = 1.0, **changes: Any) -> tuple[EventC
     """A group of one copy's run; `times` as many of all events."""
     cycles = changes.pop("cycles", 2000)
     running = changes.pop("running", 1.0)
+    end = changes.pop("end", "")
     values = {"cycles": cycles, "instructions": 1000} | dict(GROUPS[group]) | changes
     return tuple(
         EventCount(
-            f"{SKX}:{group}", name, round(value * times * running), 1000, round(1000 * running)
+            f"{SKX}:{group}{end}", name, round(value * times * running), 1000, round(1000 * running)
         )
         for name, value in values.items()
     )

@@ -76,7 +76,7 @@ def run_counts(run: StoredRun) -> RunCounts:
     cost_ns = sum(it.open_ns + it.read_ns + it.close_ns for it in run.counted)
     return RunCounts(
         tuple(found),
-        any(it.user_only for it in run.counted),
+        any(it.user_only for copy in run.copies for it in copy.counts),
         cost_ns / copies / 1e3 if copies else None,
     )
 
@@ -123,7 +123,7 @@ def _groups(copies: Sequence[StoredCopy], table: str) -> Iterable[CountedGroup]:
         for it in counts:
             if it.estimate is not None:
                 values[it.event].append(it.estimate)
-        own = rates_of(some, name.rpartition(":")[0])
+        own = rates_of(some, name)
         yield CountedGroup(
             name,
             tuple(sorted({copy.iteration for copy in some})),

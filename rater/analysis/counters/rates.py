@@ -52,7 +52,7 @@ class Rates:
 
     by_event: Mapping[str, float]
     instructions: float  # a copy's run
-    ghz: float | None  # cycles by the time that they were counted
+    ghz: float | None  # cycles by the time that they were counted; None: in user mode alone
 
     @property
     def cpi(self) -> float:
@@ -77,8 +77,8 @@ def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
     }
 
 
-def rates_of(copies: Iterable[StoredCopy], table: str, *, in_full: bool = False) -> Rates | None:
-    """Return the rates of runs of copies by a table, None where nothing of it was counted.
+def rates_of(copies: Iterable[StoredCopy], of: str, *, in_full: bool = False) -> Rates | None:
+    """Return the rates of runs of copies by a table, or one group; None: nothing was counted.
 
     `in_full`: without groups that others had the counters of for a part of the time.
     """
@@ -87,13 +87,14 @@ def rates_of(copies: Iterable[StoredCopy], table: str, *, in_full: bool = False)
     clock: list[tuple[float, float]] = []
     for copy in copies:
         for name, events in groups_of(copy.counts).items():
-            rate = _group_sums(name, events, table, in_full=in_full)
+            rate = _group_sums(name, events, of, in_full=in_full)
             if rate is None:
                 continue
             instructions = rate[INSTRUCTIONS]
             runs.append(instructions)
             cycles = events[CYCLES]
-            clock.append((float(cycles.value or 0), float(cycles.running_ns)))
+            if not cycles.user_only:  # the time is that of the kernel's part too
+                clock.append((float(cycles.value or 0), float(cycles.running_ns)))
             for event, value in rate.items():
                 sums[event].append((value, instructions))
     if not runs or not fsum(runs):
@@ -109,9 +110,9 @@ def rates_of(copies: Iterable[StoredCopy], table: str, *, in_full: bool = False)
 
 
 def _group_sums(
-    name: str, events: Mapping[str, EventCount], table: str, *, in_full: bool
+    name: str, events: Mapping[str, EventCount], of: str, *, in_full: bool
 ) -> dict[str, float] | None:
-    if not name.startswith(f"{table}:") or not {CYCLES, INSTRUCTIONS} <= events.keys():
+    if not f"{name}:".startswith(f"{of}:") or not {CYCLES, INSTRUCTIONS} <= events.keys():
         return None
     found = {}
     for event, count in events.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rater.plan.counters.choice import TableGroup
 from rater.plan.counters.table import EventCode, EventSource
+from rater.record.events import USER_ONLY
 from rater.run.counters.device import perf_events
 from rater.run.counters.perf_event import GroupReading, PerfEvent, PerfKernel
 from rater.run.host.sysfiles import read_number
@@ -25,7 +26,7 @@ _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL, errno.ENX
 class ReadyGroup:
     """A group that this machine counts, as it is to be opened."""
 
-    name: str  # intel-skx:pipeline
+    name: str  # intel-skx:pipeline, with ":u" behind it where that is user mode only
     events: tuple[EventCode, ...]  # those that can be counted
     perf: tuple[PerfEvent, ...]  # the same as the kernel takes them
     user_only: bool
@@ -146,6 +147,7 @@ def _without(
         events=tuple(event for event, _ in kept),
         perf=tuple(perf for _, perf in kept),
         user_only=user_only,
+        name=ready.name.removesuffix(USER_ONLY) + (USER_ONLY if user_only else ""),
     )
 
 

@@ -68,6 +68,16 @@ def test_what_was_counted_for_a_part_of_the_time_is_scaled_and_told() -> None:
     assert {group.share for group in found.groups} == {0.5}
 
 
+def test_user_mode_alone_has_no_clock_as_its_time_is_of_the_kernel_too() -> None:
+    run = counted_run(end=":u")
+    found = only(run)
+    assert run_counts(run).user_only
+    assert found.rates
+    assert found.rates.cpi == pytest.approx(2.0)
+    assert found.rates.ghz is None
+    assert found.stack
+
+
 def test_a_group_that_was_never_counted_is_none_and_not_0() -> None:
     never = tuple(replace(it, value=None, running_ns=0) for it in group_counts("numa"))
     found = only(replace(counted_run(), copies=(copy_row(0, 1.0, counts=never),)))

@@ -51,6 +51,7 @@ def test_a_user_who_may_not_see_the_kernel_counts_user_mode(tmp_path: Path) -> N
     found = tried(kernel, machine(tmp_path, paranoid=2))
     assert found.ready
     assert found.ready.user_only
+    assert found.ready.name == "intel-skx:pipeline:u"
     assert found.why == (
         "user mode only: kernel.perf_event_paranoid is 2: not the kernel's part, for users but root"
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from rater.analysis.counters.counted import run_counts
-from rater.record.events import PhaseCounted
 from rater.record.stored import StoredRun
 from rater.show.results.counters import counters_document, print_counters
 from tests.support.counted_runs import counted_run
@@ -26,10 +24,10 @@ def test_rates_stack_and_cost_are_shown() -> None:
 
 
 def test_what_limits_the_numbers_is_said() -> None:
-    run = counted_run(("pipeline",), running=0.5)
-    shown = " ".join(text(replace(run, counted=(PhaseCounted(0, True, 1, 1, 1, 1),))).split())
+    run = counted_run(("pipeline",), running=0.5, end=":u")
+    shown = " ".join(text(run).split())
     assert "not counted, and in `other`: translation, l1, l2, l3, dram" in shown
-    assert "a base: intel-skx:pipeline was counted for 50.0 % of the time and scaled" in shown
+    assert "a base: intel-skx:pipeline:u was counted for 50.0 % of the time and scaled" in shown
     assert "user mode only" in shown
     assert "nothing was counted in this run (rater run --counters cpi)" in text(stored([]))
 
