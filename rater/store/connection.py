@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.errors import InputError, RunError
+from rater.resources import folder
 from rater.store.schema import migrate, number_of
 from rater.trusted_files import open_file
 
@@ -102,9 +103,10 @@ def connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise InputError(f"{path}: cannot open the database ({error}); see --db") from error
     try:
-        # rater makes no triggers: of those that somebody else made, none changes what it stores.
-        # What views and constraints of others call has no effects outside of the database.
+        # A database may be somebody else's work: no SQL in it is run. rater makes no triggers, and
+        # its views are for the `sqlite3` shell. What constraints call has no effects outside of it.
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
         _check_ours(connection, path)
         if migrate(connection, path):
@@ -235,6 +237,9 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     # milliseconds of disk each, beside the copies that are still being timed.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
+    # The one view that rater itself reads, as our file has it.
+    view = (folder("db") / "views" / "sweep_progress.sql").read_text(encoding="utf-8")
+    connection.execute(view.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
 
 
 def _until_free(attempt: Callable[[], str]) -> str:

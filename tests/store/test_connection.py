@@ -14,7 +14,7 @@ import pytest
 
 from rater.errors import InputError
 from rater.resources import folder
-from rater.store.connection import connect, default_path
+from rater.store.connection import StoreError, connect, default_path
 from rater.store.schema import migrations
 from rater.store.store import open_store
 from tests.support.stored_runs import begin
@@ -46,16 +46,28 @@ def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
     assert version(empty) == version(path)
 
 
-def test_triggers_that_somebody_put_into_a_database_change_nothing(tmp_path: Path) -> None:
+def test_sql_that_somebody_put_into_a_database_is_not_run(tmp_path: Path) -> None:
     path = tmp_path / "rater.db"
     connect(path).close()
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute(
             "CREATE TRIGGER lie AFTER INSERT ON host BEGIN UPDATE host SET cpu_model = 'x'; END"
         )
+        theirs.execute("DROP VIEW sweep_progress")
+        theirs.execute("CREATE VIEW sweep_progress AS SELECT 1 AS done")
     with open_store(path) as store:
         begin(store)
         assert store.load(1).host.cpu_model != "x"
+        with store.reading() as connection:
+            assert connection.execute("SELECT * FROM sweep_progress").fetchall() == []
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("DROP TABLE tag")
+        theirs.execute("CREATE VIEW tag AS SELECT id AS run_id, 'x' AS name, 'y' AS value FROM run")
+    with open_store(path) as store:
+        with pytest.raises(StoreError, match=r"view .tag. prohibited"):
+            store.runs()
+        with pytest.raises(InputError, match=r"without tag\.name"):
+            begin(store)
 
 
 def test_processes_that_make_the_same_database_at_once_all_get_it(tmp_path: Path) -> None:
