@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from rater.run.copies.cgroup import Cgroup
 from rater.run.copies.orphans import Leftover, children, describe, reap_dead
+from rater.run.copies.spawn import spawn
 from rater.run.copies.watch import Watch, marked_limit
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -36,15 +37,13 @@ class Helpers:
             (os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in {0, 1, 2} - fds.keys()
         ]
         with self.lock:
-            pid = os.posix_spawn(
+            # Ctrl-C and Ctrl-Z at the terminal are not for it. No session of its own:
+            # the kernel may give a session as much as all copies together (autogroups).
+            pid = spawn(
                 argv[0],
                 argv,
-                environment,
-                file_actions=[*((os.POSIX_SPAWN_DUP2, own, fd) for fd, own in fds.items()), *null],
-                # Ctrl-C and Ctrl-Z at the terminal are not for it. No session of its own:
-                # the kernel may give a session as much as all copies together (autogroups).
-                setpgroup=0,
-                setsigmask=(),
+                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+                [*((os.POSIX_SPAWN_DUP2, own, fd) for fd, own in fds.items()), *null],
             )
             self.pids.add(pid)
         return pid

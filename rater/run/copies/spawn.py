@@ -18,7 +18,8 @@ type Action = (
 )  # as of `os.posix_spawn`: dup2 or open
 
 _DEFAULT_SIGNALS = (int(signal.SIGPIPE), int(signal.SIGXFSZ))  # Python ignores these two
-_SET_GROUP, _SET_DEFAULT_SIGNALS, _SET_MASK = 0x02, 0x04, 0x08  # spawn.h, glibc and musl
+# spawn.h, glibc and musl
+_SET_GROUP, _SET_DEFAULT_SIGNALS, _SET_MASK, _SET_SESSION = 0x02, 0x04, 0x08, 0x80
 # Of libc's opaque types (glibc: 80 and 336 bytes on 64 bits) and of a set of signals (128).
 _ROOM_BYTES = 1024
 
@@ -30,8 +31,8 @@ def _checked(error: int, program: str) -> None:
         raise OSError(error, os.strerror(error), program)
 
 
-def _attributes() -> ctypes.Array[ctypes.c_char]:
-    """Return those of a process in a group of its own, with signals as a shell hands them on."""
+def _attributes(of_its_own: int) -> ctypes.Array[ctypes.c_char]:
+    """Return those of a process with a group or session, and signals as a shell hands them on."""
     attributes = ctypes.create_string_buffer(_ROOM_BYTES)
     defaults, none = (ctypes.create_string_buffer(_ROOM_BYTES) for _ in range(2))
     _libc.sigemptyset(none)
@@ -42,12 +43,12 @@ def _attributes() -> ctypes.Array[ctypes.c_char]:
     _checked(_libc.posix_spawnattr_setpgroup(attributes, 0), "")
     _checked(_libc.posix_spawnattr_setsigmask(attributes, none), "")
     _checked(_libc.posix_spawnattr_setsigdefault(attributes, defaults), "")
-    flags = _SET_GROUP | _SET_DEFAULT_SIGNALS | _SET_MASK
+    flags = of_its_own | _SET_DEFAULT_SIGNALS | _SET_MASK
     _checked(_libc.posix_spawnattr_setflags(attributes, ctypes.c_short(flags)), "")
     return attributes
 
 
-_ATTRIBUTES = _attributes()
+_GROUP, _SESSION = map(_attributes, (_SET_GROUP, _SET_SESSION))
 
 
 def _strings(texts: Sequence[bytes]) -> tuple[object, array[int], ctypes.c_void_p]:
@@ -64,11 +65,13 @@ def _strings(texts: Sequence[bytes]) -> tuple[object, array[int], ctypes.c_void_
 
 def spawn(
     program: str,
-    argv: tuple[str, ...],
+    argv: Sequence[str],
     environment: Mapping[bytes, bytes],
     actions: Sequence[Action],
+    *,
+    session: bool = False,
 ) -> int:
-    """Spawn a process in a group of its own, with signals as a shell would hand them on.
+    """Spawn a process in a group (or session) of its own, with signals as a shell hands them on.
 
     Return its number; raises OSError as `os.posix_spawn` does.
     """
@@ -91,7 +94,7 @@ def spawn(
             ctypes.byref(pid),
             os.fsencode(program),
             files,
-            _ATTRIBUTES,
+            _SESSION if session else _GROUP,
             arguments[-1],
             variables[-1],
         )

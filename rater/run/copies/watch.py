@@ -15,9 +15,11 @@ from pathlib import Path
 
 from rater.run.copies import watchdog
 from rater.run.copies.open_files import FIRST_FREE_FD, high_pipe
+from rater.run.copies.spawn import spawn
 
 MARKER = "RATER_RUN"  # environment variable of every copy: the run's uuid
 _MARK_BITS = 61
+_CHANGED = os.WEXITED | os.WSTOPPED | os.WNOHANG
 
 
 def limit_mark(mark: str) -> int:
@@ -62,34 +64,36 @@ class Watch:
     def _start(self) -> tuple[int, int]:
         read_end, write_end = high_pipe()
         try:
-            pid = os.posix_spawn(
+            pid = spawn(
                 sys.executable,
                 self._argv,
-                {"PATH": os.defpath},
-                file_actions=[
+                {b"PATH": os.defpath.encode()},
+                [
                     (os.POSIX_SPAWN_DUP2, read_end, 3),
                     (os.POSIX_SPAWN_DUP2, self._memory, 4),
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
                     (os.POSIX_SPAWN_DUP2, 0, 1),
                     (os.POSIX_SPAWN_DUP2, 0, 2),
                 ],
-                setsid=True,
-                setsigmask=[],
+                session=True,
             )
         finally:
             os.close(read_end)
         return pid, write_end
 
+    def is_well(self) -> bool:
+        """Tell whether the watchdog neither died nor was stopped. One system call."""
+        with suppress(ChildProcessError):  # reaped by somebody
+            return os.waitid(os.P_PID, self.pid, _CHANGED | os.WNOWAIT) is None
+        return False
+
     def mend(self) -> str | None:
         """Start the watchdog again where it died, let it go on where it was stopped.
 
-        Return what was wrong in words, None where nothing was. One system call.
+        Return what was wrong in words, None where nothing was. Takes the time of an exec.
         """
-        try:
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOHANG)
-        except ChildProcessError:
-            pass  # reaped by somebody
-        else:
+        with suppress(ChildProcessError):
+            found = os.waitid(os.P_PID, self.pid, _CHANGED)
             if found is None:
                 return None
             if found.si_code == os.CLD_STOPPED:

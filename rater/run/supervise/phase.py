@@ -160,10 +160,12 @@ class PhaseRun:
             await self._ends.beat()
             for child, now_ns in self._ends.take():
                 self._finish(child, now_ns)
-            # What would kill all copies if rater died must not die itself.
-            trouble = self._state.guard.mend_watch()
-            if trouble is not None:
-                self._state.emit(Noted(trouble))
+            # What would kill all copies if rater died must not die itself. Ends are stamped while
+            # another one is started.
+            if not self._state.guard.watch.is_well():
+                trouble = await trio.to_thread.run_sync(self._state.guard.mend_watch)
+                if trouble is not None:
+                    self._state.emit(Noted(trouble))
 
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:

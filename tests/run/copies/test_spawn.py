@@ -1,6 +1,7 @@
 """Spawning a process while other threads go on."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import rater
 from rater.run.copies.spawn import spawn, spawn_alone
 
 WRITE = os.O_WRONLY | os.O_CREAT
@@ -35,6 +37,16 @@ def test_arguments_variables_files_group_and_signals_are_as_asked(
     assert words == f"ü 1 b=c {pid} {pid}"
     assert int(mask.split()[1], 16) == 0
     assert int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1) == 0
+
+
+def test_a_session_of_its_own_and_nothing_but_this_holds_the_interpreter() -> None:
+    pid = spawn("/bin/sleep", ("sleep", "100"), {}, [], session=True)
+    assert os.getsid(pid) == pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    files = Path(rater.__file__).parent.rglob("*.py")
+    callers = {file.name for file in files if re.search(r"os\.posix_spawnp?\(", file.read_text())}
+    assert callers == {"spawn.py"}
 
 
 def test_a_program_that_is_not_there_is_an_error_as_of_python() -> None:
