@@ -26,6 +26,11 @@ _LATE_NS = 750_000_000  # a full machine, a slow virtual one: half a second was 
 _PER_CENT = 100  # of a copy's time: beats and lateness below that do not matter to it
 
 
+def asleep_ns() -> int:
+    """Return for how long the machine has been suspended since it started, which no time has."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+
+
 class Ends:
     """The living copies of a phase, by pidfd in `alive`; on the trio thread.
 
@@ -40,6 +45,7 @@ class Ends:
         self._seen_ns = time.monotonic_ns()  # what had ended until then is known,
         self._beat_ns = _BEAT_NS  # and so much later the next look is due
         self._newest_ns = 0  # when the youngest copy was taken in
+        self._asleep_ns = asleep_ns()
         self.stalls: tuple[int, ...] = ()  # how long rater did not run, each time (ns)
         self._reports = CommandReports() if commands else None
         if self._reports:
@@ -73,6 +79,11 @@ class Ends:
     def flooded(self) -> bool:
         """Tell whether a copy floods the pipe that scripts report by."""
         return self._reports is not None and self._reports.flooded
+
+    @property
+    def slept_ns(self) -> int:
+        """How long the machine was suspended meanwhile; reading two clocks takes part of it."""
+        return asleep_ns() - self._asleep_ns
 
     async def wait(self) -> None:
         """Wait for an end, or for a script's report."""

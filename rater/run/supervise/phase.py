@@ -24,6 +24,8 @@ from rater.run.supervise.spawning import Spawner
 from rater.run.supervise.stopping import Stopper
 from rater.run.supervise.window import WindowWatch
 
+_SUSPENDED_NS = 1_000_000_000  # less may lie between the readings of two clocks
+
 
 class PhaseRun:
     """Runs one phase of a run, on the trio thread; `record` has what is to be judged."""
@@ -120,8 +122,19 @@ class PhaseRun:
             self._window.bounds_ns(self._release.origin_ns) if self._window and starts else None
         )
         self.record.close(starts, window, counted)
+        self._note_pauses()
+
+    def _note_pauses(self) -> None:
         if self._ends.stalls:
             self._state.emit(Noted(_stall_note(self._ends.stalls)))
+        slept_ns = self._ends.slept_ns
+        if slept_ns > _SUSPENDED_NS:
+            self._state.emit(
+                Noted(
+                    f"the machine was suspended for {slept_ns / 1e9:.3g} s while copies ran: their "
+                    "times are without that, and with the cold caches they found afterwards"
+                )
+            )
 
     def _watch(self, nursery: trio.Nursery) -> None:
         """Start what goes on until the last copy has ended."""

@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields, replace
 from itertools import repeat
 from typing import Any
 
+from rater.errors import InputError
 from rater.record.events import EventCount
 from rater.record.status import CopyStatus, Validity
 from rater.record.stored import StoredCopy
@@ -24,6 +25,7 @@ from rater.text.kinds import (
     whole,
 )
 
+MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
 LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")
 
@@ -114,6 +116,13 @@ class Observations:
         column = {
             field: self._column(key, kind, default) for key, (field, kind, default) in _KEYS.items()
         }
+        benchmarks = len(set(column["benchmark"]))
+        if benchmarks > MOST_BENCHMARKS:
+            self._document.raise_mistakes()
+            raise InputError(
+                f"{self._document.path}: {benchmarks} benchmarks, expected at most "
+                f"{MOST_BENCHMARKS} in a run: leave some out, or make several runs of them"
+            )
         column["placement"] = [it or None for it in column["placement"]]
         column["placement_note"] = [
             self._reader(position).get("placement_note", LINE, None) if it else None

@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from rater.run.copies.ends import Ends
 from rater.run.copies.launch import Child, CopySpec
 from tests.support.calls import RATER, rows
@@ -49,6 +51,16 @@ def test_an_end_while_rater_was_stopped_has_no_time_and_one_behind_it_has(tmp_pa
     assert (
         "rater itself did not run for" in rows("SELECT text FROM note WHERE kind = 'note'")[-1][0]
     )
+
+
+def test_a_run_during_which_the_machine_was_suspended_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep_ns = iter([5_000 * MS, 5_900 * MS, 5_900 * MS, 17_900 * MS])
+    monkeypatch.setattr("rater.run.copies.ends.asleep_ns", lambda: next(asleep_ns))
+    notes = Rig(tmp_path).run({"a": "true", "b": "true"}, copies=1).notes
+    assert notes.count("the machine was suspended") == 1
+    assert "suspended for 12 s while copies ran: their times are without that" in notes
 
 
 def ends_of(script: str) -> tuple[Ends, Child]:
