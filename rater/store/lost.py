@@ -21,7 +21,12 @@ from rater.store.connection import StoreError, connect, translated
 from rater.trusted_files import open_file, settled
 
 _WAL = "-wal"
-_LOGS = (_WAL, "-shm")
+_INDEX = "-shm"
+_LOGS = (_WAL, _INDEX)
+# Of the index of the log (sqlite.org/walformat.html, sections 2.1 and 2.2), which processes share:
+# the log's salt, how many of its frames are in the database, and how many are meant to be by now.
+_SALT, _FOLDED_IN, _MEANT = (slice(32, 40), slice(96, 100), slice(128, 132))
+_OVERWRITTEN = "was written over by another program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,9 @@ class DatabaseFile:
         self.path = path.absolute()  # whatever the current directory is later
         state = self.path.stat()
         self.file = (state.st_dev, state.st_ino)
+        self._index: int | None = None
+        self._folded = self._folded_in()
+        self._mtime_ns = self.path.stat().st_mtime_ns
         self._opened_ns = time.monotonic_ns()
         self._bytes = state.st_size
         self._log_path = Path(f"{self.path}{_WAL}")
@@ -59,23 +67,37 @@ class DatabaseFile:
             raise translated(error, self.path, "looking after its file") from error
         if trouble is None:
             return None
-        rescued = self._rescued(connection, trouble)
-        target, whole = rescued.path, rescued.whole
         # Nothing of the old one may be folded into, or removed with, what is at its path now.
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        rescued = self._rescued(connection, trouble)
+        target, whole = rescued.path, rescued.whole
+        if trouble == _OVERWRITTEN:  # a run of ours may be another one in there, or none
+            raise StoreError(
+                f"{self.path}: the database {trouble} while it was open; what could still be read, "
+                f"of both, is in {target}; `{shlex.join(['rm', *self._logs()])}` before the one "
+                "that was put there is used: the log is of the one that is gone"
+            )
         connection.close()
         way = f"`{shlex.join(['rater', '--db', str(target), 'list'])}` shows it"
         if whole and not self.path.exists():
             # SQLite would take the log of the lost one for the log of what is put there.
-            logs = [f"{self.path}{it}" for it in _LOGS if Path(f"{self.path}{it}").exists()]
+            logs = self._logs()
             first = f"{shlex.join(['rm', *logs])} && " if logs else ""
             way += f"; `{first}{shlex.join(['mv', str(target), str(self.path)])}` puts it back"
         what = "all of it" if whole else "what could still be read of it, which is not all,"
         word = f"{self.path}: the database {trouble} while it was open; {what} is in {target}"
         return connect(target), target, f"{word}: {way}"
 
+    def committed(self) -> None:
+        """Take note that we wrote into the log: who does so first after a folding gives it salt."""
+        folded = self._folded_in()
+        with suppress(OSError):
+            if self.path.stat().st_mtime_ns == self._mtime_ns:
+                self._folded = folded
+
     def _trouble(self, connection: sqlite3.Connection) -> str | None:
-        """Say what became of the files; None: they are where they were. Two calls of stat(2)."""
+        """Say what became of the files; None: they are where they were. A few system calls."""
+        before = self._folded_in()
         try:
             state = self.path.stat()
         except OSError:
@@ -85,6 +107,14 @@ class DatabaseFile:
         if state.st_size < self._bytes and self._is_cut(connection, state.st_size):
             return f"was cut short, from {self._bytes} bytes to {state.st_size}"
         self._bytes = state.st_size
+        # SQLite writes into the file only when it folds in the log, which its index tells.
+        now = self._folded_in()
+        if state.st_mtime_ns != self._mtime_ns and now == self._folded and b"" < now[1] == now[2]:
+            return _OVERWRITTEN
+        self._folded, self._mtime_ns = before, state.st_mtime_ns
+        return self._trouble_with_log()
+
+    def _trouble_with_log(self) -> str | None:
         try:
             log = self._log_path.stat()
         except OSError:
@@ -93,6 +123,16 @@ class DatabaseFile:
         if (log.st_dev, log.st_ino) != self._log:
             return f"got another write-ahead log ({self._log_path.name})"
         return None
+
+    def _folded_in(self) -> tuple[bytes, ...]:
+        """Return what the index of the log says of the file; nothing where it is not there yet."""
+        if self._index is None:
+            self._index = _opened(Path(f"{self.path}{_INDEX}"))
+        index = b"" if self._index is None else os.pread(self._index, _MEANT.stop, 0)
+        return index[_SALT], index[_FOLDED_IN], index[_MEANT]
+
+    def _logs(self) -> list[str]:
+        return [f"{self.path}{it}" for it in _LOGS if Path(f"{self.path}{it}").exists()]
 
     def _is_cut(self, connection: sqlite3.Connection, size: int) -> bool:
         """Tell that from a VACUUM, after which the pages are fewer too."""
@@ -136,15 +176,31 @@ class DatabaseFile:
 
     def _folders(self) -> Iterator[Path]:
         """Beside it, wherever that is by now, then where there may be room."""
-        for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+        for number in _descriptors(self.file):
             with suppress(OSError):
-                state = os.fstat(int(number))
-                if (state.st_dev, state.st_ino) == self.file:
-                    yield Path(f"/proc/self/fd/{number}").readlink().parent
+                yield Path(f"/proc/self/fd/{number}").readlink().parent
         yield self.path.parent
         yield Path(tempfile.gettempdir())
         with suppress(RuntimeError):
             yield Path.home()
+
+
+def _descriptors(file: tuple[int, int]) -> Iterator[int]:
+    """Yield this process's descriptors of a file: SQLite's."""
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+        with suppress(OSError):
+            state = os.fstat(int(number))
+            if (state.st_dev, state.st_ino) == file:
+                yield int(number)
+
+
+def _opened(path: Path) -> int | None:
+    """Return SQLite's own descriptor: to open and close one more would drop its locks."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return next(_descriptors((state.st_dev, state.st_ino)), None)
 
 
 def _copy(connection: sqlite3.Connection, target: Path) -> bool:

@@ -72,6 +72,7 @@ class OpenDatabase:
             try:
                 yield
                 self._connection.execute("COMMIT")
+                self._file.committed()
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

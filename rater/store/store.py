@@ -149,6 +149,7 @@ class Store(OpenDatabase):
             alone = len(events) == 1 and not has_several_rows(events[0])
             if alone:
                 append_events(self._connection, run_id, events, context)
+                self._file.committed()
         except sqlite3.DatabaseError as error:
             self._fail(error, "storing a result")
         if events and not alone:

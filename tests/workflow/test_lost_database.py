@@ -62,6 +62,42 @@ def test_a_run_whose_database_is_lost_goes_on_in_a_copy_and_exits_1(
         assert rater("show", 2)[0] == 0
 
 
+def test_a_database_that_is_written_over_is_noticed_though_it_is_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Path, rater: Rater
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert rater("run", "--copies", 2, "--iterations", 2, "--quiet", "--", "true")[0] == 0
+    shutil.copy(database, "backup")
+    assert Path("backup").stat().st_size == database.stat().st_size
+    before = database.stat().st_ino
+    status, _, said = rater(*RUN, "dd if=backup of=$RATER_DB conv=notrunc status=none")
+    assert (status, database.stat().st_ino) == (1, before)
+    assert f"{database}: the database was written over by another program" in said
+    (rescued,) = tmp_path.rglob("*-rescued-1.db")
+    (records,) = tmp_path.glob("rater-*.jsonl")
+    assert '"event": "CopyEnded"' in records.read_text()
+    with open_store(rescued) as store:
+        assert store.load(1).head.status is RunStatus.COMPLETE
+    words = said.partition("both, is in ")[2].partition("`")[2].partition("`")[0]
+    subprocess.run(["sh", "-c", words], check=True)
+    assert database.read_bytes() == Path("backup").read_bytes()
+    assert rater("show", 1)[0] == 0
+
+
+def test_what_other_processes_fold_in_is_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "rater.db"
+    with open_store(path) as store, closing(sqlite3.connect(path)) as other:
+        begin(store)
+        for copy in range(40):
+            store.append(1, *([phase(0)] if copy == 0 else []), ended(copy, 1))
+            how = ("PASSIVE", "FULL", "RESTART", "TRUNCATE")[copy % 4]
+            assert other.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0] == 0
+            other.execute("CREATE TABLE IF NOT EXISTS theirs (a)")
+            other.execute("INSERT INTO theirs VALUES (1)")
+            other.commit()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_run_whose_lock_file_is_removed_has_a_note_of_it_and_exits_1(rater: Rater) -> None:
     status, out, said = rater("run", "--copies", 1, "--", "sh", "-c", "rm $RATER_LOCK")
     assert (status, " ".join(out.split()).count("was removed or replaced during the run")) == (1, 1)
