@@ -183,9 +183,16 @@ def _check_file(path: Path) -> None:
 
 def _check_beside(path: Path) -> None:
     """Refuse files that SQLite would take up with a database and others have put there."""
-    owners = (0, os.geteuid(), path.stat().st_uid)
+    database = path.stat()
+    owners = (0, os.geteuid(), database.st_uid)
+    is_shared = database.st_size > 0 and bool(path.parent.stat().st_mode & stat.S_IWOTH)
     for end in ("-wal", "-shm", "-journal"):
         beside = path.with_name(f"{path.name}{end}")
+        if is_shared and end != "-journal":
+            # Ours from the start, so that nobody can make it between the look and the opening.
+            flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IMODE(database.st_mode)
+            with suppress(OSError):
+                os.close(open_file(beside, flags, mode=mode))
         try:
             found = beside.lstat()
         except OSError:

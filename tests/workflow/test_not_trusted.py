@@ -13,6 +13,8 @@ import pytest
 
 from rater.cli import main
 from rater.errors import InputError
+from rater.store import connection
+from rater.store.store import open_store
 from rater.workflow.results.output_file import write_output
 from tests.support.calls import Rater
 from tests.support.strangers import give, needs_root, stranger_does
@@ -244,6 +246,49 @@ def test_what_others_put_beside_a_database_is_not_taken_up(
     status, _, errors = rater("list", "--db", database)
     assert status == 2
     assert f"rater.db{end}: SQLite did not make this" in errors
+
+
+@needs_root
+def test_nothing_can_be_put_beside_a_database_between_the_look_and_the_opening(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = connection._check_beside
+
+    def check_and_plant(path: Path) -> None:
+        check(path)
+        if path.stat().st_size:  # else SQLite has no use for logs yet
+            stranger_does("for end in wal shm; do ! (: > rater.db-$end) 2> tried; done", shared)
+            planted.append(path.name)
+
+    planted: list[str] = []
+    monkeypatch.setattr(connection, "_check_beside", check_and_plant)
+    with open_store(shared / "rater.db") as store:
+        assert store.runs() == ()
+        assert planted == ["rater.db"]
+        assert {file.stat().st_uid for file in shared.glob("rater.db*")} == {0}
+    assert (shared / "tried").read_text().count("ermission denied") == 1
+    assert [file.name for file in shared.iterdir() if file.name != "tried"] == ["rater.db"]
+
+
+@needs_root
+def test_a_pipe_of_others_is_no_output_and_what_takes_its_place_is_not_written(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = shared / "page.html"
+    os.mkfifo(page)
+    give(page)
+    with pytest.raises(InputError, match="a pipe or a device of another user"):
+        write_output(page, b"data")
+    page.unlink()
+    secret = shared / "secret"
+    secret.write_text("secret")
+    (shared / "link").symlink_to(secret)
+    monkeypatch.setattr("pathlib.Path.is_file", lambda _: False)  # of a moment ago
+    monkeypatch.setattr("rater.workflow.results.output_file.meant_file", lambda path: path)
+    for taken in (secret, shared / "link"):
+        with pytest.raises(InputError, match=r"somebody puts something|levels of symbolic links"):
+            write_output(taken, b"data")
+    assert secret.read_text() == "secret"
 
 
 @needs_root

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.show.charts.vega import rendered, vega
-from rater.trusted_files import meant_file
+from rater.trusted_files import UntrustedError, is_trusted, meant_file
 
 _FORMATS = ("svg", "png", "pdf")
 
@@ -59,8 +59,7 @@ def write_output(path: Path, data: bytes) -> None:
     try:
         real = meant_file(path)  # through a link: the link stays
         if real.exists() and not real.is_file():  # a device: nothing can take its place
-            with real.open("wb") as device:
-                device.write(data)
+            _write_device(real, data)
             return
         number, part = _new_file(real.parent)
         with os.fdopen(number, "wb") as file:
@@ -79,6 +78,17 @@ def write_output(path: Path, data: bytes) -> None:
         if part is not None:
             with suppress(OSError):
                 part.unlink()
+
+
+def _write_device(path: Path, data: bytes) -> None:
+    """Write into what is no file: judged by its descriptor, made and emptied by nobody here."""
+    if not is_trusted(path.lstat().st_uid):  # a pipe, opened for ever
+        raise UntrustedError(path, "a pipe or a device of another user")
+    number = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(number, "wb") as device:
+        if stat.S_ISREG(os.fstat(number).st_mode):  # put there since we looked
+            raise UntrustedError(path, "somebody puts something else there all the time")
+        device.write(data)
 
 
 def _new_file(folder: Path) -> tuple[int, Path | None]:
