@@ -17,7 +17,7 @@ MB = 1 << 20
 PROGRAM = "import sys, time; x = bytearray(b'1') * (int(sys.argv[1]) << 20); time.sleep(0.9)"
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("nobody_else")
 def test_average_and_most_memory_are_what_programs_allocated(rater: Rater) -> None:
     """16 and 64 MB beside what Python has, the second in a child of a shell."""
     python = [sys.executable, "-c", PROGRAM]

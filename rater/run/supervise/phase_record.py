@@ -95,6 +95,7 @@ class PhaseRecord:
 
     def uncounted(self, child: Child, reaped: Reaped | None = None) -> None:
         """Keep a run that does not count, for its files; `reaped`: it was a filler."""
+        self._resident.ended(child.pid)
         if reaped is not None and self._counters is not None:
             cpu_s = reaped.usage.ru_utime + reaped.usage.ru_stime
             self._counters.filler_ended(child.copy, round(cpu_s * 1e9))
