@@ -56,6 +56,18 @@ def test_a_run_goes_on_without_what_is_not_counted_here(rater: Rater) -> None:
         assert error.count("counters: ibm-power9:memory not counted") == 1
 
 
+def test_a_plan_says_what_will_be_counted(rater: Rater) -> None:
+    words = ("--iterations", "2", "--counters", "intel-skx:numa,software", "--copies", "2")
+    out = rater("run", "--dry-run", *words, "--", "true")[1]
+    assert "counted  intel-skx:numa, software:software: one an iteration, in turn" in out
+    assert json.loads(rater("plan", "--json", *words, "--", "true")[1])["counters"] == [
+        "intel-skx:numa",
+        "software:software",
+    ]
+    there = rater("plan", *words, "--topology", "nodes=2x2", "--", "true")[1]
+    assert "counted" not in there
+
+
 def test_counters_are_files_that_are_counted_beforehand(
     rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:

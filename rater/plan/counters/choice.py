@@ -46,6 +46,11 @@ class CounterChoice:
         return tuple(found.values())
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return what each turn counts: `intel-skx:pipeline+intel-skx:numa`."""
+        return tuple("+".join(one.name for one in turn) for turn in self.turns)
+
+    @property
     def most_events(self) -> int:
         """Return how many events a copy has open at most: a descriptor each."""
         return max(sum(len(one.group.events) for one in turn) for turn in self.turns)

@@ -55,6 +55,7 @@ class PlanView:
     cooldown_s: float = 0.0  # rest between phases
     until_idle_s: float | None = None  # longest wait for an idle machine between them; None: none
     executed: Executed | None = None  # of a dry run
+    counters: tuple[str, ...] = ()  # groups of events, one an iteration
 
 
 def print_plan(view: PlanView, out: TextIO, width: int) -> None:
@@ -96,7 +97,7 @@ _DOCUMENT = Members(
         ),
         "lgroups": lambda view: lgroups_document(view.shares),
     },
-    "reserved_cpus=reserved",
+    "reserved_cpus=reserved counters",
     {"orders": lambda view: objects("copies benchmarks", view.orders)},
     "expected_s warnings refused=refusals",
 )
@@ -152,7 +153,7 @@ def _lines(view: PlanView, width: int) -> Iterator[str]:
 
 
 def _timing(view: PlanView) -> Iterator[str]:
-    """What is between starts, in a phase and between phases."""
+    """What is between starts, in a phase and between phases, and what is counted."""
     plan = view.plan
     if plan.stagger_ns:
         last_s = plan.stagger_ns * (plan.copies - 1) / 1e9
@@ -167,6 +168,8 @@ def _timing(view: PlanView) -> Iterator[str]:
             f"{duration(plan.window.warmup_ns / 1e9)} of warm-up; copies repeat until every run "
             "that began before its end has ended"
         )
+    if view.counters:
+        yield f"counted  {', '.join(view.counters)}: one an iteration, in turn"
     several = [(name, threads) for name, threads in view.threads if threads > 1]
     if several:
         most = max(threads for _, threads in several)

@@ -82,6 +82,7 @@ def plan_view(
         cooldown_s=resolved.request.cooldown_s,
         until_idle_s=resolved.request.until_idle_s,
         executed=None if estimates is None else executed(resolved),
+        counters=resolved.counters.names if resolved.counters else (),
     )
 
 

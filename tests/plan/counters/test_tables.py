@@ -75,7 +75,7 @@ def read(text: str) -> CounterTable:
 
 
 def names(choice: CounterChoice) -> list[str]:
-    return ["+".join(one.name for one in turn) for turn in choice.turns]
+    return list(choice.names)
 
 
 def test_every_processor_has_the_table_of_its_family() -> None:
