@@ -27,10 +27,10 @@ class ProcessorMatch:
 
     vendor: str | None = None
     family: int | None = None
-    models: tuple[int, ...] = ()
-    steppings: tuple[int, ...] = ()
+    models: tuple[range, ...] = ()
+    steppings: tuple[range, ...] = ()
     implementer: int | None = None
-    parts: tuple[int, ...] = ()
+    parts: tuple[range, ...] = ()
     pvr: int | None = None
 
     def fits(self, processor: Processor) -> bool:
@@ -50,7 +50,7 @@ class ProcessorMatch:
         return (
             given
             and all(wanted is None or wanted == found for wanted, found in single)
-            and all(not wanted or found in wanted for wanted, found in several)
+            and all(not wanted or any(found in it for it in wanted) for wanted, found in several)
         )
 
 

@@ -234,21 +234,20 @@ def _match(table: TableReader) -> ProcessorMatch:
     return match
 
 
-def _span(value: Any) -> tuple[int, ...] | None:
+def _span(value: Any) -> range | None:
+    """Return a range, which a document of others cannot make large, as it would a list."""
     if type(value) is int and 0 <= value < _MOST_MODELS:
-        return (value,)
+        return range(value, value + 1)
     found = _RANGE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None
     first = int(found[1], 0)
-    return tuple(range(first, int(found[2] or found[1], 0) + 1))
+    return range(first, int(found[2] or found[1], 0) + 1)
 
 
-def _numbers(table: TableReader, name: str) -> tuple[int, ...]:
-    kind: ValueKind[tuple[int, ...]] = ValueKind('a number or a range ("0x10-0x1f")', _span, (0,))
-    return tuple(
-        it for span in table.items(name, kind, "a list of numbers and ranges") for it in span
-    )
+def _numbers(table: TableReader, name: str) -> tuple[range, ...]:
+    kind = ValueKind('a number or a range ("0x10-0x1f")', _span, range(0))
+    return table.items(name, kind, "a list of numbers and ranges")
 
 
 _DEVICE = ValueKind(
