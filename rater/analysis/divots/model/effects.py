@@ -102,7 +102,7 @@ def scopes_of(
             own = np.where(single, 0.0, np.maximum(0.0, own))
             turned = (limits.PRIOR_TURNS * turned + (i - 2) * own) / (limits.PRIOR_TURNS + i - 2)
         # The level of the others is known as badly.
-        swing = np.sqrt((again + turned) * (1 + 1 / (i - 1)) + limits.TAU**2)
+        swing = np.sqrt((again + turned) * (1 + 1 / (i - 1)) + limits.TAU_FEW**2)
         _, most = _inside(values[:, k], parts, moved, noise.repeat)
         most &= np.sign(each[:, k]) == np.sign(moved)
         most &= np.abs(each[:, k]) >= limits.SHOWS * np.abs(moved)
@@ -112,7 +112,7 @@ def scopes_of(
                 once=True,
                 effect=np.nan_to_num(moved),
                 error=swing,
-                chance=again * (1 + 1 / (i - 1)) / swing**2,
+                chance=1 - limits.TAU_FEW**2 / swing**2,
                 all_error=_of_all(np.full(len(count), limits.TAU), swing),
                 shows=most,
                 levels=values[:, k],

@@ -12,7 +12,7 @@ from typing import Final
 
 # -- how sure -------------------------------------------------------------------------------------
 # Expected false findings of a healthy run, split among all candidates (S): 1 to 3 % of clean runs.
-ALPHA: Final = 0.01
+ALPHA: Final = 0.013
 SURE: Final = 5.0  # standard errors of what is judged one at a time (N)
 SURE_OF_FEW: Final = 3.0  # over copies squared, more: a spread of few is easily too small (S)
 SEVERAL_Z: Final = 4.5  # standard deviations of each of several copies of a cell (N)
