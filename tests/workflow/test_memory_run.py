@@ -14,7 +14,7 @@ from tests.support.calls import Rater
 
 MB = 1 << 20
 # Touches so many MB, and lives until it was looked at once.
-PROGRAM = "import sys, time; x = bytearray(b'1') * (int(sys.argv[1]) << 20); time.sleep(0.9)"
+PROGRAM = "import sys, time; x = bytearray(b'1') * (int(sys.argv[1]) << 20); time.sleep(1.3)"
 
 
 @pytest.mark.usefixtures("nobody_else")

@@ -23,7 +23,7 @@ from rater.run.host.proc_dir import read_piece
 from rater.run.host.proc_text import parse_resident
 
 EVERY_S = 1.0
-_FIRST_S = 0.5  # after the first release: shorter phases have no look at all
+_LEAST_AGE_NS = 900_000_000  # of a copy: a mean over less says nothing, and many are short
 _MOST_PROCESSES = 16  # of one copy
 
 
@@ -45,11 +45,18 @@ class ResidentLooks:
 
     async def watch(self, alive: Mapping[int, Child]) -> None:
         """Look once a second until cancelled, in a thread: a copy's end is not to wait for it."""
-        due_s = trio.current_time() + _FIRST_S
+        due_s = trio.current_time() + EVERY_S
         while True:
             await trio.sleep_until(due_s)
             due_s = max(due_s + EVERY_S, trio.current_time())
-            looked = [it for it in alive.values() if it.start_ns is not None and not it.filler]
+            latest_ns = time.monotonic_ns() - _LEAST_AGE_NS
+            looked = [
+                it
+                for it in alive.values()
+                if it.start_ns is not None and it.start_ns <= latest_ns and not it.filler
+            ]
+            if not looked:
+                continue
             begin = partial(_resident, [it.pid for it in looked])
             sizes, spent_ns = await trio.to_thread.run_sync(begin, abandon_on_cancel=True)
             self.spent_ns += spent_ns
