@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -229,9 +230,15 @@ def test_every_folder_is_packaged() -> None:
     config.read(CHECKOUT / "setup.cfg")
     packages = config["options"]["packages"].split()
     folders = {".".join(("rater", *Path(path).parent.parts)) for path in trees()}
-    assert sorted(packages) == sorted(
-        folders | {"rater.suites", "rater.layouts", "rater.counters", "rater.db"}
-    )
+    assert sorted(packages) == sorted(folders | {"rater.suites", "rater.layouts", "rater.db"})
+    data = {
+        path
+        for package, patterns in config["options.package_data"].items()
+        for pattern in re.split(r"[,\s]+", patterns.strip())
+        for path in (CHECKOUT / package.replace(".", "/")).glob(pattern)
+    }
+    beside = {it for it in (CHECKOUT / "rater").rglob("*") if it.is_file()} - data
+    assert {it.suffix for it in beside} - {".pyc"} == {".py"}
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -17,7 +17,6 @@ from typing import Any
 from rater.errors import InputError
 from rater.plan.counters.formula import Formula, parse_formula
 from rater.plan.counters.processor import Processor, ProcessorMatch
-from rater.resources import folder
 from rater.text.document import TableReader, did_you_mean, toml_document
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
 from rater.text.textfile import read_text
@@ -25,6 +24,7 @@ from rater.text.textfile import read_text
 CYCLES, INSTRUCTIONS = "cycles", "instructions"  # a group with both has rates and a CPI
 TABLE_TEXT = "rater.counters."  # and a table's name: the setting that keeps its text with a run
 SOFTWARE, GENERIC = "software", "generic"  # tables for every machine
+_TABLES = Path(__file__).with_name("tables")
 _CONFIG = whole(0, 2**64 - 1)
 _EVENT = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _EVENT_EXPECTED = "expected a name of small letters, digits and '_'"
@@ -105,7 +105,7 @@ def counter_tables(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def table_names() -> tuple[str, ...]:
     """Return the names of the tables that come with rater, sorted."""
-    return tuple(sorted(path.stem for path in folder("counters").glob("*.toml")))
+    return tuple(sorted(path.stem for path in _TABLES.glob("*.toml")))
 
 
 def table_for(processor: Processor) -> CounterTable | None:
@@ -118,7 +118,7 @@ def load_table(name_or_path: str) -> CounterTable:
     """Read a table by its name or path. Raises `InputError`, `MistakesError`."""
     names = table_names()
     if name_or_path in names:
-        path = folder("counters") / f"{name_or_path}.toml"
+        path = _TABLES / f"{name_or_path}.toml"
     else:
         path = Path(name_or_path)
         if "/" not in name_or_path and path.suffix != ".toml":
@@ -132,7 +132,7 @@ def load_table(name_or_path: str) -> CounterTable:
         why = error.strerror if isinstance(error, OSError) else error
         raise InputError(
             f"cannot read the counter table {path}: {why}; expected a TOML file such as "
-            f"{folder('counters') / 'intel-skx.toml'}"
+            f"{_TABLES / 'intel-skx.toml'}"
         ) from None
     return parse_table(text, path)
 
