@@ -51,9 +51,11 @@ def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "not a regular file but a pipe or a device", str(path))
         with open(handle, "rb", closefd=False) as file:
-            data = file.read(_MOST_BYTES + 1)
+            data: bytes | None = file.read(_MOST_BYTES + 1)
     finally:
         os.close(handle)
+    if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
     if len(data) > _MOST_BYTES:
         most = f"larger than {_MOST_BYTES // 10**6} MB, too large for {too_large_for}"
         raise OSError(errno.EFBIG, most, str(path))

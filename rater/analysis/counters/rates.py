@@ -159,10 +159,10 @@ def metrics_of(table: CounterTable, rates: Rates) -> dict[str, float]:
 
 
 def _value(formula: Formula, rates: Rates) -> float | None:
-    """Return what a formula comes to; None: it divides by what never happened."""
+    """Return what a formula comes to; None: it divides by what never happened, or is no rate."""
     try:
         return formula.value(rates.by_event)
-    except ZeroDivisionError:
+    except ArithmeticError:
         return None
 
 

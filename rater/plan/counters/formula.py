@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from rater.text.document import did_you_mean
 
 _LONGEST = 400  # characters
 _MOST_NODES = 120
-_LARGEST = 1e12  # number in a formula
+_LARGEST = 1e12  # number in a formula, and what comes of one
 _OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -31,8 +32,14 @@ class Formula:
     _tree: ast.expr
 
     def value(self, values: Mapping[str, float]) -> float:
-        """Return what it comes to. Raises `ZeroDivisionError`; `values` must have all `names`."""
-        return _value(self._tree, values)
+        """Return what it comes to; `values` must have all `names`.
+
+        Raises `ArithmeticError` for a division by zero, and for what no rate can be.
+        """
+        value = _value(self._tree, values)
+        if not abs(value) <= _LARGEST:  # NaN neither
+            raise OverflowError(value)
+        return value
 
 
 def parse_formula(text: str, known: Collection[str]) -> Formula:
@@ -43,7 +50,8 @@ def parse_formula(text: str, known: Collection[str]) -> Formula:
     if len(text) > _LONGEST:
         raise ValueError(f"more than {_LONGEST} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings(action="error"):  # of "1if": Python would print them
+            tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"no formula; {_EXPECTED}") from None
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:

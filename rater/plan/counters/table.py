@@ -29,6 +29,7 @@ _CONFIG = whole(0, 2**64 - 1)
 _EVENT = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _EVENT_EXPECTED = "expected a name of small letters, digits and '_'"
 _MOST_COUNTERS = 64
+_MOST_TEXT = 100_000  # characters; the largest table of rater's own has 3,000
 _MOST_MODELS = 1 << 16
 _RANGE = re.compile(r"(0x[0-9a-f]{1,4}|\d{1,5})(?:-(0x[0-9a-f]{1,4}|\d{1,5}))?")
 
@@ -139,6 +140,8 @@ def load_table(name_or_path: str) -> CounterTable:
 
 def parse_table(text: str, path: Path) -> CounterTable:
     """Return the table that a text says; raises `MistakesError` with all mistakes."""
+    if len(text) > _MOST_TEXT:
+        raise InputError(f"{path}: more than {_MOST_TEXT // 1000} kB: too large a counter table")
     document = toml_document(text, path)
     root = document.root()
     pmu = root.table("pmu", required=True)

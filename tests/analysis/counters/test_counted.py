@@ -99,6 +99,17 @@ def test_a_damaged_table_leaves_what_needs_no_table() -> None:
     assert (found.stack, found.metrics) == (None, ())
 
 
+def test_parts_and_metrics_without_bounds_are_left_out_and_the_rest_stays_finite() -> None:
+    text = load_table(SKX).text
+    for formula in ("l3_miss", "dram_remote / (dram_local + dram_remote)"):
+        text = text.replace(f'= "{formula}"', f'= "{" * ".join(["1e12"] * 27)}"')
+    found = only(replace(counted_run(), settings=((f"{TABLE_TEXT}{SKX}", text),)))
+    assert found.stack
+    assert fsum(part.cycles for part in found.stack.parts) == pytest.approx(2.0)
+    assert "llc_mpki" in dict(found.metrics)
+    assert "remote_dram_share" not in dict(found.metrics)
+
+
 def test_software_events_are_means_of_a_copy_run() -> None:
     counts = (EventCount("software:software", "minor_faults", 500, 10, 10),)
     found = only(stored([copy_row(0, 1.0, counts=counts), copy_row(1, 1.0, counts=counts)]))

@@ -26,8 +26,14 @@ def test_a_formula_comes_to_what_it_says(text: str, value: float) -> None:
 
 def test_a_formula_knows_the_events_it_needs() -> None:
     assert parse_formula("a / max(a, b)", VALUES).names == {"a", "b"}
-    with pytest.raises(ZeroDivisionError):
-        parse_formula("a / zero", VALUES).value(VALUES)
+    for text in (
+        "a / zero",
+        "1e12 * a",
+        "*".join(["1e12"] * 30),
+        "0 * (" + "*".join(["1e12"] * 27) + ")",
+    ):
+        with pytest.raises(ArithmeticError):
+            parse_formula(text, VALUES).value(VALUES)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +55,7 @@ def test_a_formula_knows_the_events_it_needs() -> None:
         ("1e13", "expected names"),
         ("1j", "expected names"),
         ("a +", "no formula"),
+        ("1if a else b", "no formula"),
         ("(" * 300 + "a", "no formula"),
         ("a" * 500, "more than 400 characters"),
         ("+".join("a" * 100), "too long"),

@@ -118,6 +118,7 @@ def test_no_two_events_of_a_power_group_want_the_same_counter() -> None:
         ("fixed = [", 'fixed = ["none", ', "pmu.fixed: unknown event 'none'"),
         ('name = "mine"', 'name = "mine"\ndevice = "../x"', "expected a name below /sys/bus/"),
         ('name = "mine"', 'name = "mine"\nmatch = { models = ["1-x"] }', "a number or a range"),
+        ("[pmu]", "#" * 100_000 + "\n[pmu]", "mine.toml: more than 100 kB"),
         (
             'fixed = ["cycles", "instructions"]',
             "",
