@@ -23,7 +23,7 @@ EVERY = [
     *("--warmup", "0.3", "--stagger", "0.7", "--increment", "3", "--iterations", "4"),
     *("--discard", "1", "--layout", "./l.toml", "--mem", "bind", "--no-oversubscribe"),
     *("--bind", "core", "--smt", "2", "--kind", "fast", "--reserve", "3", "--preflight", "off"),
-    *("--proof", "0.25", "--energy", "off"),
+    *("--proof", "0.25", "--energy", "off", "--counters", "software"),
     *("--timeout", "1e-2", "--grace", "0", "--tag", "k=v=w", "--tag", "k=", "--env", "E=\udcff ü"),
     *("--alloc", "./lib ü.so", "--hugepages", "thp"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
