@@ -71,16 +71,23 @@ def failed_copy(copy: StoredCopy) -> FailedCopy:
 
 def what_happened(copy: StoredCopy) -> str:
     """Say how a copy that is not good ended."""
-    if copy.late_ns is not None and copy.exit_code == 0:
-        return f"its time is not known ({copy.note})"
-    words = in_words(copy.status, copy.exit_code, copy.signal, copy.validity_detail)
+    late = copy.late_ns is not None
+    words = in_words(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
     return f"{words} ({copy.note})" if copy.note else words
 
 
 def in_words(
-    status: CopyStatus, exit_code: int | None, signal_number: int | None, detail: str | None = None
+    status: CopyStatus,
+    exit_code: int | None,
+    signal_number: int | None,
+    detail: str | None = None,
+    *,
+    late: bool = False,
 ) -> str:
-    """Say how a copy ended; one that seemed well is taken for a wrong answer (`detail`)."""
+    """Say how a copy ended; one that seemed well is taken for a wrong answer (`detail`).
+
+    `late`: nobody saw in time when it did.
+    """
     if status is CopyStatus.TIMEOUT:
         return "stopped at its time limit"
     if status is CopyStatus.INTERRUPTED:
@@ -92,7 +99,8 @@ def in_words(
             return f"killed by {signal.Signals(signal_number).name}"
         except ValueError:  # most real-time signals have no name of their own
             return f"killed by signal {signal_number}"
-    return f"exit status {exit_code}" if exit_code else "failed"
+    seemed_well = "its time is not known" if late else "failed"
+    return f"exit status {exit_code}" if exit_code else seemed_well
 
 
 def why_no_ratio(copies: Sequence[StoredCopy], planned: int, checked: bool) -> str | None:

@@ -264,8 +264,10 @@ class PhaseRun:
 
 def _stall_note(stalls_ns: tuple[int, ...]) -> str:
     times = "" if len(stalls_ns) == 1 else f" {len(stalls_ns)} times,"
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    way_out = f"; rater was started at nice {niceness}: others go first" if niceness > 0 else ""
     return (
         f"rater itself did not run{times} for {max(stalls_ns) / 1e9:.3g} s while copies did "
         "(stopped, without a CPU, or the whole machine was paused): what ended then has no time; "
-        "if the machine was paused, times of copies that ran on include it"
+        f"if the machine was paused, times of copies that ran on include it{way_out}"
     )

@@ -214,7 +214,8 @@ class Progress:
         elif event.status is CopyStatus.INTERRUPTED:
             self._set(copy, STOPPED)
         else:
-            self._failed(event, in_words(event.status, event.exit_code, event.signal))
+            late = event.late_ns is not None
+            self._failed(event, in_words(event.status, event.exit_code, event.signal, late=late))
 
     def _failed(self, event: CopyEnded | OutputChecked, words: str) -> None:
         self.failures += 1

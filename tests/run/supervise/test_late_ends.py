@@ -30,15 +30,22 @@ def uptime_s(path: Path) -> float:
 
 
 def test_an_end_while_rater_was_stopped_has_no_time_and_one_behind_it_has(tmp_path: Path) -> None:
-    words = ["run", "--quiet", "--copies", "2", "--", "sh", "-c", SHORT_AND_LONG]
-    process = subprocess.Popen([*RATER, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    words = ["run", "--copies", "2", "--", "sh", "-c", SHORT_AND_LONG]
+    process = subprocess.Popen(
+        ["nice", "-n", "5", *RATER, *words],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     begun = max(uptime_s(tmp_path / f"begun.{copy}") for copy in (0, 1))
     time.sleep(0.3)
     process.send_signal(signal.SIGSTOP)
     ended = uptime_s(tmp_path / "ended.0")
     time.sleep(1)
     process.send_signal(signal.SIGCONT)
-    assert process.communicate(timeout=20)[1].endswith("failed: 1 copy failed\n")
+    progress = process.communicate(timeout=20)[1]
+    assert progress.endswith("; 1 copy failed, the last: copy 0 of sh: its time is not known\n")
     assert process.returncode == 1
     short, long = rows(
         "SELECT elapsed_ns / 1e9, late_ns / 1e9, status, note FROM copy ORDER BY copy"
@@ -48,9 +55,9 @@ def test_an_end_while_rater_was_stopped_has_no_time_and_one_behind_it_has(tmp_pa
     took_s = ended - begun
     assert short[0] - short[1] - 0.02 < took_s < short[0] + 0.02  # the truth lies in between
     assert short[3].startswith("rater itself did not run when it ended: that was up to ")
-    assert (
-        "rater itself did not run for" in rows("SELECT text FROM note WHERE kind = 'note'")[-1][0]
-    )
+    [*_, (note,)] = rows("SELECT text FROM note WHERE kind = 'note'")
+    assert note.startswith("rater itself did not run for")
+    assert note.endswith("started at nice 5: others go first")
 
 
 def test_a_run_during_which_the_machine_was_suspended_says_so(
