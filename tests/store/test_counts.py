@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from rater.errors import InputError
 from rater.plan.counters.table import TABLE_TEXT, counter_tables
 from rater.record.events import CopyCounted, EventCount, PhaseCounted
-from rater.store.exchange.export import full_document, observations_document
+from rater.store.exchange.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.observations import observed, read
@@ -58,6 +59,23 @@ def test_an_observations_document_takes_counts_and_tables_along(
         }
         for event, value, running in (("cycles", 300, 10), ("dram_remote", None, 0))
     ]
+
+
+def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(store: Store) -> None:
+    number = store.begin(run_of(2), HOST, [TABLE], PUS)
+    store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
+    half = EventCount("software:software", "minor_faults", 7, 10, 5)
+    never = EventCount("software:software", "migrations", None, 10, 5)
+    store.append(number, CopyCounted(0, 1, 0, (CYCLES, half, never)), COST, over(0.0, 2.0))
+    out = io.StringIO()
+    write_csv(store.load(number), out)
+    heading, *rows = (line.split(",")[-5:] for line in out.getvalue().splitlines())
+    numa, software = "intel-skx:numa", "software:software"
+    assert heading == [
+        *(f"{numa} share_counted", f"{numa} cycles"),
+        *(f"{software} share_counted", f"{software} migrations", f"{software} minor_faults"),
+    ]
+    assert rows == [["", "", "", "", ""], ["1.0", "300", "0.5", "", "14.0"]]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from rater.plan.counters.table import (
     load_table,
     table_for,
 )
+from rater.record.events import USER_ONLY
 from rater.text.document import did_you_mean
 
 STACK, ALL = "cpi", "all"  # words for the groups of the stack, and for all of them
@@ -25,11 +26,17 @@ class TableGroup:
 
     table: CounterTable
     group: EventGroup
+    user_only: bool = False  # by choice: without what the kernel does for the copies
+
+    @property
+    def short_name(self) -> str:
+        """How it is called among those of its table."""
+        return self.group.name + (USER_ONLY if self.user_only else "")
 
     @property
     def name(self) -> str:
         """How it is called with a run."""
-        return f"{self.table.name}:{self.group.name}"
+        return f"{self.table.name}:{self.short_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,8 @@ def choose(asked: str, processor: Processor) -> CounterChoice:
 
     `GROUP,...` are groups of the processor's table or `software`; `TABLE:GROUP` and `PATH:GROUP`
     those of another one; `cpi` stands for the groups of a table's stack, `all` for all of them;
-    `A+B` counts two groups in the same iteration, in turn many times a second. Raises `InputError`.
+    `A+B` counts two groups in the same iteration, in turn many times a second; `:u` behind any of
+    them counts user mode alone. Raises `InputError`.
     """
     turns: list[tuple[TableGroup, ...]] = []
     notes: dict[str, None] = {}
@@ -78,6 +86,13 @@ def choose(asked: str, processor: Processor) -> CounterChoice:
             if len(parts) > 1
             else [(one,) for one in parts[0]]
         )
+    both = {one.table.name: one.user_only for turn in turns for one in turn}
+    for one in [one for turn in turns for one in turn]:
+        if one.user_only != both[one.table.name]:
+            raise InputError(
+                f"--counters {asked}: groups of {one.table.name} with and without the "
+                f"kernel's part ({USER_ONLY}) have no rates together; count them in two runs"
+            )
     return CounterChoice(tuple(dict.fromkeys(turns)), tuple(notes))
 
 
@@ -85,7 +100,7 @@ def refuse_few_iterations(choice: CounterChoice, iterations: int, discard: int) 
     """Raise `InputError` where there are fewer counted iterations than turns."""
     needed = len(choice.turns) + discard
     if iterations < needed:
-        names = ", ".join("+".join(one.group.name for one in turn) for turn in choice.turns)
+        names = ", ".join("+".join(one.short_name for one in turn) for turn in choice.turns)
         beside = f" beside the {discard} discarded" if discard else ""
         raise InputError(
             f"--counters: {len(choice.turns)} groups ({names}), one an iteration{beside}, need "
@@ -101,7 +116,8 @@ def _groups_of(
             f"--counters {asked!r}: expected GROUP,... such as {STACK} or {SOFTWARE}; "
             "`rater counters` shows what there is"
         )
-    table, name = _table_of(word, processor, notes)
+    user_only = word.endswith(USER_ONLY)
+    table, name = _table_of(word.removesuffix(USER_ONLY), processor, notes)
     if name == STACK:
         groups = table.stack_groups()
         if not groups:
@@ -119,7 +135,11 @@ def _groups_of(
                 f"--counters {word}: the table {table.name} has no group {name!r}; "
                 f"{did_you_mean(name, known)}"
             )
-    return tuple(TableGroup(table, it) for it in groups)
+    found = tuple(TableGroup(table, it, user_only) for it in groups)
+    for it in found:
+        if user_only and all(event.in_kernel for event in it.group.events):
+            raise InputError(f"--counters {word}: nothing of {it.name} happens in user mode")
+    return found
 
 
 def _table_of(word: str, processor: Processor, notes: dict[str, None]) -> tuple[CounterTable, str]:

@@ -45,16 +45,18 @@ class GroupProbe:
 
 
 def probe(of: TableGroup, kernel: PerfKernel | None = None, root: Path = Path("/")) -> GroupProbe:
-    """Try a group on this process for 10 ms: as it is, of user mode only, then without parts."""
+    """Try a group on this process for 10 ms: as asked, of user mode only, then without parts."""
     kernel = kernel or PerfKernel()
     ready = ReadyGroup(of.name, of.group.events, perf_events(of.table, of.group, root), False)
+    if of.user_only:
+        ready = _in_user_mode(ready)
     paranoid = read_number(root / _PARANOID)
     try:
         return _counted(of, ready, kernel, root)
     except OSError as error:
         first = error
     if first.errno in (errno.EACCES, errno.EPERM):
-        user = _without(ready, lambda event: event.in_kernel, user_only=True)
+        user = _in_user_mode(ready)
         try:
             found = _counted(of, user, kernel, root)
         except OSError as error:
@@ -132,6 +134,10 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
     except OSError as error:
         why = f"{why}; the others: {_told(error)}"
     return GroupProbe(of, None, None, missing=tuple(absent), why=why, remedy=remedy)
+
+
+def _in_user_mode(ready: ReadyGroup) -> ReadyGroup:
+    return _without(ready, lambda event: event.in_kernel, user_only=True)
 
 
 def _without(

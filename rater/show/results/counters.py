@@ -107,10 +107,7 @@ def _remarks(counts: RunCounts) -> list[str]:
                 "groups of such different iterations do not quite go together"
             )
     if counts.user_only:
-        found.append(
-            "user mode only: what the kernel did for the copies is not in it "
-            "(sudo sysctl kernel.perf_event_paranoid=1)"
-        )
+        found.append("user mode only: what the kernel did for the copies is not in it")
     if counts.cost_us is not None:
         found.append(
             f"counting took {counts.cost_us:.0f} us of rater's CPU time a copy run, outside of "

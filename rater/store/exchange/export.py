@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TextIO
 
@@ -136,21 +136,35 @@ def write_document(document: dict[str, Any], out: TextIO) -> None:
 
 
 def write_csv(stored: StoredRun, out: TextIO) -> None:
-    """Write one line per copy run under a heading that has the units."""
+    """Write one line per copy run under a heading that has the units.
+
+    Counts follow, scaled where their group had the counters for a part of the time, which its
+    column of shares says.
+    """
     stored = stored.without_torn()
     metrics = dict.fromkeys(
         (metric.name, metric.unit) for used in stored.benchmarks for metric in used.metrics
     )
     writer = csv.writer(out, lineterminator="\n")
-    heading = ["run", "uuid", *_CSV, *(f"{name} ({unit})" for name, unit in metrics)]
+    counts = [dict(_counts(copy)) for copy in stored.copies]
+    counted = dict.fromkeys(name for one in counts for name in one)
+    heading = ["run", "uuid", *_CSV, *(f"{name} ({unit})" for name, unit in metrics), *counted]
     writer.writerow(map(_no_formula, heading))
     head = (stored.head.run, _no_formula(stored.head.uuid))
     units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
-    for copy in stored.copies:
+    for copy, own_counts in zip(stored.copies, counts, strict=True):
         # One benchmark's metric may have the name of another's in another unit.
         own = {(name, units[copy.benchmark].get(name)): value for name, value in copy.metrics}
         cells = [_no_formula(_cell(copy, column)) for column in _CSV]
-        writer.writerow([*head, *cells, *(own.get(metric) for metric in metrics)])
+        cells += [own.get(metric) for metric in metrics]
+        writer.writerow([*head, *cells, *(own_counts.get(name) for name in counted)])
+
+
+def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
+    for it in copy.counts:
+        share = it.running_ns / it.enabled_ns if it.enabled_ns else 0.0
+        yield f"{it.group_name} share_counted", share
+        yield f"{it.group_name} {it.event}", it.value if it.in_full else it.estimate
 
 
 _TABLE: Table = {

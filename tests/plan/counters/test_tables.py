@@ -152,6 +152,8 @@ def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
         "arm-neoverse-n1:cpi": ["arm-neoverse-n1:stalls"],
         str(own): ["mine:one"],
         f"{own}:one": ["mine:one"],
+        "cpi:u": [f"{pipeline}:u", f"{memory}:u", "intel-skx:translation:u"],
+        f"software,{own}:u": ["software:software", "mine:one:u"],
     }.items():
         choice = choose(asked, SKX)
         assert (names(choice), choice.notes) == (found, ()), asked
@@ -176,6 +178,7 @@ def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None
         ("pipelin", "the table intel-skx has no group 'pipelin'; did you mean pipeline?"),
         ("amd-zen9:cpi", "unknown counter table 'amd-zen9'; did you mean amd-zen"),
         ("./none.toml", "cannot read the counter table none.toml: No such file"),
+        ("numa,cpi:u", "groups of intel-skx with and without the kernel's part (:u) have no rates"),
         ("software:cpi", "the table software has no CPI stack; it has the groups software"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_what_happens_in_the_kernel_is_not_counted_as_0_in_user_mode(tmp_path: P
         "minor_faults",
         "major_faults",
     ]
+
+
+def test_user_mode_alone_is_counted_by_choice_too(tmp_path: Path) -> None:
+    kernel = MadeKernel()
+    found = tried(kernel, machine(tmp_path), replace(SOFTWARE, user_only=True))
+    assert found.ready
+    assert (found.ready.name, found.ready.user_only, found.why) == ("software:software:u", True, "")
+    assert len(found.ready.events) == 3
+    assert all(flags & USER_ONLY for _, flags, _ in kernel.calls)
+    refused = MadeKernel(refuse=lambda event, flags: errno.EACCES)
+    found = tried(refused, machine(tmp_path, paranoid=3), replace(SOFTWARE, user_only=True))
+    assert (found.ready, found.why[-26:]) == (None, "nothing for users but root")
 
 
 @pytest.mark.parametrize(
