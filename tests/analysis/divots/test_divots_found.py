@@ -199,6 +199,14 @@ def test_a_slow_iteration_is_not_a_fast_copy_that_kept_its_speed() -> None:
     assert found.summary.endswith("all but copy 0")
 
 
+def test_a_slow_iteration_has_a_size_where_copies_failed_in_the_other_one() -> None:
+    times = quiet(2, 2, 32)
+    times[1, 1, 1:] *= 1.2
+    found = one(divots(times, FOUR, bad=[(1, 0, copy) for copy in range(20, 28)]))
+    assert (found.kind, found.iteration, found.benchmark) == (Kind.SLOW_ITERATION, 2, "b1")
+    assert found.slowdown == pytest.approx(1.2, abs=0.01)
+
+
 def test_an_iteration_slow_in_all_benchmarks_is_one_finding() -> None:
     times = quiet(5, 3, 32)
     times[:, 2] *= 1.05

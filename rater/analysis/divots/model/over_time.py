@@ -136,11 +136,13 @@ def _iteration_hit(
         if one.benchmark is not None:
             own = typical_change(fair, b, k)
             stayed = keepers(own, one.size, float(noise.repeat[b])) & there
-            if stayed[there].mean() > limits.HALF:
+            known = there & ~np.isnan(own)  # not of copies that failed in the other iterations
+            if stayed.sum() > limits.HALF * known.sum():
                 return None
             rest[b, k, stayed] = np.nan
             away += int(stayed.sum())
-            size += float(np.median(own[there & ~stayed]) - np.median(own[there]))
+            if known.any():
+                size += float(np.median(own[known & ~stayed]) - np.median(own[known]))
             there &= ~stayed
         covered[b, k] = there
     return Hit(
