@@ -207,11 +207,12 @@ def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: lis
     level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
     on = words.cpus(cpus) if cpus else words.copies(copies)
     half = "upper" if group % 2 else "lower"
+    every = "every lgroup" if len(np.unique(table.node)) > 1 else "the lgroup"
     thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
     names = {
         "sharing": f"{on} (not explained by how many copies share a core)",
         "thread": f"{thread} threads of the cores ({on})",
-        "half": f"{half} half of every lgroup ({on})",
+        "half": f"{half} half of {every} ({on})",
         "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
         "cpu": f"{words.cpus(cpus)} ({len(slots)} copies)" if len(slots) > len(cpus) else "",
         "core": f"{_numbered('core', hit.groups)} ({on})" if len(slots) > 1 else "",
@@ -231,7 +232,7 @@ def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
     """Return what the times say; stored proof and samples add their own values."""
     made = []
     most = max(cost.cells.values(), default=0.0)
-    if cost.whole < _NOTHING < most:
+    if cost.whole < _NOTHING < most and len(hit.iterations) < table.shape[1]:
         text = "costs nothing of the score (another iteration stands), "
         text += f"{words.cost(most)} of that iteration's rate"
         made.append(Evidence("cost", text, 100.0))
@@ -241,6 +242,8 @@ def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
             of = "a rate" if table.barrier else "those of a benchmark"
             text += f", up to {words.cost(cost.rate)} of {of}"
         made.append(Evidence("cost", text, 100.0))
+    elif hit.size > 0 and table.barrier and table.copies > 1:
+        made.append(Evidence("cost", "costs nothing: slower copies are waited for", 100.0))
     hasty = _hasty(table, hit)
     if hasty:
         text = f"{words.copies(hasty)} took less than half of any other's time: check its output"

@@ -51,12 +51,21 @@ def summary_of(table: Table, hit: Hit) -> str:
         how = words.sizes([math.exp(float(e)) for e in effects])
         return f"{which}{where}: {len(effects)} of {whole} copies {how}"
     told = f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
-    if hit.level in ("set", "run") and 2 * len(copies) == table.copies and table.copies > 2:
-        return (
-            f"{told}: {len(copies)} of {table.copies} copies differ from the others, and which "
-            "ones are normal cannot be told; compare with another run"
-        )
-    return told
+    return told + _undecided(table, hit, copies)
+
+
+def _undecided(table: Table, hit: Hit, copies: Sequence[int]) -> str:
+    """Return that slow copies may be the normal ones, of as many fast ones of no other sort."""
+    named = hit.level not in ("set", "run", "modes")
+    if hit.level == "half":  # of the only lgroup
+        named = len(np.unique(table.node)) > 1
+    if named or 2 * len(copies) != table.copies or table.copies <= 2:
+        return ""
+    way = "use --iterations 3 or " if table.shape[1] == 1 else ""
+    return (
+        f": {len(copies)} of {table.copies} copies differ from the others, and which "
+        f"ones are normal cannot be told; {way}compare with another run"
+    )
 
 
 def _range(table: Table, hit: Hit) -> str:
@@ -121,9 +130,10 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
         where = _in_iterations(table, iterations)
         return f"{which}{where}: start-up ({_MODES[str(facts['mode'])]}), {size} of the median time"
     same = ", the same copies every time" if facts.get("same") else ""
+    copies = sorted({int(c) for c in table.copy[hit.covered]})
     return (
         f"{which}: two groups of copies, {float(facts['share']) * 100:.0f} % of them {size}{same}; "
-        "not by lgroup or CPU"
+        f"not by lgroup or CPU{_undecided(table, hit, copies)}"
     )
 
 

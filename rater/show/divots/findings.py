@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from rater.analysis.divots.confirm import next_command
+from rater.analysis.divots.data import words
 from rater.analysis.divots.data.between import Between
 from rater.analysis.divots.data.finding import PLACED, Analysis, Finding, nothing_to_compare
 from rater.record.stored import RunHead
@@ -43,7 +44,7 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
     if analysis.disturbed:
         printer.prose(disturbed_line(analysis), "bold yellow")
     if divots:
-        _print_found(divots, printer)
+        _print_found(divots, analysis.lost, printer)
     elif analysis.disturbed:
         pass  # that nothing stands out says nothing then
     elif not (analysis.visible or explained):
@@ -81,8 +82,12 @@ def _nothing(head: RunHead, analysis: Analysis) -> str:
     return "No divots: nothing stands out, though so few copies would show only large ones."
 
 
-def _print_found(divots: Sequence[Finding], printer: Printer) -> None:
-    printer.line(f"{count(len(divots), 'divot')}, the most costly first:")
+def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> None:
+    together = ""
+    if lost - divots[0].cost >= _NOTE:  # none of them costs it alone
+        of = "score" if divots[0].score_lost is not None else "copies' time"
+        together = f" (together they cost {words.cost(lost)} of the {of})"
+    printer.line(f"{count(len(divots), 'divot')}, the most costly first{together}:")
     for number, one in enumerate(divots[:_MOST_LINES], 1):
         style = "" if one.cost >= _NOTE or one.fast else "dim"
         printer.prose(f"  {number}. {evidence_line(one)}", style)

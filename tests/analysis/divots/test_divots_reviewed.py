@@ -156,3 +156,35 @@ def test_a_first_iteration_beside_other_work_is_no_start_up_where_cpus_are_share
     assert [(one.kind, one.iteration) for one in found if not one.explained] == [
         (Kind.SLOW_ITERATION, 1)
     ]
+
+
+@pytest.mark.parametrize(("benchmarks", "copies", "slow"), [(1, 4, (1, 3)), (5, 4, (2, 3)),
+                                                            (1, 8, (1, 2, 5, 6))])  # fmt: skip
+def test_of_as_many_slow_as_fast_copies_in_one_iteration_none_are_called_normal(
+    benchmarks: int, copies: int, slow: tuple[int, ...]
+) -> None:
+    times = quiet(benchmarks, 1, copies)
+    times[:, :, slow] *= 1.29
+    found = one(divots(times, Machine(1, copies)))
+    assert found.copies == slow
+    assert found.slowdown == pytest.approx(1.29, abs=0.01)
+    half = copies // 2
+    assert (
+        f"{half} of {copies} copies differ from the others, and which ones are normal cannot be "
+        "told; use --iterations 3 or compare with another run"
+    ) in found.summary
+
+
+def test_two_and_two_of_four_copies_are_told_seldom_where_there_is_only_a_heavy_tail() -> None:
+    random = np.random.default_rng(3)
+    runs = [100 * np.exp(0.02 * random.standard_t(3, (1, 1, 4))) for _ in range(300)]
+    assert sum(bool(divots(times, Machine(1, 4))) for times in runs) <= 9
+
+
+def test_costs_of_findings_that_hide_each_other_have_words_that_are_true() -> None:
+    times = quiet(6, 1, 32)
+    times[:, :, 8:16] *= 1.1
+    times[:, :, 20] *= 1.3
+    copy, lgroup = divots(times, Machine(4, 8))
+    assert copy.evidence[0].text == "costs 15 % of the score"
+    assert lgroup.evidence[0].text == "costs nothing: slower copies are waited for"

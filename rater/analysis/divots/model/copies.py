@@ -10,6 +10,7 @@ from rater.analysis.divots.data.finding import Kind
 from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.fit import PartEffect
 from rater.analysis.divots.model.modes import find_modes
 from rater.analysis.divots.model.noise import (
     Tail,
@@ -19,7 +20,7 @@ from rater.analysis.divots.model.noise import (
     shortest_half,
     tail_of,
 )
-from rater.analysis.divots.model.parts import Part, ln_choose
+from rater.analysis.divots.model.parts import Part, ln_choose, set_part
 from rater.analysis.divots.model.place import place_of
 from rater.analysis.stats.robust import Bools, Floats, Ints, median, middle, quantiles
 
@@ -59,6 +60,31 @@ def two_modes(
         facts |= {"same": 1.0} if one.same else {}
         hits.append(Hit(Kind.BIMODAL, covered, effect, "modes", facts=facts))
     return hits, rest
+
+
+def two_and_two(rest: Floats, steps: Floats) -> list[PartEffect]:
+    """Return what parts four copies of one iteration two and two, by who the slow ones are.
+
+    The spread of four is that of three of them, which reaches over both levels. Of four values
+    of one level the middle gap is k times the other two together in (1 + k)^-2 of cases at most
+    (even density; a peak in the middle makes it rarer).
+    """
+    b, i, s = rest.shape
+    if i != 1 or s != 4 or np.isnan(rest).any():
+        return []
+    low, middle_gap, high = np.diff(np.sort(rest[:, 0]), axis=1).T
+    inside = np.maximum(low + high, np.maximum(2 * steps, limits.NOISE_FLOOR))
+    won = 2 * np.log1p(middle_gap / inside) - math.log(b / limits.ALPHA)
+    apart = (won > 0) & (middle_gap >= limits.MODES_APART + steps)
+    slow = rest[:, 0] > median(rest[:, 0])[:, None]
+    found = []
+    for slots in np.unique(slow[apart], axis=0):
+        here = apart & (slow == slots).all(axis=1)
+        size = np.where(here, middle_gap + inside / 2, 0.0)[:, None]
+        every = bool(here.mean() >= limits.MOST)
+        part = set_part(slots)
+        found.append(PartEffect(part, here, np.ones(1, dtype=bool), size, won.max(), every))
+    return found
 
 
 def _of_no_part(

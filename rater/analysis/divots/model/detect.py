@@ -15,6 +15,7 @@ from rater.analysis.divots.model.copies import (
     always_different,
     lucky_copies,
     single_hits,
+    two_and_two,
     two_modes,
 )
 from rater.analysis.divots.model.fit import PartEffect, fit_parts, single_copies
@@ -63,7 +64,9 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
         moving = _moving(table, values, steps, thresholds)
         values = values - total_effect(table.shape, moving)
     entries, rest, noise = fit_parts(values, machine, groups, steps, thresholds)
-    found = [_hit_of(table, machine, it) for it in _joined(entries, machine)]
+    halves = two_and_two(rest, steps)
+    rest = rest - sum((it.effect() for it in halves), np.zeros(rest.shape))
+    found = [_hit_of(table, machine, it) for it in _joined(entries + halves, machine)]
     found += moving
     found = _one_a_benchmark(_turns(table, found, rest, noise))
     modes, rest = two_modes(table, machine, rest, groups, steps)
@@ -218,7 +221,9 @@ def _kind(table: Table, hit: Hit) -> Hit:
             hit.kind = Kind.SLOW_CPU if slow else Kind.OUTLIER_COPY
     elif hit.level == "set" and len(hit.benchmarks) == 1 and table.shape[0] > 1:
         hit.kind = Kind.BIMODAL if many >= limits.SIDE * table.shape[2] else Kind.OUTLIER_COPY
-        hit.facts = {"share": many / table.shape[2], "same": 1.0}
+        hit.facts = {"share": many / table.shape[2]}
+        if cells > 1:
+            hit.facts["same"] = 1.0
     return hit
 
 
