@@ -16,6 +16,7 @@ from rater.store.store import Store, open_store
 from rater.workflow.run import preflight
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
+from tests.support.places import own_places_in
 from tests.support.settings_tree import make_tree
 
 # Under nohup and in the background these are ignored, and what tests start would inherit that.
@@ -26,10 +27,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RATER_LOCK", str(tmp_path / "rater.lock"))
-    monkeypatch.setenv("RATER_DB", str(tmp_path / "rater.db"))
-    monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("RATER_JOURNAL", str(tmp_path / "settings.json"))
+    own_places_in(tmp_path, monkeypatch)
 
 
 class _NobodyElse(BusyWatch):

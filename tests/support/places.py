@@ -15,6 +15,15 @@ SAMPLES = TEST_DATA / "spec-samples"
 DIVOT_CASES = TEST_DATA / "divot-cases"
 
 
+def own_places_in(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Let rater have lock, database, cache and journal in a folder; return the database."""
+    patch.setenv("RATER_LOCK", str(folder / "rater.lock"))
+    patch.setenv("RATER_DB", str(folder / "rater.db"))
+    patch.setenv("RATER_CACHE", str(folder / "cache"))
+    patch.setenv("RATER_JOURNAL", str(folder / "settings.json"))
+    return folder / "rater.db"
+
+
 def needs(data: Path) -> pytest.MarkDecorator:
     """Leave a test out where that data of others is not, and say how to have it."""
     return pytest.mark.skipif(

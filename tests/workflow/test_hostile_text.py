@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import sqlite3
 import subprocess
 import unicodedata
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from rater.cli import main
 from tests.support.calls import RATER, Rater
+from tests.support.places import own_places_in
 
 HOSTILE = "=1\x1b]0;own\x07\x1b[31m\x1b[2J\x9b2Jx\x7f\u202e\u2066\rend"
 # What is ours on a terminal: colours, erasing and moving, the cursor hidden and shown.
@@ -38,11 +41,20 @@ def control_characters(text: str) -> set[str]:
 
 
 @pytest.fixture
-def hostile(rater: Rater, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A database of two runs, every free text of which somebody has edited."""
+def hostile(edited: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that database, to be damaged more."""
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        assert rater("run", "--copies", 2, "--env", "A=1", "--tag", "b=1", "--", "true")[0] == 0
+    return Path(shutil.copy(edited, database))
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of two runs, every free text of which somebody has edited."""
+    folder = tmp_path_factory.mktemp("edited")
+    words = ["run", "--copies", "2", "--env", "A=1", "--tag", "b=1", "--quiet", "--", "true"]
+    with pytest.MonkeyPatch.context() as patch:
+        database = own_places_in(folder, patch)
+        assert [main(words), main(words)] == [0, 0]
     with closing(sqlite3.connect(database, autocommit=True)) as connection:
         tables = "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
         edited = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from rater.store import connection
 from rater.store.store import open_store
 from rater.workflow.results.output_file import write_output
 from tests.support.calls import Rater
+from tests.support.places import own_places_in
 from tests.support.strangers import give, needs_root, stranger_does
 
 PREPARE = "touch prepared; sync"
@@ -28,20 +30,30 @@ def change(database: Path, sql: str, *values: Any) -> None:
 
 
 @pytest.fixture
-def made(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was stopped at its second iteration; returns the folder it was called in."""
-    folder = tmp_path / "called here"
-    folder.mkdir()
+def made(stopped: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that run's database; returns the folder it was called in, with no trace of it."""
+    folder = stopped.parent / "called here"
+    (folder / "prepared").unlink(missing_ok=True)
     monkeypatch.chdir(folder)
+    shutil.copy(stopped, database)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of a run that was stopped at its second iteration."""
+    home = tmp_path_factory.mktemp("stopped")
+    (home / "called here").mkdir()
     words = ["run", "--copies", "1", "--iterations", "2", "--quiet", "--run-dirs"]
     words += ["--prepare", PREPARE, "--wrap", "env -u NOTHING", "--env", "PAYLOAD=yes"]
-    assert main([*words, "--", "sh", "-c", "touch ../../../../../ran"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        database = own_places_in(home, patch)
+        patch.chdir(home / "called here")
+        assert main([*words, "--", "sh", "-c", "touch ran"]) == 0
     for table in ("copy", "bracket"):
         change(database, f"DELETE FROM {table} WHERE iteration = 2")
     change(database, "UPDATE run SET status = 'interrupted'")
-    for file in (folder / "prepared", folder / "ran"):
-        file.unlink(missing_ok=True)
-    return folder
+    return database
 
 
 AGAIN = [["rerun", "last"], ["run", "--resume", "last"]]
@@ -89,7 +101,7 @@ def test_what_others_may_have_written_is_shown_and_not_run(
     assert status == 0
     assert "REFUSED" in text
     for line in (
-        "runs     sh -c 'touch ../../../../../ran'",
+        "runs     sh -c 'touch ran'",
         "wrap     env -u NOTHING",
         f"prepare  {PREPARE}",
         "env      PAYLOAD=yes",
@@ -102,7 +114,7 @@ def test_what_others_may_have_written_is_shown_and_not_run(
     assert document["executes"] == {
         "directory": str(made),
         "setups": [],
-        "commands": {"sh": "sh -c 'touch ../../../../../ran'"},
+        "commands": {"sh": "sh -c 'touch ran'"},
         "wrap": "env -u NOTHING",
         "prepare": PREPARE,
         "environment": {"PAYLOAD": "yes"},
