@@ -24,6 +24,14 @@ from rater.record.status import CopyStatus, RunStatus, Validity
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
+def folder_of(uuid: str) -> str | None:
+    """Return the name of the folder of a run's directories; None: it is no uuid.
+
+    A database or document may say anything, and folders of runs are removed.
+    """
+    return uuid if _UUID.fullmatch(uuid) else None
+
+
 @record
 class RunHead:
     """What one line of `rater list` stands on: a stored run without its rows."""
@@ -67,11 +75,8 @@ class RunHead:
 
     @property
     def folder(self) -> str | None:
-        """Name of the folder of its run directories; None: what is said to be its uuid is none.
-
-        A database or document may say anything, and folders of runs are removed.
-        """
-        return self.uuid if _UUID.fullmatch(self.uuid) else None
+        """Name of the folder of its run directories; None: what is said to be its uuid is none."""
+        return folder_of(self.uuid)
 
 
 @record

@@ -6,17 +6,21 @@ import sqlite3
 from collections.abc import Iterable
 
 from rater.errors import InputError
+from rater.process_id import is_alive
 from rater.record.status import RunStatus
-from rater.store.read import owner_of, run_heads
+from rater.store.read import owner_of
 
 
 def remove_runs(connection: sqlite3.Connection, run_ids: Iterable[int]) -> None:
     """Remove runs inside the caller's transaction; raises `InputError` while one still runs."""
     for run_id in run_ids:
-        heads = run_heads(connection, run_id)
-        if heads and heads[0].status is RunStatus.RUNNING:
+        # Nothing more of it is read: a run with damaged rows has to go as well.
+        running = "SELECT 1 FROM run WHERE id = ? AND status = ?"
+        if connection.execute(running, (run_id, RunStatus.RUNNING)).fetchone():
             owner = owner_of(connection, run_id)
-            pid = f" (rater's process {owner.pid})" if owner else ""
-            raise InputError(f"run {run_id} is still running{pid}; end it first")
+            if owner and is_alive(owner):
+                raise InputError(
+                    f"run {run_id} is still running (rater's process {owner.pid}); end it first"
+                )
         connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
     connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")

@@ -10,6 +10,7 @@ from dataclasses import fields
 from enum import Enum
 from functools import cache
 from itertools import batched
+from math import isfinite
 from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -227,7 +228,16 @@ def _decoder(kind: Any, name: str) -> tuple[Callable[[Any], Any], Any] | None:
     hint, optional = _type_of(kind, name)
     if hint in _CODECS:
         return _CODECS[hint][1], () if hint == _NUMBERS and not optional else None
+    if hint is float:
+        return _finite, None
     return (hint, None) if isinstance(hint, type) and issubclass(hint, Enum | bool) else None
+
+
+def _finite(value: float) -> float:
+    """Return what a REAL holds. Raises `ValueError` for infinity (SQLite makes NULL of NaN)."""
+    if not isfinite(value):
+        raise ValueError("expected a finite number")
+    return value
 
 
 @cache

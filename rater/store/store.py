@@ -10,7 +10,7 @@ from rater.process_id import ProcessId, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import Host, MachinePU, PlacedCopy, Run
 from rater.record.status import RunStatus
-from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
+from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, folder_of
 from rater.store import resume
 from rater.store.connection import connect
 from rater.store.divots import (
@@ -196,6 +196,12 @@ class Store(OpenDatabase):
         with self._reading():
             heads = run_heads(self._connection)
         return tuple(redacted_head(head, Redactor(self._secrets)) for head in heads)
+
+    def folders(self) -> dict[int, str | None]:
+        """Return the names of the folders of all runs by number, those of damaged ones too."""
+        with self._reading():
+            found = self._connection.execute("SELECT id, uuid FROM run").fetchall()
+        return {run_id: folder_of(uuid) for run_id, uuid in found}
 
     def load(self, run_id: int, *, secrets: bool = False) -> StoredRun:
         """Return a run with all its rows; raises `InputError` when there is none.

@@ -28,6 +28,7 @@ export 1 --format observations | export 1 --format rsf | rerun 1 --dry-run | swe
 show 1 --json | list --json | export 1 --format json | run --resume 1 | list --db none\x1b[31m.db
 report 1 -o page.html | plot 1 -o plot.svg | report 1 2 -o pages.html | scale 1 2
 """
+ENDLESS = f"energy_package-{'9' * 5000}_uj"
 KEPT = ("id", "uuid", "name", "pid", "fingerprint", "source", "status", "mode", "run_order")
 MORE = ("kind", "boot_id", "benchmark", "layout", "memory")
 # Lists, times and JSON are read as what they are.
@@ -108,6 +109,26 @@ def test_what_is_no_json_of_ours_is_damage_that_is_named(
             for words in ("list", "show 1", "divots 1", "compare 1 2", "rerun 1 --dry-run"):
                 assert rater(*words.split())[0] in (0, 1, 2), (words, column)
     assert "a row is damaged: " in rater("show", 1)[2]
+    assert rater("rm", 1, 2)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE divot_search SET others_cost = 9e999", "others_cost is the number inf"),
+        ("UPDATE run SET timeout_s = -9e999", "timeout_s is the number -inf"),
+        ("UPDATE observed SET share = 9e999", "share is the number inf"),
+        (f"UPDATE phase_reading SET name = '{ENDLESS}' WHERE name = 'allocstall'", ""),
+    ],
+)
+def test_numbers_without_bounds_are_damage_and_not_shown(
+    rater: Rater, hostile: Path, change: str, said: str
+) -> None:
+    with closing(sqlite3.connect(hostile, autocommit=True)) as connection:
+        assert connection.execute(change).rowcount
+    for words in ("show 1 --json", "report 1 -o page.html", "compare 1 2 --json"):
+        status, _, problem = rater(*words.split())
+        assert (status, said in problem) == (2 if said else 0, True), words
     assert rater("rm", 1, 2)[0] == 0
 
 

@@ -22,7 +22,7 @@ from rater.text.words import count, some
 # RAPL counters move every millisecond: the two ends of a shorter phase are over 2 % of it.
 LEAST_S = 0.1
 _DOMAIN = re.compile(r"energy_(.+)_uj")
-_WHOLE = re.compile(r"package-(\d+)(?:-die-\d+)?(-dram)?")  # together all of a package
+_WHOLE = re.compile(r"package-([0-9]{1,9})(?:-die-\d+)?(-dram)?")  # together all of a package
 _PSYS = "psys"
 
 

@@ -25,8 +25,8 @@ from rater.run.host.sysfiles import listed, read_number, read_text
 from rater.text.cpuset import parse_list
 
 _ZONE = re.compile(r"intel-rapl(:\d+)+")  # not intel-rapl-mmio, which counts the same once more
-_OF_PACKAGE = re.compile(r"package-(\d+)(.*)")
-_SOCKET = re.compile(r"Esocket(\d+)")  # of amd_energy, which has a counter for each core too
+_OF_PACKAGE = re.compile(r"package-([0-9]{1,9})(.*)")
+_SOCKET = re.compile(r"Esocket([0-9]{1,9})")  # of amd_energy, which has a counter for each core too
 _PERF_NAMES = {
     "energy-pkg": "",
     "energy-ram": "dram",

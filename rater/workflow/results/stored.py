@@ -73,7 +73,7 @@ def remove(args: argparse.Namespace) -> int:
         sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))
         words = [which for which in args.which if which not in of_sweeps]
         named = list(dict.fromkeys(n for which in words for n in store.find_all(which)))
-        folders = {head.run: head.folder for head in store.runs()}
+        folders = store.folders()
         numbers = remove_sweeps(store, sweeps, named)
     for number in numbers:
         folder = folders.get(number) if ours else None
