@@ -124,6 +124,7 @@ def test_what_is_no_json_of_ours_is_damage_that_is_named(
 def test_numbers_without_bounds_are_damage_and_not_shown(
     rater: Rater, hostile: Path, change: str, said: str
 ) -> None:
+    assert rater("divots", 1)[0] == 0
     with closing(sqlite3.connect(hostile, autocommit=True)) as connection:
         assert connection.execute(change).rowcount
     for words in ("show 1 --json", "report 1 -o page.html", "compare 1 2 --json"):
