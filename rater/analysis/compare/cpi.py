@@ -37,7 +37,8 @@ def cpi_changes(sides: Sequence[Side]) -> tuple[CpiChange, ...]:
     return tuple(_changes([_stacks(side) for side in sides]))
 
 
-type _Stacks = dict[tuple[str, str | None], dict[str, float]]
+# By benchmark, tune and whether user mode alone was counted: that is not compared with both.
+type _Stacks = dict[tuple[str, str | None, bool], dict[str, float]]
 
 
 def _stacks(side: Side) -> _Stacks:
@@ -45,7 +46,7 @@ def _stacks(side: Side) -> _Stacks:
     for it in counts_of(side.runs):
         if it.stack is not None and it.rates is not None and it.rates.cpi:
             parts = {part.name: part.cycles for part in it.stack.parts}
-            found.setdefault((it.benchmark, it.tune), {TOTAL: it.rates.cpi, **parts})
+            found.setdefault((it.benchmark, it.tune, it.user_only), {TOTAL: it.rates.cpi, **parts})
     return found
 
 
@@ -57,4 +58,4 @@ def _changes(stacks: Sequence[_Stacks]) -> Iterator[CpiChange]:
         parts = dict.fromkeys(name for side in sides for name in side)
         for name in sorted(parts, key=lambda name: name == OTHER):
             cycles = tuple(side.get(name) for side in sides)
-            yield CpiChange(*key, name, cycles, first[TOTAL])
+            yield CpiChange(*key[:2], name, cycles, first[TOTAL])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 from rater.analysis.counters.rates import (
@@ -18,6 +18,7 @@ from rater.analysis.counters.rates import (
     tables_of,
 )
 from rater.plan.counters.table import CounterTable
+from rater.record.events import EventCount
 from rater.record.status import CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
 
@@ -41,6 +42,7 @@ class BenchmarkCounts:
     benchmark: str
     tune: str | None
     table: str
+    user_only: bool  # without what the kernel did for the copies: no other counts go with it
     groups: tuple[CountedGroup, ...]
     rates: Rates | None  # None: no group with cycles and instructions
     cpi_spread: float | None  # between the iterations: the groups of these were put together
@@ -68,31 +70,43 @@ def run_counts(run: StoredRun) -> RunCounts:
         if copy.counts and copy.counted and copy.status is CopyStatus.OK:
             by_benchmark[copy.benchmark, copy.tune].append(copy)
     found = [
-        _counted(name, tune, table, copies, tables.get(table))
+        _counted(name, tune, kind, _only(copies, kind), tables.get(kind[0]))
         for (name, tune), copies in by_benchmark.items()
-        for table in _tables_in(copies)
+        for kind in dict.fromkeys(_kind(it) for copy in copies for it in copy.counts)
     ]
     copies = sum(it.copies for it in run.counted)
     cost_ns = sum(it.open_ns + it.read_ns + it.close_ns for it in run.counted)
     return RunCounts(
         tuple(found),
-        any(it.user_only for copy in run.copies for it in copy.counts),
+        any(it.user_only for it in found),
         cost_ns / copies / 1e3 if copies else None,
     )
 
 
-def _tables_in(copies: Iterable[StoredCopy]) -> list[str]:
-    names = (it.group_name.partition(":")[0] for copy in copies for it in copy.counts)
-    return list(dict.fromkeys(names))
+type _Kind = tuple[str, bool]  # table, user mode only
+
+
+def _kind(count: EventCount) -> _Kind:
+    return count.group_name.partition(":")[0], count.user_only
+
+
+def _only(copies: Iterable[StoredCopy], kind: _Kind) -> list[StoredCopy]:
+    """Return runs of copies with only the counts of one kind."""
+    found = (
+        replace(copy, counts=tuple(it for it in copy.counts if _kind(it) == kind))
+        for copy in copies
+    )
+    return [copy for copy in found if copy.counts]
 
 
 def _counted(
     benchmark: str,
     tune: str | None,
-    table: str,
+    kind: _Kind,
     copies: Sequence[StoredCopy],
     known: CounterTable | None,
 ) -> BenchmarkCounts:
+    table, user_only = kind
     rates = rates_of(copies, table)
     iterations: defaultdict[int, list[StoredCopy]] = defaultdict(list)
     for copy in copies:
@@ -102,7 +116,8 @@ def _counted(
         benchmark,
         tune,
         table,
-        tuple(_groups(copies, table)),
+        user_only,
+        tuple(_groups(copies)),
         rates,
         spread([it.cpi for it in each]),
         stack_of(known, rates) if known and known.stack and rates else None,
@@ -110,12 +125,11 @@ def _counted(
     )
 
 
-def _groups(copies: Sequence[StoredCopy], table: str) -> Iterable[CountedGroup]:
+def _groups(copies: Sequence[StoredCopy]) -> Iterable[CountedGroup]:
     members: defaultdict[str, list[StoredCopy]] = defaultdict(list)
     for copy in copies:
         for name in groups_of(copy.counts):
-            if name.startswith(f"{table}:"):
-                members[name].append(copy)
+            members[name].append(copy)
     for name, some in members.items():
         counts = [it for copy in some for it in copy.counts if it.group_name == name]
         enabled_ns = sum(it.enabled_ns for it in counts)

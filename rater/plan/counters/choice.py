@@ -130,7 +130,7 @@ def _groups_of(
     else:
         groups = tuple(it for it in table.groups if it.name == name)
         if not groups:
-            known = [STACK, ALL, SOFTWARE, *(it.name for it in table.groups)]
+            known = list(dict.fromkeys([STACK, ALL, SOFTWARE, *(it.name for it in table.groups)]))
             raise InputError(
                 f"--counters {word}: the table {table.name} has no group {name!r}; "
                 f"{did_you_mean(name, known)}"

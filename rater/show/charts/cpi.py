@@ -28,13 +28,17 @@ type CountedPoint = tuple[str, Sequence[BenchmarkCounts]]  # its label, and what
 
 
 def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
-    """Return the bars of all benchmarks that have a CPI stack; None: none has."""
+    """Return bars of benchmarks with a CPI stack (of several points: the first's); None: none."""
     stacks: dict[str, dict[int, BenchmarkCounts]] = {}
     for place, (_, counted) in enumerate(points):
         for it in counted:
             if it.stack is not None and it.rates is not None and it.rates.cpi:
                 name = plain(f"{it.benchmark} {it.tune}" if it.tune else it.benchmark)
+                if it.user_only:  # not to be compared with counts of both
+                    name = f"{name} (user mode)"
                 stacks.setdefault(name, {}).setdefault(place, it)
+    if len(points) > 1:  # what the first has not counted is no share of its CPI
+        stacks = {name: of for name, of in stacks.items() if 0 in of}
     names = list(
         dict.fromkeys(
             part.name

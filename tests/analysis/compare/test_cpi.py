@@ -34,3 +34,10 @@ def test_parts_change_by_a_share_of_the_baselines_cpi() -> None:
 def test_what_one_side_alone_has_counted_is_no_change() -> None:
     assert cpi_changes((side("A", counted_run()), side("B", stored([])))) == ()
     assert cpi_changes((side("A", stored([])), side("B", counted_run()))) == ()
+
+
+def test_counts_of_user_mode_alone_are_not_compared_with_those_of_both() -> None:
+    both, user = counted_run(), counted_run(end=":u")
+    assert cpi_changes((side("A", both), side("B", user))) == ()
+    [total, *_] = cpi_changes((side("A", user, both), side("B", user)))
+    assert total.cycles == (2.0, 2.0)

@@ -179,6 +179,7 @@ def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None
         ("amd-zen9:cpi", "unknown counter table 'amd-zen9'; did you mean amd-zen"),
         ("./none.toml", "cannot read the counter table none.toml: No such file"),
         ("numa,cpi:u", "groups of intel-skx with and without the kernel's part (:u) have no rates"),
+        ("software:zz", "there are: cpi, all, software"),
         ("software:cpi", "the table software has no CPI stack; it has the groups software"),
     ],
 )
