@@ -71,21 +71,21 @@ def _undecided(table: Table, hit: Hit, copies: Sequence[int]) -> str:
 def _range(table: Table, hit: Hit) -> str:
     """Return `+18.2 %`, or `+18.2 % (+11 to +29 %, most in 429.mcf)` where it varies.
 
-    Over the benchmarks, or over the iterations of a single one.
+    Over the benchmarks, or over the iterations of a single one, or where benchmarks agree.
     """
     sizes = [math.exp(float(size)) for size in hit.sizes()]
     typical = words.per_cent(math.exp(hit.size))
-    most = ""
-    if len(sizes) == 1:
-        sizes = [math.exp(float(np.median(hit.effect[at][hit.covered[at]]))) for at in hit.cells]
+    least, most = max(_LEAST_RANGE, _VARIES * abs(hit.size)), ""
+    if len(sizes) == 1 or math.log(max(sizes) / min(sizes)) < least:
+        each = np.where(hit.covered, hit.effect, np.nan)
+        sizes = [math.exp(float(np.nanmedian(each[:, at]))) for at in hit.iterations]
     else:
         sign = math.copysign(1.0, hit.size)
         worst = max(range(len(sizes)), key=lambda at: sign * sizes[at])
         far = abs(math.log(sizes[worst]))
         if far >= max(_MUCH_MORE * abs(hit.size), abs(hit.size) + _MORE):
             most = f", most in {table.name(hit.benchmarks[worst])}"
-    apart = abs(math.log(max(sizes) / min(sizes)))
-    if apart < max(_LEAST_RANGE, _VARIES * abs(hit.size)):
+    if math.log(max(sizes) / min(sizes)) < least:
         return typical
     return f"{typical} ({words.sizes(sizes)}{most})"
 
@@ -117,7 +117,8 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
     facts = hit.facts
     if hit.kind is Kind.SLOW_ITERATION:
         number = table.iterations[iterations[0]]
-        return f"iteration {number}: {which} {size} over the others{_all_but(table, hit)}"
+        how = f"{_range(table, hit)} over the others"
+        return f"iteration {number}: {which} {how}{_all_but(table, hit)}"
     if hit.level == "lucky":
         share = f"{float(facts['share']) * 100:.0f} % of the copies"
         return f"{which}: does not repeat, {share} {size}, other ones each iteration"

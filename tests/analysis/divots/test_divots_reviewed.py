@@ -188,3 +188,48 @@ def test_costs_of_findings_that_hide_each_other_have_words_that_are_true() -> No
     copy, lgroup = divots(times, Machine(4, 8))
     assert copy.evidence[0].text == "costs 15 % of the score"
     assert lgroup.evidence[0].text == "costs nothing: slower copies are waited for"
+
+
+def test_a_slow_iteration_has_the_range_of_its_benchmarks_and_is_one_finding() -> None:
+    times = quiet(6, 3, 32)
+    times[:, 1] *= np.linspace(1.05, 1.44, 6)[:, None]
+    found = one(divots(times, Machine(4, 8)))
+    assert found.summary == (
+        "iteration 2: all benchmarks +24.4 % (+5 to +44 %, most in b5) over the others"
+    )
+    own = {it.benchmark: it.slowdown for it in found.cells}
+    assert own["b0"] == pytest.approx(1.05, abs=0.01)
+    assert own["b5"] == pytest.approx(1.44, abs=0.01)
+
+
+def test_of_three_iterations_that_all_differ_the_middle_one_is_the_level() -> None:
+    times = quiet(6, 3, 32)
+    times[:, 0] *= 1.1
+    times[:, 2] *= 1.3
+    found = {it.iterations: it.slowdown for it in divots(times, Machine(4, 8))}
+    assert found == {
+        (3,): pytest.approx(1.3 / 1.1, abs=0.01),
+        (2,): pytest.approx(1 / 1.1, abs=0.01),
+    }
+
+
+def test_an_lgroup_that_is_slow_by_more_each_time_is_one_finding_with_its_range() -> None:
+    times = quiet(2, 3, 32)
+    times[:, :, 8:16] *= np.array([1.05, 1.2, 1.44])[:, None]
+    found = one(divots(times, Machine(4, 8)))
+    assert (found.place, found.iterations) == ("lgroup 1", ())
+    assert "+20.0 % (+5 to +44 %) (8 of 8 copies, 3 of 3 iterations)" in found.summary
+
+
+@pytest.mark.parametrize("iterations", [2, 3, 4])
+def test_two_lgroups_that_swap_are_no_slow_lgroup_and_sizes_are_against_the_other(
+    iterations: int,
+) -> None:
+    times = quiet(1, iterations, 16)
+    for i in range(iterations):
+        times[0, i, 8 * (i % 2) : 8 * (i % 2) + 8] *= 1.15
+    found = one(divots(times, Machine(2, 8)))
+    assert found.kind is Kind.WANDERING
+    assert "iteration 1: lgroup 0 +15.1 %; iteration 2: lgroup 1 +14.9 %" in found.summary
+    assert "lgroup 0 -" not in found.summary
+    assert _status([("slow-lgroup", 0.01)], [found], []) == 0

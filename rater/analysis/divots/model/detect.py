@@ -115,6 +115,12 @@ def _joined(entries: list[PartEffect], machine: list[Part]) -> list[PartEffect]:
     kept: list[PartEffect] = []
     whole = {part.slots.tobytes() for part in machine}
     for it in sorted(entries, key=lambda one: -one.part.size):
+        varying = next(
+            ((at, one) for at, other in enumerate(kept) if (one := _of_same_part(it, other))), None
+        )
+        if varying is not None:
+            kept[varying[0]] = varying[1]
+            continue
         back = next((at for at, other in enumerate(kept) if _takes_back(it, other)), None)
         if back is not None:
             other = kept[back]
@@ -145,6 +151,19 @@ def _joined(entries: list[PartEffect], machine: list[Part]) -> list[PartEffect]:
     if len(kept) < len(entries):  # what is one now may be a part together with another
         return _joined(kept, machine)
     return [_of_fewer(it) for it in kept]
+
+
+def _of_same_part(it: PartEffect, other: PartEffect) -> PartEffect | None:
+    """Return a part's effects in some iterations and in others as one that varies."""
+    same = it.part.slots.tobytes() == other.part.slots.tobytes()
+    if not same or (it.benchmarks != other.benchmarks).any():
+        return None
+    size, iterations = it.size + other.size, it.iterations | other.iterations
+    signs = np.sign(size[np.ix_(it.benchmarks, iterations)])
+    if (signs != signs[0, 0]).any() or (it.iterations == other.iterations).all():
+        return None
+    every = it.everywhere or other.everywhere
+    return replace(other, iterations=iterations, size=size, everywhere=every)
 
 
 def _of_fewer(it: PartEffect) -> PartEffect:
@@ -270,7 +289,7 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
     if i < 2 or len(names) < 2 or np.median([np.sum(table.node == it) for it in names]) < 3:
         return hits
     members = [table.node == name for name in names]
-    once = [hit for hit in hits if len(hit.iterations) == 1 and hit.level in _OF_LGROUPS]
+    once = [hit for hit in hits if len(hit.iterations) < i and hit.level in _OF_LGROUPS]
     made: list[Hit] = []
     gone: set[int] = set()
     for b in range(table.shape[0]):
@@ -291,12 +310,16 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         # Wilson and Hilferty's cube root of chi squared.
         ratio = size**2 / (error + limits.TAU**2)
         sure = (ratio ** (1 / 3) - 1 + 2 / (9 * free)) / math.sqrt(2 / (9 * free))
-        several = len({(hit.iterations[0]) for hit in own}) > 1
+        several = len({hit.groups for hit in own}) > 1 and len({*map(_when, own)}) > 1
         if not several and (single or size < limits.TURNS or sure < limits.SURE):
             continue
+        # A level that an lgroup had: their middle, of two and four the faster one.
+        each -= np.sort(each, axis=1)[:, (len(names) - 1) // 2, None]
         far = np.argwhere(np.abs(each) >= max(0.5 * np.max(np.abs(each)), limits.TAU))
         if len(np.unique(far[:, 0])) < 2:
             continue  # that lgroup is slow in that iteration
+        if len(own) > 1 and not several and len(np.unique(far[:, 1])) < 2:
+            continue  # it is always slow, now more, now less
         told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
         covered = np.zeros(table.shape, dtype=bool)
         covered[b] = ~np.isnan(table.log_s[b])
@@ -308,6 +331,10 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         facts: dict[str, float | str] = {"turns": told, "swing": size}
         made.append(Hit(Kind.WANDERING, covered, effect, "turns", facts=facts))
     return [hit for hit in hits if id(hit) not in gone] + made
+
+
+def _when(hit: Hit) -> tuple[int, ...]:
+    return tuple(hit.iterations)
 
 
 _OF_LGROUPS = ("node", "package", "llc", "half of lgroup")

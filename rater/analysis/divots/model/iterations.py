@@ -12,18 +12,20 @@ from rater.analysis.divots.model.noise import TimeNoise
 from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats, mad, mean, median
 
 _OF_TWO = 2
+ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
 class SlowIteration:
-    """One iteration; `benchmark` None: nearly all alike. `size` is ln slowdown, below 0: fast."""
+    """One iteration; `benchmark` ALL: nearly all. `size` is ln slowdown, below 0: fast."""
 
     iteration: int  # index
-    benchmark: int | None
+    benchmark: int
     size: float
     agreeing: int  # benchmarks that show it, of
     of: int
     z: float
+    sizes: tuple[float, ...] = ()  # of all: that of each benchmark, NaN: has no part in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +71,42 @@ def find_iterations(
         agreeing = int(np.sum(sign * change[known, k] > limits.SHOWS * abs(common[k])))
         if agreeing >= limits.MOST * known.sum():
             found.append(
-                SlowIteration(k, None, float(common[k]), agreeing, int(known.sum()), math.inf)
+                SlowIteration(k, ALL, float(common[k]), agreeing, int(known.sum()), math.inf)
             )
     if i == 2 and len(found) == 2:  # of two, only one can be the slower
         found = [max(found, key=lambda one: one.size)]
     alone, drifts = _of_one(usable, change, np.where(b < 2, 0.0, common), scales, copies)
-    # Where the iteration is not told as a whole, no part of a benchmark's slowness is elsewhere.
-    whole = {one.iteration for one in found}
-    alone = [
-        one
-        if one.iteration in whole
-        else replace(one, size=float(change[one.benchmark or 0, one.iteration]))
-        for one in alone
-    ]
-    return found + alone, drifts
+    return _with_sizes(found, alone, change), drifts
+
+
+def _with_sizes(
+    whole: list[SlowIteration], alone: list[SlowIteration], change: Floats
+) -> list[SlowIteration]:
+    """Return both with their sizes: in a slow iteration each benchmark that shows it has its own.
+
+    One that is slower than the iteration is for all is told besides; of several that is the
+    iteration's range. What has no part in it is measured by itself.
+    """
+    told: list[SlowIteration] = []
+    for it in whole:
+        own, size = change[:, it.iteration], it.size
+        least = min(limits.SHOWS * abs(size), limits.ITERATION_ONE)
+        shows = own * np.sign(size) > least  # unknown: no
+        here = [one for one in alone if one.iteration == it.iteration]
+        alone = [one for one in alone if one.iteration != it.iteration]
+        more = [one for one in here if shows[one.benchmark] and one.size * size > 0]
+        if len(more) > max(1, limits.BESIDE * it.of):
+            more = []
+        sizes = np.where(shows, own, np.nan)
+        sizes[[one.benchmark for one in more]] = size
+        told.append(replace(it, sizes=tuple(sizes.tolist())))
+        told += more
+        alone += [
+            one
+            for one in here
+            if not shows[one.benchmark] and abs(own[one.benchmark]) >= limits.ITERATION_ONE
+        ]
+    return told + [replace(one, size=float(change[one.benchmark, one.iteration])) for one in alone]
 
 
 def _common_error(scales: TimeNoise, copies: Floats) -> Floats:
@@ -101,19 +125,9 @@ def _counts(common: float, iterations: int) -> bool:
 
 
 def _against_others(medians: Floats) -> Floats:
-    if medians.shape[1] > _OF_TWO + 1:
+    if medians.shape[1] > _OF_TWO:
         return medians - _usual(medians)[:, None]
-    change = np.empty_like(medians)
-    for k in range(medians.shape[1]):
-        rest = np.delete(medians, k, axis=1)
-        others = median(rest)
-        if rest.shape[1] == _OF_TWO:
-            # The nearer one: else a fast one of three makes the other two slow.
-            far = np.abs(rest - medians[:, k : k + 1])
-            nearer = np.where(far[:, 0] <= far[:, 1], rest[:, 0], rest[:, 1])
-            others = np.where(np.isnan(far).any(axis=1), others, nearer)
-        change[:, k] = medians[:, k] - others
-    return change
+    return medians - medians[:, ::-1]
 
 
 def _usual(medians: Floats) -> Floats:

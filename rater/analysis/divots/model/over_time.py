@@ -9,6 +9,7 @@ from rater.analysis.divots.data.hit import Hit, total_effect
 from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.iterations import (
+    ALL,
     Drift,
     SlowIteration,
     find_iterations,
@@ -129,11 +130,14 @@ def _iteration_hit(
 ) -> Hit | None:
     """Return a slow iteration; None where most copies of its benchmark kept their speed."""
     covered = np.zeros(table.shape, dtype=bool)
-    away, size = 0, one.size
-    k = one.iteration
-    for b in range(table.shape[0]) if one.benchmark is None else (one.benchmark,):
+    away, k = 0, one.iteration
+    sizes = np.full(table.shape[0], np.nan)
+    sizes[one.benchmark] = one.size
+    if one.benchmark == ALL:
+        sizes = np.array(one.sizes)
+    for b in np.flatnonzero(~np.isnan(sizes)).tolist():
         there = ~np.isnan(table.log_s[b, k])
-        if one.benchmark is not None:
+        if one.benchmark != ALL:
             own = typical_change(fair, b, k)
             stayed = keepers(own, one.size, float(noise.repeat[b])) & there
             known = there & ~np.isnan(own)  # not of copies that failed in the other iterations
@@ -142,14 +146,14 @@ def _iteration_hit(
             rest[b, k, stayed] = np.nan
             away += int(stayed.sum())
             if known.any():
-                size += float(np.median(own[known & ~stayed]) - np.median(own[known]))
+                sizes[b] += float(np.median(own[known & ~stayed]) - np.median(own[known]))
             there &= ~stayed
         covered[b, k] = there
     return Hit(
         Kind.SLOW_ITERATION,
         covered,
-        np.where(covered, size, 0.0),
-        everywhere=one.benchmark is None,
+        np.where(covered, sizes[:, None, None], 0.0),
+        everywhere=one.benchmark == ALL,
         facts={"agreeing": one.agreeing, "of": one.of, "kept": away},
     )
 
