@@ -15,7 +15,8 @@ from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import Detected
 from rater.analysis.divots.model.effects import PartScope, scopes_of
-from rater.analysis.divots.model.noise import group_centred, tail_of
+from rater.analysis.divots.model.fit import to_be_sure
+from rater.analysis.divots.model.noise import group_centred, noise_of_cells, tail_of
 from rater.analysis.divots.model.parts import PartArrays, arrays_of
 from rater.analysis.divots.model.score import tails_of, worth_of
 from rater.analysis.stats.robust import Bools, Ints, median, quantiles
@@ -102,27 +103,28 @@ def _found_at(
 def _of_copy(found: Detected, thresholds: Thresholds) -> float:
     """Return the effect (ln) with which most of any copies in any cells are found."""
     b, i, s = found.table.shape
-    noise, random = found.noise, np.random.default_rng(_SEED)
-    scale = np.maximum(noise.repeat, noise.between)[:, None]
-    cost, z = math.log(2 * s * b * i / limits.ALPHA), np.linspace(0, 400, 4001)
-    own = np.minimum(found.rest, group_centred(found.rest, found.groups)) / scale[:, None]
+    rest, steps, random = found.rest, found.noise.steps, np.random.default_rng(_SEED)
+    spread, freedom = noise_of_cells(rest, found.groups, found.noise)
+    scale, z = spread[:, None], np.linspace(0, 400, 4001)
+    cost = math.log(s) + to_be_sure(rest, 1)
+    own = np.minimum(rest, group_centred(rest, found.groups)) / scale[:, None]
     least_z = 0.0
     for _ in range(2):  # a planted one is in the tail that it is judged by
         own[0, 0, 0] = np.fmax(own[0, 0, 0], least_z)
         tail = tail_of(own)
-        least_z = z[min(int(np.searchsorted(tail.gain(z, noise.freedom), cost)), len(z) - 1)]
+        least_z = z[min(int(np.searchsorted(tail.gain(z, freedom), cost)), len(z) - 1)]
     # Another run's noise is another guess at the same, as this one's is.
-    doubt = math.hypot(1 / math.sqrt(noise.freedom), math.sqrt(2) * tail.doubt(cost))
+    doubt = math.hypot(1 / math.sqrt(freedom), math.sqrt(2) * tail.doubt(cost))
     wider = scale * s * i / (s * i - 1)  # a planted one is none of the half that lies together
     sizes = []
     for _ in range(max(8, _DRAWS // (b * i))):
-        planted, at = found.rest.copy(), random.integers(s, size=(b, i, 1))
+        planted, at = rest.copy(), random.integers(s, size=(b, i, 1))
         far = np.take_along_axis(planted, at, axis=2) + _FAR
         np.put_along_axis(planted, at, far, axis=2)
         planted -= median(planted)[..., None]
         seen = np.minimum(planted, group_centred(planted, found.groups))
         lost = _FAR - np.take_along_axis(seen, at, axis=2)[..., 0]
         asked = least_z * wider * np.exp(doubt * random.standard_normal((b, i)))
-        least = np.maximum(math.log1p(thresholds.copy) + noise.steps[:, None], asked)
+        least = np.maximum(math.log1p(thresholds.copy) + steps[:, None], asked)
         sizes.append(least + lost)
     return float(quantiles(np.array(sizes).ravel(), _FOUND)[0])

@@ -7,8 +7,9 @@ import pytest
 
 from rater.analysis.divots.data.table import build_table
 from rater.analysis.divots.model.effects import effects_of
+from rater.analysis.divots.model.fit import to_be_sure
 from rater.analysis.divots.model.modes import dip
-from rater.analysis.divots.model.noise import clock_steps
+from rater.analysis.divots.model.noise import clock_steps, shortest_of, tail_of
 from rater.analysis.divots.model.parts import Part, arrays_of
 from rater.analysis.stats.robust import Floats
 from tests.support.divot_runs import Machine, analysed, divots, names, quiet, rows_of
@@ -50,6 +51,37 @@ def test_a_coarse_clock_is_told_by_times_that_come_again(seconds: list[float], s
     table = build_table([rows_of(np.array([[seconds]]), Machine(1, 8))], names(1))
     assert table is not None
     assert clock_steps(table) == pytest.approx([step])
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "spread"),
+    [
+        # 5 wide; six of eight normal ones hold 5/9: 2 x 0.765 standard deviations, x 0.96
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 0.75, 3.41),
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 40.0, 50.0], 0.75, 3.41),  # two may stand out
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 30.0, 40.0, 50.0], 0.75, 19.8),  # three are no exception
+        ([np.nan, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 40.0, 50.0], 0.75, 3.41),
+    ],
+)
+def test_all_copies_but_those_that_may_stand_out_tell_the_noise(
+    values: list[float], share: float, spread: float
+) -> None:
+    assert shortest_of(np.array([values]), share) == pytest.approx([spread], rel=0.01)
+
+
+def test_a_fast_copy_must_win_more_than_a_slow_one_and_cells_without_times_cost_nothing() -> None:
+    rest = np.zeros((3, 2, 8))
+    assert to_be_sure(rest, 1) == pytest.approx(6.43, abs=0.01)  # ln(6 / 0.0097)
+    assert to_be_sure(rest, -1) == pytest.approx(9.90, abs=0.01)  # ln(6 / 0.0003)
+    rest[0] = np.nan
+    assert to_be_sure(rest, 1) == pytest.approx(6.02, abs=0.01)  # ln(4 / 0.0097)
+
+
+def test_a_heavy_lower_tail_makes_the_upper_one_heavier() -> None:
+    random = np.random.default_rng(3)
+    z = random.standard_normal(600)
+    heavy = np.where(z < -1.28, -1.28 - (-1.28 - z) ** 2 * 4, z)
+    assert tail_of(heavy).shape > tail_of(z).shape + 0.03
 
 
 def test_a_part_is_held_against_the_median_of_all_others() -> None:

@@ -10,7 +10,14 @@ import numpy as np
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.effects import scopes_of
-from rater.analysis.divots.model.noise import TimeNoise, group_centred, levels_of, noise_of, tail_of
+from rater.analysis.divots.model.noise import (
+    TimeNoise,
+    group_centred,
+    levels_of,
+    noise_of,
+    noise_of_cells,
+    tail_of,
+)
 from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
 from rater.analysis.divots.model.score import Choice, choices
 from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
@@ -190,6 +197,13 @@ def _nearer(one: Floats, other: Floats) -> Floats:
     return np.where(one * other < 0, 0.0, least)
 
 
+def to_be_sure(rest: Floats, sign: int) -> float:
+    """Return the nats that slow (1) or fast (-1) copies of one cell of (B, I, S) must win."""
+    share = 1 - limits.FAST_SHARE if sign > 0 else limits.FAST_SHARE
+    cells = int((~np.isnan(rest)).any(axis=2).sum())
+    return math.log(max(1, cells) / (share * limits.ALPHA))
+
+
 def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thresholds) -> Floats:
     """Return effects (B, I, S) of copies that stand out in a cell.
 
@@ -197,20 +211,20 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
     nature is no fault of one copy. The m-th of a cell as far out as that is what Poisson's law
     seldom gives: m nats of its own less the ways to choose m of the copies.
     """
-    b, i, s = rest.shape
+    s = rest.shape[2]
     effects = np.zeros_like(rest)
     if s < 3:
         return effects
-    scale = noise.repeat if i > 1 else noise.between
+    scale, freedom = noise_of_cells(rest, groups, noise)
     least = math.log1p(thresholds.copy) + noise.steps[:, None, None]
     left = _nearer(rest, group_centred(rest, groups))
     for _ in range(3):  # those found no longer hide others
-        z = left / np.maximum(scale, noise.between)[:, None, None]
+        z = left / scale[:, None, None]
         found = np.zeros(rest.shape, dtype=bool)
         for sign in (1, -1):
             # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
             tail = tail_of(sign * z)
-            nats = tail.gain(np.nan_to_num(sign * z), noise.freedom)
+            nats = tail.gain(np.nan_to_num(sign * z), freedom)
             small = sign * np.nan_to_num(left) < least
             nats = np.where(small, 0.0, nats)
             order = np.argsort(-np.nan_to_num(sign * z), axis=2, kind="stable")
@@ -220,7 +234,7 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
             place = np.arange(1, most + 1)
             # Of several, twice as many may be that far out as the tail says.
             ways = ways + np.where(place > 1, place * math.log(2), 0.0)
-            won = place * ranked[:, :, :most] - ways - math.log(2 * b * i / limits.ALPHA)
+            won = place * ranked[:, :, :most] - ways - to_be_sure(rest, sign)
             won[ranked[:, :, :most] == 0] = -np.inf
             far_z = np.take_along_axis(np.nan_to_num(sign * z), order, axis=2)[:, :, 1:most]
             won[:, :, 1:][far_z < limits.SEVERAL_Z] = -np.inf

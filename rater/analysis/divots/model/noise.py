@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -71,6 +72,20 @@ def shortest_half(values: Floats) -> Floats:
     return spread
 
 
+def shortest_of(values: Floats, share: float) -> Floats:
+    """Return the spread of each row (B, N): the shortest that holds this share, as a sd."""
+    ordered = np.sort(values, axis=1)
+    count = np.sum(~np.isnan(values), axis=1)
+    spread = np.full(len(values), np.nan)
+    for b, n in enumerate(count):
+        held = math.ceil(share * n)
+        if held >= 2:
+            x = ordered[b, :n]
+            usual = 2 * NormalDist().inv_cdf(0.5 + (held - 1) / (n + 1) / 2)
+            spread[b] = np.min(x[held - 1 :] - x[: n - held + 1]) / (limits.SHORTEST * usual)
+    return spread
+
+
 def group_centred(values: Floats, groups: Ints) -> Floats:
     """Return values with the median of each group of slots taken out of each cell."""
     centred = values.copy()
@@ -93,12 +108,14 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
         spread = _spread_of_moves(moves)
         if s >= limits.MANY_COPIES:  # of each iteration: a half of the copies may be slow in some
             spread = median(shortest_half(moves.reshape(b * i, s)).reshape(b, i))
-        repeat, freedom = _shrunk(spread, s * (i - 1), floor)
+        repeat, freedom = _shrunk(spread, _freedom_of_half(s * (i - 1)), floor)
     if repeat is not None and s < limits.MANY_COPIES:
         # Of so few copies the half may be slow: what one repeats to is all that is known.
         between = np.hypot(repeat / math.sqrt(i), limits.TAU)
     elif s > 3:
-        between, freedom = _shrunk(shortest_half(group_centred(levels, groups)), s, floor)
+        between, freedom = _shrunk(
+            shortest_half(group_centred(levels, groups)), _freedom_of_half(s), floor
+        )
         if repeat is not None:
             between = np.maximum(between, repeat / math.sqrt(i))
     else:
@@ -111,18 +128,33 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
     return TimeNoise(between, between if repeat is None else repeat, max(1.5, freedom), steps)
 
 
+def noise_of_cells(residuals: Floats, groups: Ints, noise: TimeNoise) -> tuple[Floats, float]:
+    """Return the spread (B,) of like copies in one cell, and its degrees of freedom.
+
+    Of what is left when parts are out of (B, I, S): `MOST_SINGLE` of a cell may stand out singly,
+    all others tell the noise, which is known better than by their half.
+    """
+    b, i, s = residuals.shape
+    if s < limits.MANY_COPIES:  # of whose cells the middle takes too much of their noise with it
+        return np.maximum(noise.repeat, noise.between), noise.freedom
+    share = 1 - max(2, int(limits.MOST_SINGLE * s)) / s  # of two neither may hide the other
+    spread = shortest_of(group_centred(residuals, groups).reshape(b, i * s), share)
+    floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * noise.steps)
+    return _shrunk(spread, limits.FREEDOM_OF_MOST * i * s, floor)
+
+
 def _spread_of_moves(moves: Floats) -> Floats:
     """Return the spread (B,) of deviations from a slot's own mean, symmetrical around 0."""
     return 1.4826 * median(np.abs(moves.reshape(len(moves), -1)))
 
 
-def _shrunk(spread: Floats, count: int, floor: Floats) -> tuple[Floats, float]:
-    """Draw spreads (B,) of so many values to the usual one, by how alike they are.
+def _shrunk(spread: Floats, freedom: float, floor: Floats) -> tuple[Floats, float]:
+    """Draw spreads (B,) of so many degrees of freedom to the usual one, by how alike they are.
 
     Also returns the degrees of freedom that one of them is then known with.
     """
     own = np.log(np.maximum(np.nan_to_num(spread), floor))
-    chance = 1 / (2 * limits.FREEDOM * count * max(0.1, 1 - 1.2 / math.sqrt(max(count, 2))))
+    chance = 1 / (2 * freedom)
     if len(own) < 3:
         return np.maximum(np.exp(own), floor), _freedom_of(chance)
     usual = float(np.median(own))
@@ -131,6 +163,11 @@ def _shrunk(spread: Floats, count: int, floor: Floats) -> tuple[Floats, float]:
     weight = apart / (apart + chance)
     drawn: Floats = np.maximum(np.exp(weight * own + (1 - weight) * usual), floor)
     return drawn, _freedom_of(weight * chance)
+
+
+def _freedom_of_half(count: int) -> float:
+    """Return the degrees of freedom of the shortest half of so many values."""
+    return limits.FREEDOM * count * max(0.1, 1 - 1.2 / math.sqrt(max(count, 2)))
 
 
 def _freedom_of(variance: float) -> float:
@@ -161,6 +198,7 @@ class Tail:
     start: float
     scales: Floats  # (K,) of each of the shapes
     weights: Floats  # (K,) how likely each is, together 1
+    moves: float  # standard deviation of ln scale from run to run
 
     @property
     def shape(self) -> float:
@@ -174,7 +212,9 @@ class Tail:
         """
         far = np.log(self.start + self.scales * np.expm1(_SHAPES * (nats - _BEFORE)) / _SHAPES)
         learnt = 1 - _variance(_SHAPES, self.weights) / _variance(_SHAPES, _usual_shapes())
-        return math.sqrt(max(0.0, learnt) * _variance(far, self.weights))
+        shape = max(0.0, learnt) * _variance(far, self.weights)
+        beyond = 1 - self.start / math.exp(float(self.weights @ far))
+        return math.hypot(math.sqrt(shape), self.moves * beyond)
 
     def gain(self, z: Floats, freedom: float, times: int = 1) -> Floats:
         """Return how seldom a residual is that far out, in nats; 0 before the tail begins.
@@ -192,24 +232,36 @@ class Tail:
 def tail_of(values: Floats) -> Tail:
     """Return the upper tail of standardised residuals (..., S): the usual one and their own.
 
+    The lower tail tells of the shape as well: what makes noise heavy, as Student's t is, has
+    two sides, and a faulty copy is on one.
+    """
+    start, scales, likely, moves = _side_of(values)
+    likely = likely + _side_of(-values, judged=False)[2]
+    weights = np.exp(likely - likely.max()) * _usual_shapes()
+    return Tail(start, np.maximum(scales, limits.TAIL_SCALE), weights / weights.sum(), moves)
+
+
+def _side_of(values: Floats, *, judged: bool = True) -> tuple[float, Floats, Floats, float]:
+    """Return where the upper tail begins; by shape its scale and ln likelihood (K,); `moves`.
+
     Of few copies the standard deviations are so badly known that their own tail is of that.
     The farthest are only counted (censored): they are judged by it.
     """
     known = _joined_to_rest(values[~np.isnan(values)])
     copies = values.shape[-1]
-    own = len(known) / (len(known) + limits.TAIL_WEIGHT) * copies / (copies + limits.TAIL_COPIES)
+    trust = copies / (copies + limits.TAIL_COPIES)
     start = limits.TAIL_START
-    if own > 0.5:
+    if len(known) / (len(known) + limits.TAIL_WEIGHT) * trust > 0.5:
         start = max(start, float(quantiles(known, 0.9)[0]))
     excess = np.sort(known[known > start] - start)
-    farthest = min(len(excess) // 2, max(limits.TAIL_LEFT, len(known) // 1000))
+    farthest = min(len(excess) // 2, max(limits.TAIL_LEFT, len(known) // 1000)) * judged
     last = len(excess) - farthest
     edge = excess[last - 1] if last else 0.0
     # Many are as well told by some, each for its neighbours.
     at = np.linspace(0, last - 1, min(last, limits.TAIL_POINTS)).round().astype(np.intp)
-    near, each = excess[at], copies / (copies + limits.TAIL_COPIES) * last / max(1, len(at))
+    near, each = excess[at], trust * last / max(1, len(at))
     counted = each * len(at) + limits.TAIL_USUAL
-    censored = farthest * copies / (copies + limits.TAIL_COPIES)
+    censored = farthest * trust
     scales = np.full(len(_SHAPES), limits.TAIL_SCALE)
     for _ in range(limits.TAIL_STEPS):  # the likelihood's own equation for the scale, by iteration
         inner = (1 + _SHAPES) * each * np.sum(near / (1 + np.outer(_SHAPES / scales, near)), axis=1)
@@ -218,8 +270,7 @@ def tail_of(values: Floats) -> Tail:
     falls = np.log1p(np.outer(_SHAPES / scales, near)).sum(axis=1) * each * (1 + 1 / _SHAPES)
     beyond = censored * np.log1p(_SHAPES / scales * edge) / _SHAPES
     likely = -each * len(at) * np.log(scales) - falls - beyond
-    weights = np.exp(likely - likely.max()) * _usual_shapes()
-    return Tail(start, np.maximum(scales, limits.TAIL_SCALE), weights / weights.sum())
+    return start, scales, likely, trust * math.sqrt(last) / counted
 
 
 def _usual_shapes() -> Floats:
