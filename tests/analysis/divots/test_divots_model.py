@@ -71,10 +71,10 @@ def test_all_copies_but_those_that_may_stand_out_tell_the_noise(
 
 def test_a_fast_copy_must_win_more_than_a_slow_one_and_cells_without_times_cost_nothing() -> None:
     rest = np.zeros((3, 2, 8))
-    assert to_be_sure(rest, 1) == pytest.approx(6.43, abs=0.01)  # ln(6 / 0.0097)
-    assert to_be_sure(rest, -1) == pytest.approx(9.90, abs=0.01)  # ln(6 / 0.0003)
+    assert to_be_sure(rest, 1) == pytest.approx(6.91, abs=0.01)  # ln(6 / 0.006)
+    assert to_be_sure(rest, -1) == pytest.approx(8.01, abs=0.01)  # ln(6 / 0.002)
     rest[0] = np.nan
-    assert to_be_sure(rest, 1) == pytest.approx(6.02, abs=0.01)  # ln(4 / 0.0097)
+    assert to_be_sure(rest, 1) == pytest.approx(6.50, abs=0.01)  # ln(4 / 0.006)
 
 
 def test_a_heavy_lower_tail_makes_the_upper_one_heavier() -> None:

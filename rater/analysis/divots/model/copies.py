@@ -115,7 +115,7 @@ def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bo
         far = quantiles((row[mask] - middle(row[~mask])) / spread, 0.25)[0]
         # Of many a tail that is known too light adds up: four times as many may be there.
         won.append(m * (float(tail.gain(far, n)) - math.log(4)) - ln_choose(n, m))
-    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA))
+    return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
 
 
 def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Floats) -> list[Hit]:

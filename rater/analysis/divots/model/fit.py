@@ -201,7 +201,7 @@ def to_be_sure(rest: Floats, sign: int) -> float:
     """Return the nats that slow (1) or fast (-1) copies of one cell of (B, I, S) must win."""
     share = 1 - limits.FAST_SHARE if sign > 0 else limits.FAST_SHARE
     cells = int((~np.isnan(rest)).any(axis=2).sum())
-    return math.log(max(1, cells) / (share * limits.ALPHA))
+    return math.log(max(1, cells) / (share * limits.ALPHA_SINGLE))
 
 
 def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thresholds) -> Floats:

@@ -11,9 +11,11 @@ import math
 from typing import Final
 
 # -- how sure -------------------------------------------------------------------------------------
-# Expected false findings of a healthy run, split among all candidates (S): 1 to 3 % of clean runs.
-ALPHA: Final = 0.01
-FAST_SHARE: Final = 0.03  # of that for fast copies: few are, none costs anything, tails are usual
+# Expected false findings of a healthy run, split among all candidates: parts so that at most 3 %
+# of clean runs alarm (S), copies of single cells so that 5 % do whose noise is t of three degrees.
+ALPHA: Final = 0.015
+ALPHA_SINGLE: Final = 0.008
+FAST_SHARE: Final = 0.25  # of that for fast copies: few are, and none costs anything
 SURE: Final = 5.0  # standard errors of what is judged one at a time (N)
 SURE_OF_FEW: Final = 3.0  # over copies squared, more: a spread of few is easily too small (S)
 SEVERAL_Z: Final = 4.5  # standard deviations of each of several copies of a cell (N)
@@ -91,7 +93,7 @@ HALF_TO_SD: Final = 1.349  # the middle half of a normal distribution, in standa
 SHORTEST_ODD: Final = 1.33  # over sqrt(n): how much shorter the shortest half of few is (simulated)
 SHORTEST_EVEN: Final = 1.62
 FREEDOM: Final = 0.39  # degrees of freedom of a shortest half for each value (simulated)
-FREEDOM_OF_MOST: Final = 0.5  # of what holds four in five (simulated: normal 0.6, t of three 0.4)
+FREEDOM_OF_MOST: Final = 0.38  # of what holds four in five (simulated: t of three 0.36, normal 0.6)
 SHORTEST: Final = 0.96  # by which the shortest that holds as many is shorter than the middle
 NOISE_APART: Final = 0.3  # that benchmarks' spreads differ by, as standard deviation of their ln
 NOISE_FLOOR: Final = 3e-4  # a repeat of a benchmark never agrees better (N: 0.1 % at best)
