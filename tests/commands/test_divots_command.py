@@ -95,9 +95,7 @@ def test_people_read_the_most_costly_first_within_80_columns(rater: Rater, store
     assert status == 0
     assert max(map(len, lines)) <= 80
     assert lines[0] == "Run 1: b0, b1, b2, b3, b4, 32 copies, 2 iterations"
-        assert lines[1] == (
-            "2 divots, the most costly first (together they cost 15 % of the score):"
-        )
+    assert lines[1] == "2 divots, the most costly first (together they cost 15 % of the score):"
     assert lines[2].startswith("  1. CPU 30: b0 iteration 1 89.5 % slower (copy 30, 1 of 32)")
     assert any("lgroup 1: b2 +18" in line for line in lines)
     # Place, benchmarks, size, how many, cost, cause; no probability without its test.
