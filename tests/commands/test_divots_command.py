@@ -134,6 +134,18 @@ def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
     assert rater("divots", "2", "--fail-on", "drift")[0] == 0
 
 
+def test_what_two_or_three_copies_differ_by_once_is_not_called_noise(
+    rater: Rater, store: Store
+) -> None:
+    times = quiet(1, 1, 3)
+    times[0, 0, 2] *= 1.5
+    store(document(times))
+    _, out, _ = rater("divots")
+    assert "Too disturbed" not in out
+    assert "too few copies and iterations to see any" in in_words(out)
+    assert json.loads(rater("divots", "--json")[1])["noise_cost"] is None
+
+
 def test_at_most_ten_lines_are_shown_and_json_has_all(rater: Rater, store: Store) -> None:
     times = quiet(14, 1, 32)
     for benchmark in range(14):

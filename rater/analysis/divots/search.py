@@ -38,5 +38,5 @@ def analyse(
         tuple(findings_of(found)),
         visible(found, thresholds),
         table.failed,
-        noise_cost=noise_cost(found.table, found.rest),
+        noise_cost=noise_cost(found.table, found.rest) if found.noise.known else None,
     )

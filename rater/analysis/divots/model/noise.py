@@ -30,6 +30,11 @@ class TimeNoise:
     freedom: float  # degrees of freedom of one of them
     steps: Floats  # (B,) of a coarse clock over the median time; 0: fine
 
+    @property
+    def known(self) -> bool:
+        """Whether anything told it: two or three copies do not, once, in one or two benchmarks."""
+        return bool((self.between < limits.NOTHING_KNOWN).all())
+
 
 def clock_steps(table: Table) -> Floats:
     """Return the step of a coarse clock over the median time, by benchmark; 0 for a fine one.
