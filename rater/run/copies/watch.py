@@ -112,7 +112,9 @@ class Watch:
         os.close(self._pipe)
         if not hunt:
             with suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
+                # Whoever stops it may do so now as well: then nobody else would let it go on.
+                while os.WIFSTOPPED(os.waitpid(self.pid, os.WUNTRACED)[1]):
+                    os.kill(self.pid, signal.SIGCONT)
         self.groups.release()
         self._map.close()
         os.close(self._memory)

@@ -1,11 +1,14 @@
 """What the watchdog kills when a supervisor is dead, and what it leaves."""
 
 import os
+import signal
 import subprocess
 import sys
 
+import pytest
+
 from rater.run.copies import watchdog
-from rater.run.copies.watch import limit_mark
+from rater.run.copies.watch import Watch, limit_mark
 
 MARK = "6f1c8a52-made-for-this-test"
 # Whoever started rater, and a copy that joined its group.
@@ -48,3 +51,21 @@ def test_who_started_a_dead_supervisor_lives_on_though_a_copy_joined_its_group()
         os.close(slots)
         assert starter.communicate("\n", timeout=30)[0] == "-9\n"
         assert starter.returncode == 0
+
+
+def test_a_watchdog_that_is_stopped_while_it_is_dismissed_is_let_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watch(MARK, 1, None)
+    os.kill(watch.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, watch.pid, os.WSTOPPED | os.WNOWAIT)
+    sent, kill = [], os.kill
+
+    def after_the_first(pid: int, number: int) -> None:  # that one came before the stop
+        sent.append((pid, number))
+        if len(sent) > 1:
+            kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", after_the_first)
+    watch.dismiss(hunt=False)
+    assert sent == [(watch.pid, signal.SIGCONT)] * 2
