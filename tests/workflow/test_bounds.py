@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rater.store.exchange.observation_rows import MOST_BENCHMARKS
@@ -18,9 +19,10 @@ MANY = 2147483647
 
 @pytest.fixture(autouse=True)
 def memory() -> Iterator[None]:
-    """Of 3 GiB of addresses: an array of so many copies would not fit."""
+    """2 GiB more of addresses than tests before took: an array of so many copies would not fit."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, before[1]))
+    most = psutil.Process().memory_info().vms + (2 << 30)
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 
