@@ -2,7 +2,8 @@
 
 A sample of `Probe` walks page tables, which takes 10 us a megabyte; the counters that the
 kernel keeps of a process are there at once. So every copy has a look every second, however
-many there are, and whatever its size: 15 to 25 us of CPU time each.
+many there are, and whatever its size: about 25 us of CPU time each. Copies of less than
+0.9 s are left alone.
 
 Appendix A of the page-size paper (J. Korn and others) gives mean and maximum of such looks.
 """
