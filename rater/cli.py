@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from rater import __version__
+from rater.command_line.parser import Parser, subparsers_of, unknown_command
 from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
 from rater.stop_signals import Stopped, handled, raise_stopped
@@ -29,9 +30,9 @@ _STARTING = ("run", "rerun", "sweep", "selftest")  # copies
 _LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the whole parser; imports only the families' argument declarations."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rater",
         description="Run N copies of a benchmark at once, placed by the machine's topology, "
         "and find the slow part of the machine.",
@@ -43,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", action="store_true", default=False, help="one JSON document on stdout"
     )
-    commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND")
     for family in FAMILIES:
         import_module(f"rater.commands.{family}").register(commands)
     return parser
@@ -80,7 +81,15 @@ def _command(argv: Sequence[str] | None) -> int:
         split = words.index("--")
         words, command = words[:split], words[split + 1 :]
     parser = build_parser()
+    unknown = unknown_command(words, subparsers_of(parser))
+    if unknown is not None:
+        parser.error(unknown)
     args = parser.parse_args(words)
+    if args.subcommand is None:
+        if command is not None:
+            parser.error(f"to measure a program: rater run -- {shlex.join(command)}")
+        parser.print_help()
+        return 0
     if command is not None and args.subcommand not in ("run", "plan", "sweep"):
         parser.error(
             "`--` and a command behind it belong to `rater run`, `plan` and `sweep`, not "

@@ -20,6 +20,7 @@ ROOT = Path(rater.__file__).parent
 FOLDERS = """
     .
     text
+    command_line
     record
     plan/request
     plan/topology

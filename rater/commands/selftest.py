@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rater.commands.common import add_common, add_topology
+from rater.text.units import duration_s
 from rater.workflow.selftest.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
 
@@ -28,7 +29,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     how_long.add_argument("--quick", action="store_true", help="two kernels instead of three")
     how_long.add_argument(
         "--seconds",
-        type=float,
+        type=duration_s,
         metavar="S",
         default=SECONDS,
         help=f"about how long it may take (default {SECONDS:g}); more means more iterations, "
@@ -39,7 +40,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--until-idle",
-        type=float,
+        type=duration_s,
         nargs="?",
         const=IDLE_S,
         metavar="MAX_S",

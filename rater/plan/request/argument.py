@@ -12,10 +12,9 @@ from typing import Any
 
 from rater.errors import InputError
 from rater.plan.request.sampling import parse_cadence
+from rater.text.units import duration_ms, duration_s, size_bytes
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
-_SCALE = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 class Form(StrEnum):
@@ -45,7 +44,7 @@ class ArgumentKind:
     form: Form = Form.ONE
 
 
-def seconds(least: float, convert: Callable[[str], float] = float) -> ArgumentKind:
+def seconds(least: float, convert: Callable[[str], float] = duration_s) -> ArgumentKind:
     """Return the kind of seconds that are `least` or more."""
 
     def check(typed: str, value: float) -> float:
@@ -80,11 +79,10 @@ def _words(typed: str, text: str) -> tuple[str, ...]:
 
 
 def _bytes(typed: str, text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise InputError(f"{typed} {text!r}: expected bytes, as in 500M or 2G")
-    scale: int = 1024 ** _SCALE[match[2].lower()]
-    return int(float(match[1]) * scale)
+    try:
+        return size_bytes(text)
+    except ValueError as error:
+        raise InputError(f"{typed}: {error}") from None
 
 
 def _cadence(_: str, text: str) -> str:
@@ -94,7 +92,7 @@ def _cadence(_: str, text: str) -> str:
 
 TEXT = ArgumentKind()
 WHOLE = ArgumentKind(int)
-NUMBER = ArgumentKind(float)
+MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
 WORDS = ArgumentKind(check=_words)  # as a shell splits them
 CADENCE = ArgumentKind(check=_cadence)

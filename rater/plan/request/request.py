@@ -14,8 +14,8 @@ from rater.plan.request.argument import (
     BYTES,
     CADENCE,
     FLAG,
+    MILLISECONDS,
     NEGATED,
-    NUMBER,
     PAIRS,
     STRINGS,
     VARIABLES,
@@ -32,6 +32,7 @@ from rater.plan.request.option import (
     SWEPT,
     option,
 )
+from rater.text.units import duration_s
 
 DEFAULT_SUITE = "mini"
 DEFAULT_COPIES = "pus"
@@ -52,11 +53,13 @@ _switch = partial(_where, choices=("auto", "off"), default="auto", traits=NO_EFF
 
 def _idle_seconds(text: str) -> float:
     try:
-        return float(text)
-    except ValueError:  # its value may be left out, so it takes a suite behind it for one
+        return duration_s(text)
+    except (
+        argparse.ArgumentTypeError
+    ):  # its value may be left out, so it takes a suite behind it for one
         raise argparse.ArgumentTypeError(
-            f"expected seconds, got {text!r}; write --until-idle={DEFAULT_UNTIL_IDLE_S:g}, or put "
-            "--until-idle last"
+            f"expected seconds (or 90s, 5m), got {text!r}; write "
+            f"--until-idle={DEFAULT_UNTIL_IDLE_S:g}, or put --until-idle last"
         ) from None
 
 
@@ -108,10 +111,10 @@ class Request:
         traits=SWEPT | IN_HEAD | MOVES_COPIES,
     )
     stagger_ms: float | None = _what(
-        "milliseconds between the starts of consecutive copies",
+        "between the starts of consecutive copies: milliseconds, or with a unit (6s)",
         name="stagger",
         metavar="MS",
-        kind=NUMBER,
+        kind=MILLISECONDS,
         label="ms between starts",
         implies=("ms between starts", "mode"),
         traits=SWEPT | IN_HEAD,

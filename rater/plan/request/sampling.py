@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 
 from rater.errors import InputError
+from rater.text.units import duration_s
 
 LEAST_EVERY_S = 0.05
-_SECONDS = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,10 @@ def parse_cadence(text: str) -> Cadence | None:
     """Return what `--proof` asks for: `auto`, `once`, seconds, or `off` (None)."""
     if text in ("off", "auto", "once"):
         return None if text == "off" else Cadence(once=text == "once")
-    every_s = float(text) if _SECONDS.fullmatch(text) else math.nan
+    try:
+        every_s = duration_s(text)
+    except ArgumentTypeError:
+        every_s = math.nan
     if not (LEAST_EVERY_S <= every_s < math.inf):
         raise InputError(
             f"--proof {text!r}: expected auto, once, off, or seconds between two looks at a copy "

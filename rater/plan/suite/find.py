@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rater.command_line.parser import program_hint
 from rater.errors import InputError
 from rater.plan.suite.model import Suite
 from rater.plan.suite.parse import read_suite
@@ -90,10 +91,13 @@ def find_suite(name_or_path: str) -> Path:
         path = known[name_or_path]
     elif name_or_path.endswith(".toml") or is_file(typed):
         path = typed
+        if typed.suffix != ".toml" and (hint := program_hint(name_or_path)):
+            raise InputError(f"{name_or_path} is a program, not a suite; {hint}")
     elif "/" in name_or_path:
         path = _with_toml(typed) if is_file(_with_toml(typed)) else typed
     else:
-        raise InputError(f"unknown suite {name_or_path!r}; {_way_out(name_or_path, known)}")
+        way_out = program_hint(name_or_path) or _way_out(name_or_path, known)
+        raise InputError(f"unknown suite {name_or_path!r}; {way_out}")
     problem = file_problem(path, name_or_path)
     if problem:
         way_out = _meant_file(name_or_path) or f"(suites by name: {', '.join(known)})"

@@ -1,0 +1,120 @@
+"""The parser of `rater`: argparse with short messages that name the way out."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+type Subparsers = argparse._SubParsersAction[Parser]
+
+
+_EXPECTED = {"int": "a whole number", "float": "a number"}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes take two lines, not the whole usage.
+
+    `add_subparsers` makes those of the subcommands of this class too.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and where help is; exit 2."""
+        for kind, expected in _EXPECTED.items():
+            message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
+        self.exit(2, f"rater: {message}\n  more: {self.prog} --help\n")
+
+    def parse_args(  # type: ignore[override]  # one namespace class is enough
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse; what is left over is reported by the subcommand it stands behind."""
+        parsed, left = self.parse_known_args(args, namespace)
+        if left:
+            command = getattr(parsed, "subcommand", None)
+            parser = subparsers_of(self).get(command, self) if command else self
+            parser.error(_not_taken(parser, left))
+        return parsed
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Report a value that is no choice, with the nearest that is."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(it) for it in action.choices]
+        near = _nearest(str(value), choices)
+        way = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"{value!r} is no choice; {way}")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of its subcommands by name, in the order of the help."""
+    return {
+        name: sub
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, sub in action.choices.items()
+    }
+
+
+def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield its arguments that the help names, without those of subcommands."""
+    for action in parser._actions:
+        if action.help is not argparse.SUPPRESS and not isinstance(
+            action, argparse._SubParsersAction
+        ):
+            yield action
+
+
+def unknown_command(words: Sequence[str], known: Iterable[str]) -> str | None:
+    """Say what to type where the first word is neither a command of rater nor an option."""
+    names = list(known)
+    word = next((it for it in _positional(words)), None)
+    if word is None or word in names:
+        return None
+    near = _nearest(word, names)
+    if near and not _is_program(word):
+        return f"unknown command {word!r}; did you mean `rater {near}`?"
+    if _is_program(word):
+        line = shlex.join(words[words.index(word) :])
+        return f"{word} is not a command of rater; to measure that program: rater run -- {line}"
+    return f"unknown command {word!r}; `rater` alone lists the commands"
+
+
+def program_hint(word: str) -> str:
+    """Return how to measure a program where its name was given in place of a suite, else ""."""
+    return f"to measure that program: rater run -- {word} ..." if _is_program(word) else ""
+
+
+def _is_program(word: str) -> bool:
+    import shutil  # of some milliseconds, for a mistake only
+
+    return not Path(word).is_dir() and shutil.which(word) is not None
+
+
+def _positional(words: Sequence[str]) -> Iterator[str]:
+    """Yield what is no option before the subcommand; `--db` is the only one with a value."""
+    left = iter(words)
+    for word in left:
+        if word == "--db":
+            next(left, None)
+        elif not word.startswith("-"):
+            yield word
+
+
+def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
+    """Say which words an option or argument does not exist for."""
+    options = [it for action in shown_actions(parser) for it in action.option_strings]
+    for word in left:
+        name = word.partition("=")[0]
+        if word.startswith("-"):
+            near = _nearest(name, options)
+            meant = f"; did you mean {near}?" if near else ""
+            return f"{parser.prog} has no option {name}{meant}"
+    return f"{parser.prog} takes no further argument {' '.join(left)!r}"
