@@ -80,7 +80,7 @@ def _found_at(
         parts.sizes[at],
         tuple(parts.kinds[place] for place in at),
     )
-    tail = tails_of(scope)[0]
+    tail = tails_of(scope, found.noise)[0]
     low, high = 0.0, math.log1p(_MOST_SEEN) * 1.01
     for _ in range(16):
         size = (low + high) / 2
@@ -111,7 +111,7 @@ def _of_copy(found: Detected, thresholds: Thresholds) -> float:
     least_z = 0.0
     for _ in range(2):  # a planted one is in the tail that it is judged by
         own[0, 0, 0] = np.fmax(own[0, 0, 0], least_z)
-        tail = tail_of(own)
+        tail = tail_of(own, freedom)
         least_z = z[min(int(np.searchsorted(tail.gain(z, freedom), cost)), len(z) - 1)]
     # Another run's noise is another guess at the same, as this one's is.
     doubt = math.hypot(1 / math.sqrt(freedom), math.sqrt(2) * tail.doubt(cost))

@@ -40,11 +40,12 @@ def two_modes(
     benchmark alone; halves of the machine differ by chance where copies have two modes.
     """
     hits = []
-    z = rest / noise_of(rest, groups, steps).between[:, None, None]
+    noise = noise_of(rest, groups, steps)
+    z = rest / noise.between[:, None, None]
     for one in find_modes(rest, groups, steps, fixed=table.fixed):
         b = one.benchmark
         others = np.delete(z, b, axis=0)  # its own slow copies are no tail
-        tail = tail_of(others)
+        tail = tail_of(others, noise.freedom)
         clear = one.dip >= limits.DIPS[0] and one.share >= limits.MOST_LUCKY
         if early and not (clear and _of_no_part(table, machine, rest, one.slow[one.cells], b)):
             continue

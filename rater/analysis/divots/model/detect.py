@@ -59,11 +59,16 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     early, values = lucky_copies(table, values, steps)
     modes, values = two_modes(table, machine, values, groups, steps, early=True)
     early += modes
+    fitted = fit_parts(values, machine, groups, steps, thresholds)
     moving: list[Hit] = []
     if not table.fixed and table.shape[1] > 1:
         moving = _moving(table, values, steps, thresholds)
+    if moving and len(fitted[0]) < len(moving) and not _left_by_places(moving, fitted[1]):
+        moving = []  # fewer places, which those copies were on, have the same effect
+    if moving:
         values = values - total_effect(table.shape, moving)
-    entries, rest, noise = fit_parts(values, machine, groups, steps, thresholds)
+        fitted = fit_parts(values, machine, groups, steps, thresholds)
+    entries, rest, noise = fitted
     halves = two_and_two(rest, steps)
     rest = rest - sum((it.effect() for it in halves), np.zeros(rest.shape))
     found = [_hit_of(table, machine, it) for it in _joined(entries + halves, machine)]
@@ -276,6 +281,15 @@ def _moving(table: Table, rest: Floats, steps: Floats, thresholds: Thresholds) -
         hit.facts["moves"] = 1.0
         found.append(hit)
     return found
+
+
+def _left_by_places(moving: list[Hit], rest: Floats) -> bool:
+    """Tell whether effects of copies that move are in what places of the machine leave over."""
+    shows = [
+        float(median((rest[it.covered] / it.effect[it.covered])[None])[0]) >= limits.SHOWS
+        for it in moving
+    ]
+    return 2 * sum(shows) >= len(shows)
 
 
 def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> list[Hit]:

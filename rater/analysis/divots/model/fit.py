@@ -223,7 +223,7 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
         found = np.zeros(rest.shape, dtype=bool)
         for sign in (1, -1):
             # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
-            tail = tail_of(sign * z)
+            tail = tail_of(sign * z, freedom)
             nats = tail.gain(np.nan_to_num(sign * z), freedom)
             small = sign * np.nan_to_num(left) < least
             nats = np.where(small, 0.0, nats)

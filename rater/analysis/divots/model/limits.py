@@ -14,7 +14,7 @@ from typing import Final
 # Expected false findings of a healthy run, split among all candidates: parts so that at most 3 %
 # of clean runs alarm (S), copies of single cells so that 5 % do whose noise is t of three degrees.
 ALPHA: Final = 0.015
-ALPHA_SINGLE: Final = 0.008
+ALPHA_SINGLE: Final = 0.003
 FAST_SHARE: Final = 0.25  # of that for fast copies: few are, and none costs anything
 SURE: Final = 5.0  # standard errors of what is judged one at a time (N)
 SURE_OF_FEW: Final = 3.0  # over copies squared, more: a spread of few is easily too small (S)
@@ -110,8 +110,8 @@ LEAST_TAIL: Final = 0.05  # no tail is known to be lighter
 MOST_TAIL: Final = 0.40  # nor heavier than of two and a half degrees
 TAIL_START: Final = 1.2816  # of a normal distribution: its 90 %, and
 TAIL_SCALE: Final = 0.5244  # (q95 - q90) / ln 2
+TAIL_WIDER: Final = 1.63  # times the shape: of t with three degrees it is 0.81
 TAIL_WEIGHT: Final = 300  # so many residuals know their 90 % as well as that
-TAIL_COPIES: Final = 16  # so many copies know their spread well enough to tell its tail
 TAIL_USUAL: Final = 5  # residuals beyond 90 % that the usual scale weighs as much as
 TAIL_LEFT: Final = 6  # the farthest are only counted: they are judged by it
 TAIL_RATIO: Final = 1.5  # of the next, beyond which values are no tail

@@ -234,48 +234,52 @@ class Tail:
         return nats
 
 
-def tail_of(values: Floats) -> Tail:
+def tail_of(values: Floats, freedom: float) -> Tail:
     """Return the upper tail of standardised residuals (..., S): the usual one and their own.
+
+    `freedom`: of the standard deviations that they are told in. Those are guesses, which makes a
+    tail look heavier by a share of its shape; what is left is the noise's own.
 
     The lower tail tells of the shape as well: what makes noise heavy, as Student's t is, has
     two sides, and a faulty copy is on one.
     """
-    start, scales, likely, moves = _side_of(values)
-    likely = likely + _side_of(-values, judged=False)[2]
+    start, scales, likely, moves = _side_of(values, freedom)
+    likely = likely + _side_of(-values, freedom, judged=False)[2]
     weights = np.exp(likely - likely.max()) * _usual_shapes()
     return Tail(start, np.maximum(scales, limits.TAIL_SCALE), weights / weights.sum(), moves)
 
 
-def _side_of(values: Floats, *, judged: bool = True) -> tuple[float, Floats, Floats, float]:
+def _side_of(
+    values: Floats, freedom: float, *, judged: bool = True
+) -> tuple[float, Floats, Floats, float]:
     """Return where the upper tail begins; by shape its scale and ln likelihood (K,); `moves`.
 
-    Of few copies the standard deviations are so badly known that their own tail is of that.
     The farthest are only counted (censored): they are judged by it.
     """
     known = _joined_to_rest(values[~np.isnan(values)])
-    copies = values.shape[-1]
-    trust = copies / (copies + limits.TAIL_COPIES)
     start = limits.TAIL_START
-    if len(known) / (len(known) + limits.TAIL_WEIGHT) * trust > 0.5:
+    if len(known) > limits.TAIL_WEIGHT:
         start = max(start, float(quantiles(known, 0.9)[0]))
     excess = np.sort(known[known > start] - start)
-    farthest = min(len(excess) // 2, max(limits.TAIL_LEFT, len(known) // 1000)) * judged
+    farthest = min((len(excess) + 1) // 2, max(limits.TAIL_LEFT, len(known) // 1000)) * judged
     last = len(excess) - farthest
     edge = excess[last - 1] if last else 0.0
     # Many are as well told by some, each for its neighbours.
     at = np.linspace(0, last - 1, min(last, limits.TAIL_POINTS)).round().astype(np.intp)
-    near, each = excess[at], trust * last / max(1, len(at))
+    near, each = excess[at], last / max(1, len(at))
     counted = each * len(at) + limits.TAIL_USUAL
-    censored = farthest * trust
-    scales = np.full(len(_SHAPES), limits.TAIL_SCALE)
+    censored = float(farthest)
+    shapes = _SHAPES + 0.15 / freedom
+    usual = limits.TAIL_SCALE * (1 + limits.TAIL_WIDER * shapes)
+    scales = usual.copy()
     for _ in range(limits.TAIL_STEPS):  # the likelihood's own equation for the scale, by iteration
-        inner = (1 + _SHAPES) * each * np.sum(near / (1 + np.outer(_SHAPES / scales, near)), axis=1)
-        outer = censored * edge / (1 + _SHAPES / scales * edge)
-        scales = (inner + outer + limits.TAIL_USUAL * limits.TAIL_SCALE) / counted
-    falls = np.log1p(np.outer(_SHAPES / scales, near)).sum(axis=1) * each * (1 + 1 / _SHAPES)
-    beyond = censored * np.log1p(_SHAPES / scales * edge) / _SHAPES
-    likely = -each * len(at) * np.log(scales) - falls - beyond
-    return start, scales, likely, trust * math.sqrt(last) / counted
+        inner = (1 + shapes) * each * np.sum(near / (1 + np.outer(shapes / scales, near)), axis=1)
+        outer = censored * edge / (1 + shapes / scales * edge)
+        scales = (inner + outer + limits.TAIL_USUAL * usual) / counted
+    falls = np.log1p(np.outer(shapes / scales, near)).sum(axis=1) * each * (1 + 1 / shapes)
+    beyond = censored * np.log1p(shapes / scales * edge) / shapes
+    likely = -counted * np.log(scales) - limits.TAIL_USUAL * usual / scales - falls - beyond
+    return start, scales, likely, math.sqrt(each * len(at)) / counted
 
 
 def _usual_shapes() -> Floats:

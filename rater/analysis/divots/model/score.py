@@ -32,7 +32,7 @@ class Choice:
 
 def choices(scopes: list[PartScope], parts: PartArrays, noise: TimeNoise) -> list[Choice]:
     """Return every part that pays for its description, in the iterations where it does."""
-    tails = tails_of(scopes[0])
+    tails = tails_of(scopes[0], noise)
     return [
         one
         for scope in scopes
@@ -63,14 +63,14 @@ def freedom_of(scope: PartScope, count: Floats, noise: TimeNoise, tail: Tail) ->
     return found
 
 
-def tails_of(scope: PartScope) -> tuple[Tail, Tail]:
+def tails_of(scope: PartScope, noise: TimeNoise) -> tuple[Tail, Tail]:
     """Return the upper and the lower tail of single copies' levels."""
     z = scope.levels / scope.scale[:, None]
     if len(z) >= 3:  # what a slot is slow by in all benchmarks is no tail
         z = z - median(z.T)
         # Nor is what one benchmark has, if it is in two modes.
         z = np.delete(z, int(np.argmax(np.nan_to_num(quantiles(np.abs(z), 0.9)[0]))), axis=0)
-    return tail_of(z), tail_of(-z)
+    return tail_of(z, noise.freedom), tail_of(-z, noise.freedom)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
