@@ -265,6 +265,18 @@ def test_one_copy_far_from_few_others_is_found_in_a_single_cell(copies: int, siz
         assert found.slowdown == pytest.approx(size, rel=0.03)
 
 
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("slow", [(0, 1, 2), (0, 1, 5)])
+def test_three_slow_copies_of_eight_are_one_finding_wherever_they_lie(
+    slow: tuple[int, ...], iterations: int
+) -> None:
+    times = quiet(8, iterations, 8, noise=0.005)
+    times[:, :, slow] *= 1.1
+    [found] = divots(times, Machine(2, 4))
+    assert found.copies == slow
+    assert found.slowdown == pytest.approx(1.1, abs=0.01)
+
+
 def test_another_copy_in_each_iteration_of_a_small_run_is_found() -> None:
     times = quiet(1, 3, 8, noise=0.005)
     for iteration, copy in enumerate((2, 5, 6)):

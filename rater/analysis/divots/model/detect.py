@@ -205,7 +205,8 @@ def _same_cause(it: PartEffect, other: PartEffect, whole: set[bytes]) -> bool:
 
 def _sort(it: PartEffect) -> str:
     """Return what may be one cause together: parts of one kind, or copies here and there."""
-    single = it.part.kind in ("copy", "cpu", "core", *SETS)
+    # A half of an lgroup is no piece of hardware.
+    single = it.part.kind in ("copy", "cpu", "core", *SETS) or it.part.kind.startswith("half")
     return "copies" if single else it.part.kind
 
 

@@ -118,9 +118,10 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
         # Of so few copies the half may be slow: what one repeats to is all that is known.
         between = np.hypot(repeat / math.sqrt(i), limits.TAU)
     elif s > 3:
-        between, freedom = _shrunk(
-            shortest_half(group_centred(levels, groups)), _freedom_of_half(s), floor
-        )
+        like, any_copies = shortest_half(group_centred(levels, groups)), shortest_half(levels)
+        # Where half of a group is slow its median is nobody's, and most copies of all are closer.
+        like = np.where(like > limits.NOBODYS * any_copies, any_copies, like)
+        between, freedom = _shrunk(like, _freedom_of_half(s), floor)
         if repeat is not None:
             between = np.maximum(between, repeat / math.sqrt(i))
     else:
