@@ -22,6 +22,7 @@ FOLDERS = """
     text
     command_line
     record
+    plan/pages
     plan/request
     plan/topology
     plan/suite
