@@ -1,0 +1,123 @@
+"""Published databases of hosts as a fleet's nodes leave them, with times made up here."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rater.record.events import Event, RunEnded
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
+from rater.record.status import RunStatus
+from rater.store.store import open_store
+from tests.support.example_events import ended, over, phase, run_of
+
+type Times = npt.NDArray[np.float64]  # (benchmarks, iterations, copies), seconds
+
+NAMES = (
+    *("blocksort", "events", "flow", "gametree", "gups", "lu", "moldyn"),
+    *("rays", "sort", "sparse", "stencil", "triad", "vm", "words"),
+)
+SETTINGS = {
+    "kernel.release": "6.1.0-42-amd64",
+    "cpu.governor": "performance",
+    "thp.enabled": "madvise",
+}
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeHost:
+    """One host of a fleet: what it is, and how much slower it is in what."""
+
+    node: str
+    slow: Mapping[str, float] = field(default_factory=dict)  # by benchmark; "" is all of them
+    slow_lgroup: float = 1.0  # the last lgroup's copies take so much longer
+    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
+    microcode: str = "0xa0011d5"
+    memory_bytes: int = 512 * GIB
+    cpus: int | None = None  # usable ones; None: as many as copies
+
+
+def host_facts(host: MadeHost, copies: int) -> Host:
+    """What the machine says of itself."""
+    return Host(
+        "fingerprint", host.node, f"id of {host.node}", "AMD EPYC 7763", host.microcode,
+        "AuthenticAMD", host.memory_bytes, copies, copies, 2, 1, "x86_64", "Box",
+    )  # fmt: skip
+
+
+def times_of(
+    host: MadeHost,
+    names: Sequence[str],
+    iterations: int,
+    copies: int,
+    random: np.random.Generator,
+    *,
+    noise: float = 0.004,
+    spread: float = 0.003,
+) -> Times:
+    """Times about 100 s: hosts differ by `spread`, iterations and copies by `noise` (t of 4)."""
+    shape = (len(names), iterations, copies)
+    logs = spread * random.standard_normal((len(names), 1, 1))
+    logs = logs + noise * random.standard_t(4, (len(names), iterations, 1)) / 2**0.5
+    logs = logs + noise * random.standard_normal(shape)
+    for place, name in enumerate(names):
+        logs[place] += np.log(host.slow.get(name, 1.0) * host.slow.get("", 1.0))
+    if copies > 1:
+        logs[:, :, copies // 2 :] += np.log(host.slow_lgroup)
+    return 100 * np.exp(logs)
+
+
+def publish(
+    path: Path,
+    host: MadeHost,
+    times: Times,
+    names: Sequence[str] = NAMES,
+    *,
+    run_uuid: str | None = None,
+    started_at: str = "2026-11-20T12:00:00Z",
+    status: RunStatus = RunStatus.COMPLETE,
+) -> Path:
+    """Write one node's database as `rater fleet` publishes it: whole, in one file, no log."""
+    benchmarks, iterations, copies = times.shape
+    run = replace(
+        run_of(copies, 2 if copies > 1 else 1, names=names, iterations=iterations),
+        uuid=run_uuid or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{host.node} {started_at}")),
+        started_at=started_at,
+        benchmarks=tuple(BenchmarkUsed(n, "int", n, 1000.0, None, None, None) for n in names),
+        placements=tuple(
+            PlacedCopy(c, (c,), c, c, 0, 2 * c // copies, 0, "local", ()) for c in range(copies)
+        ),
+    )
+    pus = tuple(MachinePU(c, c, 0, 2 * c // copies, 0) for c in range(host.cpus or copies))
+    events: list[Event] = []
+    for b in range(benchmarks):
+        for i in range(iterations):
+            number = b * iterations + i
+            events.append(phase(number, name=names[b], iteration=i + 1))
+            events += [
+                replace(ended(c, float(t), name=names[b]), phase=number, iteration=i + 1)
+                for c, t in enumerate(times[b, i])
+            ]
+            slowest = float(times[b, i].max())
+            events.append(over(0.0, slowest, number=number, name=names[b], iteration=i + 1))
+    events.append(RunEnded(status, None))
+    work = path.with_name(f"{path.name}.work")
+    work.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+    with open_store(work) as store:
+        number = store.begin(run, host_facts(host, copies), host.settings.items(), pus)
+        store.append(number, *events)
+        with store.writing("checking outputs") as connection:
+            connection.execute("UPDATE copy SET validity = 'valid'")
+    with closing(sqlite3.connect(work)) as connection:
+        connection.execute("VACUUM INTO ?", (str(path),))
+    work.unlink()
+    return path
