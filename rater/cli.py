@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import signal
@@ -11,6 +12,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from rater import __version__
+from rater.command_line.config import described, find_defaults
 from rater.command_line.parser import Parser, subparsers_of, unknown_command
 from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
@@ -22,7 +24,7 @@ from rater.text.cleaned import cleaned_streams
 FAMILIES = (
     *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
     *("compare", "scale", "sweep", "settings"),
-    *("suites", "layouts", "topo", "lint_bind"),
+    *("suites", "layouts", "topo", "lint_bind", "shell.completion"),
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "restore")
@@ -47,7 +49,27 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND")
     for family in FAMILIES:
         import_module(f"rater.commands.{family}").register(commands)
+    commands.choices["completion"].set_defaults(whole=parser)
     return parser
+
+
+def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
+    """Return the arguments, with the defaults of configuration files behind the command.
+
+    Raises `InputError` for a wrong file; exits 2 for words that are wrong.
+    """
+    commands = subparsers_of(parser)
+    unknown = unknown_command(words, commands)
+    if unknown is not None:
+        parser.error(unknown)
+    at = next((i for i, word in enumerate(words) if word in commands), len(words))
+    found = find_defaults(parser, words[at], words) if at < len(words) else ()
+    args = parser.parse_args([*words[: at + 1], *(it.word for it in found), *words[at + 1 :]])
+    args.defaults = {it.dest for it in found}
+    if getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False:
+        for line in described(found):
+            print(f"rater: {line}", file=sys.stderr)
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,10 +103,11 @@ def _command(argv: Sequence[str] | None) -> int:
         split = words.index("--")
         words, command = words[:split], words[split + 1 :]
     parser = build_parser()
-    unknown = unknown_command(words, subparsers_of(parser))
-    if unknown is not None:
-        parser.error(unknown)
-    args = parser.parse_args(words)
+    try:
+        args = _parsed(parser, words)
+    except RaterError as error:
+        print(f"rater: {error}", file=sys.stderr)
+        return error.exit_status
     if args.subcommand is None:
         if command is not None:
             parser.error(f"to measure a program: rater run -- {shlex.join(command)}")

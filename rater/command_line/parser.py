@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rater.command_line.examples import EXAMPLES
+
 type Subparsers = argparse._SubParsersAction[Parser]
 
 
@@ -19,6 +21,11 @@ class Parser(argparse.ArgumentParser):
 
     `add_subparsers` makes those of the subcommands of this class too.
     """
+
+    def format_help(self) -> str:
+        """Return the help, with command lines to copy at its end."""
+        lines = "".join(f"  {line}\n" for line in EXAMPLES.get(self.prog, ()))
+        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where help is; exit 2."""

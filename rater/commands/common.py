@@ -68,8 +68,8 @@ def add_doing(parser: argparse._ActionsContainer, dry_run: str, quiet: str) -> N
 
 
 def add_force_and_share(parser: argparse._ActionsContainer) -> None:
-    """Add `--force` and `--share` as `rater run` has them."""
-    for name in ("force", "share"):
+    """Add `--force`, `--share` and `--wait` as `rater run` has them."""
+    for name in ("force", "share", "wait"):
         add_option(parser, BY_NAME[name])
 
 

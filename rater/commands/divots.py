@@ -19,7 +19,7 @@ from rater.workflow.run_arguments import options_given
 _ANY = "any"
 _GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
 _COPY = 3.0
-_TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "quiet")
+_TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
 _OF_TRIAL = frozenset(
     (
         *_TRIAL_ONLY,

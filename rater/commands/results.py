@@ -118,6 +118,9 @@ def register(subparsers: Subparsers) -> None:
         nargs="+",
         help=f"{ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs",
     )
+    remove.add_argument(
+        "--yes", action="store_true", help="do not ask before a tag or a sweep takes several runs"
+    )
     remove.set_defaults(run=later("results.stored", "remove"))
 
     for parser in (listing, show, export, importing, remove):

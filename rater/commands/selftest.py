@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from rater.commands.common import add_common, add_topology
+from rater.plan.request.request import BY_NAME
 from rater.text.units import duration_s
+from rater.workflow.run_arguments import add_option
 from rater.workflow.selftest.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
 
@@ -13,10 +15,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare `rater selftest`."""
     parser = subparsers.add_parser(
         "selftest",
-        help="slow copies on purpose on this machine, and see whether just these are found",
-        description="Run a few copies several times: undisturbed, then with one thing slowed on "
-        "purpose each time (competing processes, a stopped copy, remote memory). Each must be "
-        "named, and nothing else. Exits 0 only then, 3 where the machine is too busy to tell. "
+        help="inject known slowdowns and check that only they are detected",
+        description="Run a few copies several times: undisturbed, then with one known slowdown "
+        "each time (competing processes, a stopped copy, remote memory). Each must be "
+        "detected, and nothing else. Exits 0 only then, 3 where the machine is too busy to tell. "
         "Takes about a minute; the runs go to a temporary database.",
     )
     parser.add_argument(
@@ -61,5 +63,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help=f"store the runs in the database, tagged {TAG}=KIND",
     )
+    add_option(parser, BY_NAME["wait"])
     add_common(parser)
     parser.set_defaults(run=selftest)

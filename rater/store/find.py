@@ -19,7 +19,7 @@ _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 # another `rater rm 7` would remove whichever run has a uuid that happens to begin with 7.
 _DIGITS_OF_A_UUID = 8
 _MOST_DIGITS = 18  # SQLite's numbers end at 2^63 - 1
-_TAG = "tag:"
+TAG = "tag:"
 _MOST_NAMED = 5
 
 
@@ -48,7 +48,7 @@ def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int
     known = _known(connection)
     if not known:
         raise InputError(f"{path}: no runs stored yet; `rater run` makes one")
-    if spec.startswith(_TAG):
+    if spec.startswith(TAG):
         return _with_tag(connection, path, spec)
     last = _LAST.fullmatch(spec)
     if last:
@@ -85,7 +85,7 @@ def _by_number_or_uuid(known: Sequence[_Known], path: Path, spec: str) -> int:
 
 
 def _with_tag(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
-    name, equals, value = storable(spec).removeprefix(_TAG).partition("=")
+    name, equals, value = storable(spec).removeprefix(TAG).partition("=")
     if not equals or not name.strip():
         raise InputError(f"{spec!r}: expected tag:KEY=VALUE, as `rater run --tag` was given it")
     rows = connection.execute(

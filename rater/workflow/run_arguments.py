@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -84,6 +85,16 @@ def tags_from(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return found
 
 
+def with_common(request: Request, args: argparse.Namespace) -> Request:
+    """Return a stored request with `--force`, `--share` and `--wait` as they were given now."""
+    return replace(
+        request,
+        force=request.force or args.force,
+        share=request.share or args.share,
+        wait_s=args.wait,
+    )
+
+
 def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
     """Return the arguments that were given, as a user types them, but those called `but`."""
     given: list[str] = []
@@ -95,9 +106,13 @@ def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
 
 def _check_belonging(args: argparse.Namespace) -> None:
     """An option that would change nothing is a misunderstanding, not a wish."""
-    for option, value in (("--size", args.size), ("--tune", args.tune)):
-        if args.command is not None and value is not None:
-            raise InputError(f"{option} {value} is for suites, a command has none: leave it out")
+    for name in ("size", "tune"):
+        value = getattr(args, name)
+        if args.command is None or value is None:
+            continue
+        if name not in args.defaults:
+            raise InputError(f"--{name} {value} is for suites, a command has none: leave it out")
+        setattr(args, name, None)
     rotated = ("rotated", "heterogeneous")
     if args.increment is not None and args.mode not in rotated and args.order not in rotated:
         raise InputError(

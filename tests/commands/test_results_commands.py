@@ -307,7 +307,9 @@ def test_all_runs_with_a_tag_are_removed_and_one_is_shown_only_alone(
         assert (status, out) == (2, "")
         assert "tag:bios=old: 2 runs have this tag, and one is wanted: 3 (c), 1 (a)" in err
     assert parsed(rater("show", "tag:bios=new", "--json")[1])["uuid"] == "b"
-    assert rater("rm", "tag:bios=old", "1")[:2] == (0, "run 1 removed\nrun 3 removed\n")
+    status, _, err = rater("rm", "tag:bios=old", "1")
+    assert (status, err) == (2, "rater: tag:bios=old: this removes 2 runs; add --yes to do so\n")
+    assert rater("rm", "tag:bios=old", "1", "--yes")[:2] == (0, "run 1 removed\nrun 3 removed\n")
     assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [2]
 
 

@@ -34,7 +34,7 @@ def test_a_sweep_takes_all_its_runs_along_and_no_others(database: Path, rater: R
         for name in ("aa", "bb"):  # runs 1 and 2, 3 and 4
             sweep(store, name)
         assert sweep(store, "cc") == 3  # runs 5 and 6
-    status, out, _ = rater("rm", "6", "sweep:last", "sweep:1")
+    status, out, _ = rater("rm", "6", "sweep:last", "sweep:1", "--yes")
     assert status == 0
     assert out.splitlines() == [
         *(f"run {number} removed" for number in (6, 5, 1, 2)),
@@ -42,11 +42,11 @@ def test_a_sweep_takes_all_its_runs_along_and_no_others(database: Path, rater: R
     ]
     assert rows("SELECT id FROM run") == [(3,), (4,)]
     assert rows("SELECT DISTINCT sweep_id FROM sweep_slot") == [(2,)]
-    out = rater("rm", "sweep:2", "--json")[1]
+    out = rater("rm", "sweep:2", "--yes", "--json")[1]
     assert json.loads(out) == {"removed": [3, 4], "sweeps": [2]}
     for table in ("run", "host", "sweep", "sweep_axis", "sweep_point", "sweep_value", "sweep_slot"):
         assert rows(f"SELECT count(*) FROM {table}") == [(0,)], table
-    status, _, err = rater("rm", "sweep:2")
+    status, _, err = rater("rm", "sweep:2", "--yes")
     assert (status, "no sweeps stored yet" in err) == (2, True)
 
 
@@ -56,7 +56,7 @@ def test_a_sweep_that_still_runs_is_not_removed_and_nothing_else_goes(
     with open_store(database) as store:
         sweep(store, "aa")
         sweep(store, "bb", ended=False)
-    status, out, err = rater("rm", "1", "sweep:1", "sweep:2")
+    status, out, err = rater("rm", "1", "sweep:1", "sweep:2", "--yes")
     assert (status, out) == (2, "")
     assert "sweep 2 is still running" in err
     assert rows("SELECT count(*) FROM run") == [(4,)]

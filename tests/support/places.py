@@ -20,6 +20,7 @@ def own_places_in(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     patch.setenv("RATER_LOCK", str(folder / "rater.lock"))
     patch.setenv("RATER_DB", str(folder / "rater.db"))
     patch.setenv("RATER_CACHE", str(folder / "cache"))
+    patch.setenv("RATER_CONFIG", "")
     patch.setenv("RATER_JOURNAL", str(folder / "settings.json"))
     return folder / "rater.db"
 

@@ -7,6 +7,7 @@ A field of `Request` that is an `option(...)` is an entry of it: a new option is
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -45,22 +46,26 @@ DEFAULT_GRACE_S = 5.0
 DEFAULT_CHECK_LIMIT_S = 600.0
 DEFAULT_OUTPUT_LIMIT = "1G"
 DEFAULT_UNTIL_IDLE_S = 300.0
+DEFAULT_WAIT_S = 86400.0
 PREFLIGHTS = ("warn", "strict", "off")
 PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
 _what, _where, _how = (partial(option, group) for group in ("what runs", "where", "how"))
 _switch = partial(_where, choices=("auto", "off"), default="auto", traits=NO_EFFECT)
 
 
-def _idle_seconds(text: str) -> float:
-    try:
-        return duration_s(text)
-    except (
-        argparse.ArgumentTypeError
-    ):  # its value may be left out, so it takes a suite behind it for one
-        raise argparse.ArgumentTypeError(
-            f"expected seconds (or 90s, 5m), got {text!r}; write "
-            f"--until-idle={DEFAULT_UNTIL_IDLE_S:g}, or put --until-idle last"
-        ) from None
+def _seconds_or_none(name: str, default_s: float) -> Callable[[str], float]:
+    """Return what reads an option whose value may be left out: a word behind it may be a suite."""
+
+    def convert(text: str) -> float:
+        try:
+            return duration_s(text)
+        except argparse.ArgumentTypeError:
+            raise argparse.ArgumentTypeError(
+                f"expected seconds (or 90s, 5m), got {text!r}; write "
+                f"--{name}={default_s:g}, or put --{name} last"
+            ) from None
+
+    return convert
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Request:
         "heterogeneous): copy n starts at benchmark n, no barrier; staggered: homogeneous "
         "with --stagger between starts; steady: copies repeat without barrier, completions "
         "inside --window count",
-        metavar="MODE",
+        metavar="homogeneous|rotated|staggered|steady",
         implies=("order", "ms between starts", "--increment", "--warmup", "--window"),
         traits=SWEPT | IN_HEAD,
     )
@@ -106,8 +111,8 @@ class Request:
         traits=SWEPT | IN_HEAD,
     )
     order: str | None = _what(
-        "steady: homogeneous (default) or rotated",
-        metavar="ORDER",
+        "of steady; default homogeneous",
+        metavar="homogeneous|rotated",
         traits=SWEPT | IN_HEAD | MOVES_COPIES,
     )
     stagger_ms: float | None = _what(
@@ -163,7 +168,7 @@ class Request:
     bind: str | None = _where(
         "a copy may use all of the core, llc, node or package it is on; default pu; none: "
         "copies are not bound",
-        metavar="WHAT",
+        metavar="pu|core|llc|node|package|none",
         neutral=("pu",),
         traits=SWEPT | MOVES_COPIES,
     )
@@ -253,7 +258,7 @@ class Request:
     alloc: str | None = _how(  # a name of `run.build.allocator`, or the path of a library
         "the memory allocator of copies: system (default), jemalloc, mimalloc, tcmalloc, or "
         "a library to preload",
-        metavar="NAME|PATH",
+        metavar="system|jemalloc|mimalloc|tcmalloc|PATH",
         neutral=("system",),
         implies=("environment variable LD_PRELOAD", "--env LD_PRELOAD"),
         traits=SWEPT,
@@ -281,7 +286,7 @@ class Request:
         f"first, at most MAX_S; default {DEFAULT_UNTIL_IDLE_S:g}",
         metavar="MAX_S",
         const=DEFAULT_UNTIL_IDLE_S,
-        kind=seconds(0.001, _idle_seconds),
+        kind=seconds(0.001, _seconds_or_none("until-idle", DEFAULT_UNTIL_IDLE_S)),
         traits=MINOR,
     )
     output_limit_bytes: int = _how(
@@ -307,8 +312,18 @@ class Request:
         kind=FLAG,
         traits=NO_EFFECT,
     )
-    force: bool = _how("run though memory or disk may not do", kind=FLAG, traits=NO_EFFECT)
+    force: bool = _how(
+        "run even if memory or disk may be insufficient", kind=FLAG, traits=NO_EFFECT
+    )
     share: bool = _how("run beside another rater", kind=FLAG, traits=NO_EFFECT)
+    wait_s: float | None = _how(  # None: do not
+        f"where another rater has the machine, wait for it; at most MAX_S, default "
+        f"{DEFAULT_WAIT_S:g} (a day)",
+        metavar="MAX_S",
+        const=DEFAULT_WAIT_S,
+        kind=seconds(0.0, _seconds_or_none("wait", DEFAULT_WAIT_S)),
+        traits=NO_EFFECT,
+    )
 
     @property
     def of_kit(self) -> bool:

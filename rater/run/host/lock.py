@@ -9,7 +9,8 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +21,20 @@ from rater.trusted_files import open_file, user_name
 _MODE = 0o644
 _PEER = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
 
+_RETRY_S = 0.5  # how often a lock that is waited for is tried
+
 _held: list[tuple[int, Path]] = []  # locks of this process: descriptor, and where it was opened
+
+
+class MachineTakenError(InputError):
+    """Another run, `first`, holds this machine."""
+
+    def __init__(self, path: Path, first: str) -> None:
+        super().__init__(
+            f"another run holds this machine: {first} (lock {path}). Two runs at once would "
+            "slow each other; --wait waits for it, --share runs beside it"
+        )
+        self.first = first
 
 
 def default_lock_path() -> Path:
@@ -35,40 +49,42 @@ def default_lock_path() -> Path:
 
 
 @contextmanager
-def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[None]:
+def machine_lock(
+    path: Path,
+    holder: str,
+    *,
+    share: bool = False,
+    wait_s: float = 0.0,
+    report: Callable[[str], object] = lambda text: None,
+) -> Iterator[None]:
     """Hold the machine's lock; `holder` tells a second rater who has it.
 
     The lock belongs to our open file: the kernel frees it when we die, however we
     die, and copies do not inherit it (the descriptor is closed on exec). As files can be
     removed, a name that cannot is held with it. With `share` a run goes on beside another, and
-    is not in its way either.
+    is not in its way either. Where the machine is taken it is waited for up to `wait_s` seconds,
+    and `report` is told once for whom.
 
     Raises `InputError` naming the other run when the machine is taken, `RunError` at the end when
     the file was removed or replaced meanwhile.
     """
-    try:
-        file = _open(path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot open the machine's lock ({error.strerror}); "
-            "set RATER_LOCK to a file you may write, or use --share to run without it"
-        ) from error
+    deadline_s, waiting = time.monotonic() + wait_s, False
     with ExitStack() as stack:
-        stack.callback(os.close, file)
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if share:
-                yield
-                return
-            raise _taken(path, _holder(file)) from error
-        name = stack.enter_context(socket.socket(socket.AF_UNIX))
-        try:
-            name.bind(_name(path))
-            name.listen()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE and not share:
-                raise _taken(path, _listener(path)) from error
+        while True:
+            try:
+                file = _take(stack, path, share=share)
+                break
+            except MachineTakenError as error:
+                stack.close()
+                if time.monotonic() >= deadline_s:
+                    raise
+                if not waiting:
+                    report(f"waiting up to {wait_s:g} s for {error.first}")
+                    waiting = True
+                time.sleep(min(_RETRY_S, max(0.0, deadline_s - time.monotonic())))
+        if file is None:  # shared with one that holds it
+            yield
+            return
         if os.fstat(file).st_uid == os.geteuid():  # else the lock holds, and nothing is written
             with suppress(OSError):
                 os.ftruncate(file, 0)
@@ -84,6 +100,35 @@ def machine_lock(path: Path, holder: str, *, share: bool = False) -> Iterator[No
             raise RunError(lost)
 
 
+def _take(stack: ExitStack, path: Path, *, share: bool) -> int | None:
+    """Take the lock, let go by `stack`; None: another has it, and it is shared.
+
+    Raises `MachineTakenError`, `InputError`.
+    """
+    try:
+        file = _open(path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot open the machine's lock ({error.strerror}); "
+            "set RATER_LOCK to a file you may write, or use --share to run without it"
+        ) from error
+    stack.callback(os.close, file)
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        if share:
+            return None
+        raise MachineTakenError(path, _holder(file)) from error
+    name = stack.enter_context(socket.socket(socket.AF_UNIX))
+    try:
+        name.bind(_name(path))
+        name.listen()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and not share:
+            raise MachineTakenError(path, _listener(path)) from error
+    return file
+
+
 def lost_lock() -> str | None:
     """Say that the file of the lock that this process holds is not there any more, if so."""
     for file, path in _held:
@@ -97,13 +142,6 @@ def lost_lock() -> str | None:
                 "may have gone on beside it"
             )
     return None
-
-
-def _taken(path: Path, first: str) -> InputError:
-    return InputError(
-        f"another run holds this machine: {first} (lock {path}). Two runs at once would "
-        "slow each other; wait for it, or use --share to run beside it"
-    )
 
 
 def _name(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from rater.errors import InputError
 from rater.record.stored import RunHead
@@ -19,8 +20,10 @@ from rater.store.exchange.export import (
     write_csv,
     write_document,
 )
+from rater.store.find import TAG
 from rater.store.store import open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
+from rater.text.words import count
 from rater.trusted_files import other_writer
 from rater.workflow.common import existing_store, print_json, say, show
 from rater.workflow.speccpu.import_results import write_rsf
@@ -63,6 +66,21 @@ def export_run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> None:
+    """Ask before a word that stands for several runs takes them; `InputError` where it may not."""
+    if not sweeps and (not several or len(runs) < 2):
+        return
+    what = " and ".join(
+        [count(len(sweeps), "sweep") + " with all its runs"] * bool(sweeps)
+        + [count(len(runs), "run")] * bool(runs)
+    )
+    if not sys.stdin.isatty():
+        raise InputError(f"{' '.join(several)}: this removes {what}; add --yes to do so")
+    print(f"Remove {what} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InputError("nothing was removed")
+
+
 def remove(args: argparse.Namespace) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
     with existing_store(args) as store:
@@ -73,6 +91,8 @@ def remove(args: argparse.Namespace) -> int:
         sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))
         words = [which for which in args.which if which not in of_sweeps]
         named = list(dict.fromkeys(n for which in words for n in store.find_all(which)))
+        if not args.yes:
+            _ask([*of_sweeps, *(it for it in words if it.startswith(TAG))], sweeps, named)
         folders = store.folders()
         numbers = remove_sweeps(store, sweeps, named)
     for number in numbers:

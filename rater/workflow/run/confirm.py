@@ -43,6 +43,7 @@ from rater.workflow.run.plan_view import executed
 from rater.workflow.run.repeat import go_to, narrowed, not_ours, request_of, with_its_suites
 from rater.workflow.run.resolve import resolve
 from rater.workflow.run.session import Session
+from rater.workflow.run_arguments import with_common
 
 TAG = "confirm"
 DEFAULT_PAIRS = 5
@@ -127,7 +128,7 @@ def _requests(args: argparse.Namespace, run: StoredRun, trial: Trial) -> tuple[R
         )
     go_to(args, head)
     request = replace(
-        narrowed(with_its_suites(request, head), trial.benchmarks),
+        narrowed(with_its_suites(with_common(request, args), head), trial.benchmarks),
         copies=str(trial.copies),
         # A barrier, one iteration: pairs are what is repeated.
         mode=None,
@@ -142,8 +143,6 @@ def _requests(args: argparse.Namespace, run: StoredRun, trial: Trial) -> tuple[R
         kind=None,
         reserve=None,
         bind_from_file=False,
-        force=request.force or args.force,
-        share=request.share or args.share,
     )
     return (
         replace(request, layout=cpus_text(trial.here)),

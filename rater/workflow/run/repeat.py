@@ -31,6 +31,7 @@ from rater.store.store import Store
 from rater.trusted_files import other_writer
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.resolve import Resolved, resolve
+from rater.workflow.run_arguments import with_common
 
 _URI = "file://"
 _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSROOT")
@@ -103,12 +104,7 @@ def resolve_again(
         request = with_its_suites(request, head)
         if benchmarks is not None:
             request = narrowed(request, benchmarks)
-        request = replace(
-            request,
-            tags=(*request.tags, *tags),
-            force=request.force or args.force,
-            share=request.share or args.share,
-        )
+        request = replace(with_common(request, args), tags=(*request.tags, *tags))
         resolved = resolve(request, machine.discover())
     return replace(resolved, refusals=(*others, *resolved.refusals))
 

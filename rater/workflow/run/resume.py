@@ -40,7 +40,20 @@ from rater.workflow.run_arguments import options_given
 
 # What may stand beside --resume, and what argparse brings along.
 _BESIDE = frozenset(
-    ("resume", "force", "share", "quiet", "dry_run", "json", "db", "run", "subcommand", "command")
+    (
+        "resume",
+        "force",
+        "share",
+        "wait",
+        "quiet",
+        "dry_run",
+        "json",
+        "db",
+        "run",
+        "subcommand",
+        "command",
+        "defaults",
+    )
 )
 
 

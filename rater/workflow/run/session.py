@@ -86,7 +86,13 @@ class Session:
         refuse_copies(resolved.plan, resolved.counted_events)
         with ExitStack() as stack:
             if self.one_of_many is None:
-                lock = machine_lock(default_lock_path(), holder, share=request.share)
+                lock = machine_lock(
+                    default_lock_path(),
+                    holder,
+                    share=request.share,
+                    wait_s=request.wait_s or 0.0,
+                    report=self._say,
+                )
                 stack.enter_context(lock)
             left = put_back()  # settings of a dead sweep that could not be
             refuse_pages(request)

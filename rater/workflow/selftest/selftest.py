@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError, RunError
-from rater.workflow.common import print_json
+from rater.workflow.common import print_json, say
 
 if TYPE_CHECKING:
     from rater.analysis.divots.data.finding import Finding
@@ -68,7 +68,7 @@ def selftest(args: argparse.Namespace) -> int:
             "store them in this one"
         )
     holder = f"rater selftest, process {os.getpid()}, since {now_utc()}"
-    with machine_lock(default_lock_path(), holder):
+    with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=say):
         if args.keep:
             return _Test(args, default_path(args.db)).run()
         folder = Path(tempfile.mkdtemp(prefix="rater-selftest-"))

@@ -9,8 +9,8 @@ import shlex
 import signal
 import sys
 import uuid as uuids
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -185,14 +185,13 @@ def conduct(
     """
     what = f"rater sweep {' '.join(args.suites)}".strip()
     holder = f"{what}, process {os.getpid()}, since {now_utc()}"
-    share = any(point.request.share for point in points.values() if point.request)
     ended: SweepEnded | None = None
     number: int | None = None
     first: FirstSignal | None = None
     try:
         with stoppable() as first, ExitStack() as stack, _undisturbed_at_the_end(first):
             # Entered in here, left behind that: a signal must not break off putting back.
-            stack.enter_context(machine_lock(default_lock_path(), holder, share=share))
+            stack.enter_context(_lock(args, points.values(), holder))
             for warning in put_back():
                 print(f"rater: warning: {warning}", file=sys.stderr)
             store = stack.enter_context(open_store(default_path(args.db)))
@@ -202,7 +201,7 @@ def conduct(
                 tuner.refuse_unless_settable(wanted)
             _without_swept_variables(stack, kinds)
             mark, build = str(uuids.uuid4()), list(points.values())
-            refused = build_all(build, mark, cache, lambda text: _report(args, text))
+            refused = build_all(build, mark, cache, partial(_report, args))
             points = _without_refused(args, points, refused, may_leave_out=may_leave_out)
             number = begin(store, refused)
             sweep = load_sweep(store, number)
@@ -296,6 +295,19 @@ def _with_way(error: RaterError, number: int) -> RaterError:
         return error
     way = f"sweep {number} ends here; `rater sweep --resume {number}` goes on once that is settled"
     return RunError(f"{error}\n{way}")
+
+
+def _lock(
+    args: argparse.Namespace, points: Iterable[PointReady], holder: str
+) -> AbstractContextManager[None]:
+    requests = [point.request for point in points if point.request]
+    return machine_lock(
+        default_lock_path(),
+        holder,
+        share=any(request.share for request in requests),
+        wait_s=max((request.wait_s or 0.0 for request in requests), default=0.0),
+        report=partial(_report, args),
+    )
 
 
 def _stopped(signum: int) -> SweepEnded:

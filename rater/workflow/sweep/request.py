@@ -33,7 +33,7 @@ from rater.workflow.run_arguments import request_from
 
 DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
-_WITH_FILE = ("tag", "force", "share")  # options that may stand beside a sweep's file
+_WITH_FILE = ("tag", "force", "share", "wait")  # options that may stand beside a sweep's file
 _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 

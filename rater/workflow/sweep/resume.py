@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, t
 from rater.workflow.common import existing_store, show
 from rater.workflow.run.plan_view import executed
 from rater.workflow.run.repeat import go_into, not_ours
-from rater.workflow.run_arguments import options_given
+from rater.workflow.run_arguments import options_given, with_common
 from rater.workflow.sweep.conduct import conduct
 from rater.workflow.sweep.ready import PointReady, refused_together, resolve_points
 from rater.workflow.sweep.request import PointAsked
@@ -30,7 +29,19 @@ from rater.workflow.sweep.view import show_sweep, view_of
 
 # What may stand beside --resume, and what argparse brings along.
 _WITH_RESUME = frozenset(
-    ("resume", "rounds", "force", "share", "quiet", "dry_run", "json", "db", "run")
+    (
+        "resume",
+        "rounds",
+        "force",
+        "share",
+        "wait",
+        "quiet",
+        "dry_run",
+        "json",
+        "db",
+        "run",
+        "defaults",
+    )
     + ("subcommand", "command", "listing", "example")
 )
 
@@ -97,10 +108,7 @@ def _points_again(
     for point in sweep.points:
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
-            request = replace(
-                request, force=request.force or args.force, share=request.share or args.share
-            )
-            asked[point.point] = PointAsked(point.values, request)
+            asked[point.point] = PointAsked(point.values, with_common(request, args))
     found = resolve_points(asked, kinds, machine.discover(), cache)
     refused = refused_together(found)
     if refused is not None:

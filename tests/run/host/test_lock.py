@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,26 @@ def test_a_lock_that_can_not_be_opened_says_the_way_out(tmp_path: Path) -> None:
 def test_rater_lock_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RATER_LOCK", "/somewhere/else")
     assert default_lock_path() == Path("/somewhere/else")
+
+
+def test_who_waits_is_told_for_whom_once_and_goes_on_when_the_first_ends(tmp_path: Path) -> None:
+    path, first, told = tmp_path / "lock", ExitStack(), list[str]()
+    first.enter_context(machine_lock(path, "rater run 1"))
+
+    def end_the_first(text: str) -> None:
+        told.append(text)
+        first.close()
+
+    with machine_lock(path, "rater run 2", wait_s=60.0, report=end_the_first):
+        assert path.read_text() == "rater run 2\n"
+    assert told == ["waiting up to 60 s for rater run 1"]
+
+
+def test_who_waited_long_enough_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with (
+        machine_lock(path, "rater run 1"),
+        pytest.raises(InputError, match="--wait waits for it"),
+        machine_lock(path, "rater run 2", wait_s=0.01),
+    ):
+        pass

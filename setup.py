@@ -1,0 +1,56 @@
+"""Only what setup.cfg cannot say: man pages and completions are made from the parser."""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs the standard library alone
+
+from argparse_manpage.manpage import Manpage  # noqa: E402
+
+from rater import __version__  # noqa: E402
+from rater.cli import build_parser  # noqa: E402
+from rater.command_line.parser import subparsers_of  # noqa: E402
+from rater.commands.shell.completion import script  # noqa: E402
+
+# Where each shell looks below a prefix.
+COMPLETIONS = {
+    "bash": "share/bash-completion/completions/rater",
+    "zsh": "share/zsh/site-functions/_rater",
+    "fish": "share/fish/vendor_completions.d/rater.fish",
+}
+
+
+def texts():
+    """Yield what is installed below the prefix: path and text."""
+    parser = build_parser()
+    for shell, path in COMPLETIONS.items():
+        yield path, script(shell, build_parser())
+    parsers = {"rater": parser} | {
+        f"rater-{name}": sub for name, sub in subparsers_of(parser).items()
+    }
+    about = {
+        f"rater-{it.dest}": it.help
+        for action in parser._subparsers._group_actions
+        for it in action._choices_actions
+    }
+    for name, sub in parsers.items():
+        sub.man_short_description = about.get(name, parser.description)
+        page = str(Manpage(sub, format="single-commands-section"))
+        # It takes the words of `prog` for title and section.
+        title = f'.TH {name.upper()} 1 "" "rater {__version__}" "User Commands"'
+        yield f"share/man/man1/{name}.1", title + page[page.index("\n") :]
+
+
+def data_files():
+    """Write them below `build/`, and return setuptools' list of them."""
+    for path, text in texts():
+        written = ROOT / "build" / path
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(text)
+        yield str(Path(path).parent), [str(written.relative_to(ROOT))]
+
+
+setup(data_files=list(data_files()))
