@@ -4,17 +4,17 @@ from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater": (
-        "rater run -- ./mybench --flag         # your own program, a copy on each PU",
-        "rater run mini --copies cores         # a built-in suite, a copy on each core",
-        "rater report last -o run.html         # the result as a page",
-        "rater divots last                     # what is slow, where, what it costs",
+        "rater run -- ./mybench --flag   # your own program, a copy on each PU",
+        "rater run mini --copies cores   # a built-in suite, a copy on each core",
+        "rater report last -o run.html   # the result as a page",
+        "rater divots last               # what is slow, where, what it costs",
     ),
     "rater run": (
         "rater run -- ./mybench --flag",
         "rater run mini --copies cores --iterations 3",
         "rater run --copies 128 --mode staggered --stagger 6s -- ./mybench",
         "rater run mini/lu --mode steady --warmup 10s --window 1m",
-        "rater run --resume last               # what is missing of an interrupted run",
+        "rater run --resume last         # what is missing of an interrupted run",
     ),
     "rater plan": (
         "rater plan mini --copies 16 --layout scatter",
@@ -24,12 +24,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater list": ("rater list", "rater list --json"),
     "rater show": (
         "rater show last",
-        "rater show 7 --copies                   # every copy's time over the median copy",
-        "rater show 7 --proof                    # where memory and copies really were",
+        "rater show 7 --copies           # every copy's time over the median copy",
+        "rater show 7 --proof            # where memory and copies really were",
     ),
     "rater export": (
         "rater export 7 --format csv > run7.csv",
-        "rater export last                      # observations, as `rater import` reads them",
+        "rater export last               # as `rater import` reads it",
     ),
     "rater import": (
         "rater import times.json",
@@ -37,10 +37,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
     "rater divots": (
-        "rater divots                            # of the last run",
-        "rater divots 12 13 14                   # what comes back, what moves about",
+        "rater divots                    # of the last run",
+        "rater divots 12 13 14           # what comes back, what moves about",
         "rater divots 12 --fail-on slow-lgroup:2%",
-        "rater divots --confirm 12               # run the slow place against another like it",
+        "rater divots --confirm 12       # run the slow place against another like it",
     ),
     "rater plot": ("rater plot last", "rater plot 7 mini/lu", "rater plot 7 -o run7.svg"),
     "rater report": ("rater report last -o run.html",),
@@ -54,7 +54,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater sweep": (
         "rater sweep mini --axis copies=1,2,4,8 --rounds 3",
         "rater sweep --axis thp=always,never --rounds 5 -- ./mybench",
-        "rater sweep mini --axis alloc=system,jemalloc --until 1% --max-rounds 20",
+        "rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20",
     ),
     "rater settings": ("rater settings", "rater settings thp"),
     "rater restore": ("rater restore",),
