@@ -43,6 +43,7 @@ FOLDERS = """
     run/selftest
     store/exchange
     store
+    store/merge
     store/fleet
     speccpu
     speccpu/config

@@ -18,8 +18,8 @@ from rater.trusted_files import open_file
 
 APPLICATION_ID = int.from_bytes(b"ratr", "big")
 
-_MAGIC = b"SQLite format 3\x00"
-_APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
+MAGIC = b"SQLite format 3\x00"
+APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
 # Above one phase's worth of commits: checkpoints (they fsync) then fall between phases, where
 # `Store.append` asks for them, not into a phase where the disk would wake beside the copies.
@@ -103,12 +103,8 @@ def connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise InputError(f"{path}: cannot open the database ({error}); see --db") from error
     try:
-        # A database may be somebody else's work: no SQL in it is run. rater makes no triggers, and
-        # its views are for the `sqlite3` shell. What constraints call has no effects outside of it.
-        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
-        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
-        connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
-        _check_ours(connection, path)
+        distrust(connection)
+        check_ours(connection, path)
         if migrate(connection, path):
             # The connection that made a schema takes half as long again for a row of it.
             connection.close()
@@ -121,6 +117,17 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def distrust(connection: sqlite3.Connection) -> None:
+    """Run no SQL that stands in a database: it may be somebody else's work.
+
+    rater makes no triggers, and its views are for the `sqlite3` shell. What constraints call has no
+    effects outside of it.
+    """
+    connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+    connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
+    connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
 
 
 def _make_file(path: Path) -> None:
@@ -165,13 +172,13 @@ def _check_file(path: Path) -> None:
         raise InputError(
             f"{path}: cannot read the database ({error.strerror}); name another with --db"
         ) from error
-    if head and not head.startswith(_MAGIC):
+    if head and not head.startswith(MAGIC):
         raise InputError(
             f"{path}: not a SQLite database; it is left as it was. Name another file with --db"
         )
-    number = int.from_bytes(head[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4], "big")
+    number = int.from_bytes(head[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big")
     if number not in (0, APPLICATION_ID):  # 0: fresh, or ours with all of it still in the WAL
-        raise _foreign(path)
+        raise foreign(path)
     for place in (path, path.absolute().parent):  # the -wal and -shm files stand beside it
         if not os.access(place, os.W_OK):
             raise InputError(
@@ -217,7 +224,8 @@ def _is_open_here(path: Path) -> bool:
     return False
 
 
-def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
+def check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `InputError` for a database of another program; a fresh one is ours."""
     connection.execute("BEGIN")  # one view of all three, while another process may be migrating
     number = number_of(connection, "application_id")
     version = number_of(connection, "user_version")
@@ -225,7 +233,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("COMMIT")
     fresh = number == 0 and version == 0 and objects == 0
     if not fresh and (number != APPLICATION_ID or version == 0):
-        raise _foreign(path)
+        raise foreign(path)
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:
@@ -271,7 +279,8 @@ def _cannot_use(error: sqlite3.Error, path: Path) -> InputError:
     return InputError(f"{translated(error, path, 'opening it')}; name another file with --db")
 
 
-def _foreign(path: Path) -> InputError:
+def foreign(path: Path) -> InputError:
+    """Return the error for the database of another program."""
     return InputError(
         f"{path}: the SQLite database of another program; it is left as it was. "
         "Name another file with --db"

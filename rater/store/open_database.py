@@ -60,6 +60,20 @@ class OpenDatabase:
         with self._reading():
             yield self._connection
 
+    @contextmanager
+    def beside(self, path: Path, name: str) -> Iterator[None]:
+        """Let `writing` and `reading` see another database, which nobody writes, under `name`."""
+        where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        try:
+            self._connection.execute(f"ATTACH ? AS {name}", (where,))
+        except sqlite3.DatabaseError as error:
+            self._fail(error, "opening a copy")
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.Error):  # of a lost file another connection stands here
+                self._connection.execute(f"DETACH {name}")
+
     # -- inside ---------------------------------------------------------------------------------
 
     @contextmanager

@@ -22,5 +22,26 @@ def remove_runs(connection: sqlite3.Connection, run_ids: Iterable[int]) -> None:
                 raise InputError(
                     f"run {run_id} is still running (rater's process {owner.pid}); end it first"
                 )
+        keep_removed(connection, "run", run_id)
         connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
     connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+
+
+def keep_removed(connection: sqlite3.Connection, table: str, number: int) -> None:
+    """Note that a run or sweep is to be removed: merging and importing leave it out from now on."""
+    connection.execute(
+        f"INSERT OR IGNORE INTO removed (uuid, kind) SELECT uuid, '{table}' FROM {table} "
+        "WHERE id = ?",
+        (number,),
+    )
+
+
+def was_removed(connection: sqlite3.Connection, uuid: str) -> bool:
+    """Tell whether a run of this uuid was here and was removed."""
+    found = connection.execute("SELECT 1 FROM removed WHERE uuid = ?", (uuid,)).fetchone()
+    return found is not None
+
+
+def forget_removal(connection: sqlite3.Connection, uuid: str) -> None:
+    """Let a run that was removed be stored again."""
+    connection.execute("DELETE FROM removed WHERE uuid = ?", (uuid,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 from rater.errors import InputError
@@ -85,10 +86,7 @@ def refuse_drifted(connection: sqlite3.Connection) -> None:
     did that, until steps were frozen (`db/released.txt`). Said before a run begins: a row that
     cannot be stored is known only when its copy has run.
     """
-    with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
-        migrate(fresh, Path(":memory:"))
-        wanted = set(fresh.execute(_COLUMNS))
-    lacks = [".".join(it) for it in sorted(wanted.difference(connection.execute(_COLUMNS)))]
+    lacks = lacking(connection)
     if lacks:
         path = connection.execute("PRAGMA database_list").fetchone()[2]
         raise InputError(
@@ -96,6 +94,18 @@ def refuse_drifted(connection: sqlite3.Connection) -> None:
             f"{number_of(connection, 'user_version')} without {some(lacks)}; no run can be "
             "added. Name another database with --db; the `sqlite3` shell reads what is in this one"
         )
+
+
+def lacking(connection: sqlite3.Connection) -> list[str]:
+    """Return what columns of the newest schema a database lacks, as TABLE.COLUMN."""
+    return [".".join(it) for it in sorted(_wanted().difference(connection.execute(_COLUMNS)))]
+
+
+@cache
+def _wanted() -> frozenset[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
+        migrate(fresh, Path(":memory:"))
+        return frozenset(fresh.execute(_COLUMNS))
 
 
 def number_of(connection: sqlite3.Connection, pragma: str) -> int:

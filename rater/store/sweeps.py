@@ -16,7 +16,7 @@ from rater.record.run import Host, MachinePU, Run, storable
 from rater.record.status import RunStatus
 from rater.store.insert import insert_run
 from rater.store.read import named
-from rater.store.remove import remove_runs
+from rater.store.remove import keep_removed, remove_runs
 from rater.store.rows import insert, insert_all, read, read_table
 from rater.store.store import Store
 from rater.text.secrets import Redactor
@@ -383,5 +383,7 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> t
                 )
             )
         remove_runs(connection, gone)
+        for sweep in sweeps:
+            keep_removed(connection, "sweep", sweep)
         connection.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))
     return tuple(gone)
