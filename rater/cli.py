@@ -25,6 +25,7 @@ FAMILIES = (
     *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
     *("compare", "scale", "sweep", "settings"),
     *("suites", "layouts", "topo", "lint_bind", "shell.completion"),
+    "lab.doctor",
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "restore")
@@ -113,9 +114,9 @@ def _command(argv: Sequence[str] | None) -> int:
             parser.error(f"to measure a program: rater run -- {shlex.join(command)}")
         parser.print_help()
         return 0
-    if command is not None and args.subcommand not in ("run", "plan", "sweep"):
+    if command is not None and args.subcommand not in ("run", "plan", "sweep", "doctor"):
         parser.error(
-            "`--` and a command behind it belong to `rater run`, `plan` and `sweep`, not "
+            "`--` and a command behind it belong to `rater run`, `plan`, `sweep` and `doctor`, not "
             f"`{args.subcommand}`"
         )
     args.command = command

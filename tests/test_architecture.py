@@ -56,6 +56,7 @@ FOLDERS = """
     analysis/counters
     analysis/results
     analysis/conditions
+    analysis/doctor
     analysis/compare
     analysis/scaling
     analysis/divots/data
@@ -67,6 +68,7 @@ FOLDERS = """
     show/divots
     show/results
     show/plans
+    show/doctor
     show/compare
     show/scaling
     show/speccpu
@@ -77,10 +79,12 @@ FOLDERS = """
     workflow/results
     workflow/run
     workflow/sweep
+    workflow/doctor
     workflow/suites
     workflow/selftest
     commands
     commands/shell
+    commands/lab
 """.split()  # noqa: SIM905 - a list to read
 ROOF = {"cli", "__main__"}  # files of the top folder that stand on all others
 

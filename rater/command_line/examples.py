@@ -65,6 +65,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater topo machine.xml",
         "rater topo 'pack:2 numa:4 core:8 pu:2'",
     ),
+    "rater doctor": (
+        "rater doctor",
+        "rater doctor -v governor THP",
+        "rater doctor --fix -- make bench",
+    ),
     "rater counters": ("rater counters", "rater counters cpi numa"),
     "rater lint-bind": (
         "rater lint-bind my.cfg",

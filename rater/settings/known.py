@@ -206,6 +206,14 @@ def _numbers() -> Iterator[KnownSetting]:
     ):
         file = f"proc/sys/{also.replace('.', '/')}"
         yield KnownSetting(name=name, also=also, files=(file,), group=group, what=what, most=most)
+    yield KnownSetting(
+        name="ksm",
+        also="ksm.run",
+        files=("sys/kernel/mm/ksm/run",),
+        group=memory,
+        what="merges equal pages (0 off, 1 on, 2 parts them)",
+        most=2,
+    )
 
 
 # In the order in which several are set.
@@ -220,10 +228,13 @@ KNOWN = SETTABLE + tuple(
         ("cpu.driver", f"{_POLICY}/scaling_driver"),
         ("cpu.smt.active", f"{_CPUS}/smt/active"),
         ("cpu.isolated", f"{_CPUS}/isolated"),
+        ("cpu.nohz_full", f"{_CPUS}/nohz_full"),
         ("cpu.offline", f"{_CPUS}/offline"),
         ("mitigation.{vulnerability}", f"{_CPUS}/vulnerabilities/{{vulnerability}}"),
         ("hugepages.{node}.{size}.free", f"{_NODE_POOL}/free_hugepages"),
         ("clocksource", "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        ("kernel.perf_event_paranoid", "proc/sys/kernel/perf_event_paranoid"),
+        ("irq.default_affinity", "proc/irq/default_smp_affinity"),
     )
 )
 

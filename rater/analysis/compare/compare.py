@@ -24,6 +24,7 @@ from rater.analysis.compare.order import in_order
 from rater.analysis.compare.rows import Grid, RowMaker, kinds, mixed, p_of, with_holm
 from rater.analysis.conditions.differences import point_differences
 from rater.analysis.conditions.disturbances import disturbed_runs
+from rater.analysis.doctor.differences import doctor_differences
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
 from rater.analysis.stats.sequential import confidence_of_each
@@ -66,11 +67,13 @@ def compare(
     whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
     suites = [telling.suite(kind, category, common, whole) for kind, category in _KINDS]
     strata = [(at[0], side) for at in grid for side in at[1:]]
+    every = [point for side in sides for point in side.points]
+    differences = point_differences(every)
     rows = with_holm(rows, confidence)
     return Comparison(
         sides=sides,
         by=by,
-        differences=point_differences([point for side in sides for point in side.points]),
+        differences=differences,
         copies=tuple(sorted({run.copies for run in measured.values()})),
         mixed_copies=any(mixed(stratum) for stratum in strata),
         kinds=_kinds(measured.values()),
@@ -91,6 +94,7 @@ def compare(
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=disturbed_runs(one.run for side in sides for one in side.runs),
+        doctor=doctor_differences(every, differences),
     )
 
 

@@ -7,6 +7,7 @@ from itertools import chain
 
 from rater.analysis.conditions.differences import PointDifference
 from rater.analysis.conditions.disturbances import DisturbedRun
+from rater.analysis.doctor.differences import DoctorDifference
 from rater.analysis.results.points import Point, PointRun
 from rater.analysis.stats.ratio_interval import CONFIDENCE, RatioInterval
 
@@ -99,6 +100,8 @@ class Comparison:
     looks: int  # how often was looked before it was decided to stop, at most
     compared: int  # benchmarks x sides that have a p value
     troubles: tuple[DisturbedRun, ...]  # what disturbed runs, as it was recorded
+    # In what the doctor would have said of the machine that they were made on.
+    doctor: tuple[DoctorDifference, ...]
 
     @property
     def by_chance(self) -> float:

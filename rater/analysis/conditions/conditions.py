@@ -49,7 +49,14 @@ _OF_BENCHMARK = {
 }
 # Worth a note: times can still be compared. (Programs are compared by themselves, what a layout
 # file changes by the placements.)
-_MINOR = {_FOLDERS, "layout file", "rater", *(one.label for one in OPTIONS if MINOR in one.traits)}
+_NO_SPEED = ("kernel.perf_event_paranoid", "limit.open_files", "limit.processes")
+_MINOR = {
+    _FOLDERS,
+    "layout file",
+    "rater",
+    *(f"setting {name}" for name in _NO_SPEED),
+    *(one.label for one in OPTIONS if MINOR in one.traits),
+}
 
 
 @dataclass(frozen=True, slots=True)

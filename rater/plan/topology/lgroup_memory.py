@@ -20,6 +20,31 @@ class HugePages:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolRoom:
+    """What a pool of huge pages of one lgroup has, and could have now."""
+
+    node: int  # OS number
+    size_bytes: int
+    total: int  # pages
+    free: int  # pages
+    ready: int | None  # more pages that lie in one piece; None: larger than pieces are counted
+    most: int  # more pages that all free memory and droppable page cache would make
+
+    @property
+    def path(self) -> str:
+        """The file that holds, and takes, how many pages it has."""
+        return (
+            f"/sys/devices/system/node/node{self.node}/hugepages/"
+            f"hugepages-{self.size_bytes >> 10}kB/nr_hugepages"
+        )
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting that it is."""
+        return f"hugepages.{self.size_bytes >> 10}kB.node{self.node}"
+
+
+@dataclass(frozen=True, slots=True)
 class LgroupMemory:
     """The memory of one lgroup; None for what the kernel does not tell."""
 

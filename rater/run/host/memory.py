@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rater.plan.placement.memory_needs import Preflight, preflight
 from rater.plan.placement.place import Placement
-from rater.plan.topology.lgroup_memory import HugePages, LgroupMemory
+from rater.plan.topology.lgroup_memory import HugePages, LgroupMemory, PoolRoom
 from rater.run.host.sysfiles import listed, meminfo, read_number, read_text
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
@@ -90,6 +90,26 @@ def lgroups_now(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, LgroupMemory]
     return dict(sorted(found.items()))
 
 
+def pool_rooms(proc: Path = _PROC, sys: Path = _SYS) -> tuple[PoolRoom, ...]:
+    """Return what the pools of huge pages have and could have, by lgroup, then by size."""
+    blocks = _free_blocks(proc)
+    found = []
+    for memory in lgroups_now(proc, sys).values():
+        own = blocks.get(memory.node, {})
+        largest = max(own, default=0)
+        for pool in memory.huge_pages:
+            size = pool.size_bytes
+            pieces = sum(block // size * count for block, count in own.items() if block >= size)
+            found.append(
+                PoolRoom(
+                    *(memory.node, size, pool.total, pool.free),
+                    ready=pieces if largest >= size else None,
+                    most=(memory.free_bytes + memory.droppable_bytes) // size,
+                )
+            )
+    return tuple(found)
+
+
 def preflight_now(
     placements: Sequence[Placement],
     bytes_by_copy: Mapping[int, int],
@@ -151,13 +171,22 @@ def _named(
 
 
 def _free_in_blocks(proc: Path, least_bytes: int) -> dict[int, int]:
-    """Return the free bytes by node in blocks of at least `least_bytes`, from buddyinfo.
+    """Return the free bytes by node in blocks of at least `least_bytes`."""
+    return {
+        node: sum(size * count for size, count in blocks.items() if size >= least_bytes)
+        for node, blocks in _free_blocks(proc).items()
+    }
+
+
+def _free_blocks(proc: Path) -> dict[int, dict[int, int]]:
+    """Return by node how many free blocks there are of each size in bytes, from buddyinfo.
 
     Column k counts free blocks of 2^k pages (proc(5)).
     """
-    found: dict[int, int] = {}
+    found: dict[int, dict[int, int]] = {}
     for node, columns in _BUDDY.findall(read_text(proc / "buddyinfo") or ""):
-        blocks = ((mmap.PAGESIZE << order, int(n)) for order, n in enumerate(columns.split()))
-        free_bytes = sum(size * count for size, count in blocks if size >= least_bytes)
-        found[int(node)] = found.get(int(node), 0) + free_bytes
+        own = found.setdefault(int(node), {})
+        for order, count in enumerate(columns.split()):
+            size = mmap.PAGESIZE << order
+            own[size] = own.get(size, 0) + int(count)
     return found

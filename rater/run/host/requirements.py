@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -120,37 +121,53 @@ def cgroup_headroom(root: Path) -> tuple[int, str] | None:
     Every cgroup from ours to the top may have a limit. File pages that the kernel
     can drop count as left. `root` is `/`, or a copy of it in tests.
     """
+    tightest: tuple[int, str] | None = None
+    for group in limiting_groups(root, "memory"):
+        left = _left_v1(group.folder) if group.is_v1 else _left_v2(group.folder)
+        if left is not None and (tightest is None or left < tightest[0]):
+            tightest = (left, group.name)
+    return tightest
+
+
+class LimitingGroup(NamedTuple):
+    """A cgroup that we are in, or one above it."""
+
+    folder: Path
+    is_v1: bool
+    name: str = ""  # within its hierarchy
+
+
+def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
+    """Yield the cgroups, from ours to the top, that may limit what a controller gives us."""
     try:
         mounts = (root / "proc/self/mountinfo").read_text()
         memberships = (root / "proc/self/cgroup").read_text()
     except OSError:
-        return None
-    tightest: tuple[int, str] | None = None
+        return
     for line in memberships.splitlines():
         _, controllers, group = line.split(":", 2)
-        kind = "cgroup" if "memory" in controllers.split(",") else "cgroup2"
+        kind = "cgroup" if controller in controllers.split(",") else "cgroup2"
         if controllers and kind == "cgroup2":
             continue
-        mounted = _mount_point(mounts, kind)
+        mounted = _mount_point(mounts, kind, controller)
         if mounted is None:
             continue
         top, mount_root = root / mounted[0].lstrip("/"), mounted[1]
         inside = group.removeprefix(mount_root) if mount_root != "/" else group
         folder = top / inside.lstrip("/")
         while folder.is_relative_to(top):
-            left = _left_v1(folder) if kind == "cgroup" else _left_v2(folder)
-            if left is not None and (tightest is None or left < tightest[0]):
-                tightest = (left, f"/{folder.relative_to(top)}".removesuffix("."))
+            name = f"/{folder.relative_to(top)}".removesuffix(".")
+            yield LimitingGroup(folder, kind == "cgroup", name)
             folder = folder.parent
-    return tightest
 
 
-def _mount_point(mountinfo: str, kind: str) -> tuple[str, str] | None:
-    """Return (mount point, root of the mount within its file system) of the memory hierarchy."""
+def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] | None:
+    """Return (mount point, root of the mount within its file system) of a hierarchy."""
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields, described = before.split(), after.split()
-        if described[0] == kind and (kind == "cgroup2" or "memory" in described[-1].split(",")):
+        options = described[-1].split(",")
+        if described[0] == kind and (kind == "cgroup2" or controller in options):
             return fields[4], fields[3]
     return None
 

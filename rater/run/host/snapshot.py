@@ -17,6 +17,7 @@ from pathlib import Path
 from rater.plan.topology.model import Topology
 from rater.record.run import Host, storable
 from rater.run.host.memory import memory_readings
+from rater.run.host.state import state_facts
 from rater.run.host.sysfiles import meminfo, read_text
 from rater.settings.catalog import expand
 from rater.settings.known import KNOWN, fill
@@ -49,9 +50,7 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
     cpu = _cpuinfo(proc)
     vendor = _joined(cpu, "vendor_id", "CPU implementer")
     model = _joined(cpu, "model name", "cpu", "Processor") or _arm_parts(cpu)
-    microcode = _joined(cpu, "microcode") or read_text(
-        sys / "devices/system/cpu/cpu0/microcode/version"
-    )
+    microcode = _microcode(cpu, sys)
     architecture = platform.machine()
     pus = topology.machine_pus
     identity = (
@@ -81,6 +80,11 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
     )
 
 
+def microcode_now(root: Path = Path("/")) -> str | None:
+    """Return the revisions of the processors' microcode, ` + ` between those that differ."""
+    return _microcode(_cpuinfo(root / "proc"), root / "sys")
+
+
 def machine_id(etc: Path = _ETC) -> str | None:
     """Return what tells this machine from all others, None where nothing does.
 
@@ -100,7 +104,10 @@ def settings_snapshot(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
     numbers of pages. Some are readings that no two runs share: `rater.settings.known.volatile`.
     """
     found = dict(_settings(root))
-    return tuple(sorted((name, value) for name, value in found.items() if value))
+    # "(null)": a list of CPUs that the kernel does not have
+    return tuple(
+        sorted((name, value) for name, value in found.items() if value and value != "(null)")
+    )
 
 
 def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -130,6 +137,7 @@ def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
     for name, text in zip(("1min", "5min", "15min"), load, strict=False):
         yield f"load.{name}", text
     yield from memory_readings(root / "proc", root / "sys")
+    yield from state_facts(root)
     yield "libc", _libc()
 
 
@@ -177,6 +185,11 @@ def _cpuinfo(proc: Path) -> dict[str, list[str]]:
         if colon and value.strip() and value.strip() not in values:
             values.append(value.strip())
     return found
+
+
+def _microcode(cpuinfo: dict[str, list[str]], sys: Path) -> str | None:
+    of_first = sys / "devices/system/cpu/cpu0/microcode/version"
+    return _joined(cpuinfo, "microcode") or read_text(of_first)
 
 
 def _joined(cpuinfo: dict[str, list[str]], *keys: str) -> str | None:

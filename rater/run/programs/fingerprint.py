@@ -18,6 +18,8 @@ _LIMITS = (
     ("stack", resource.RLIMIT_STACK),
     ("address_space", resource.RLIMIT_AS),
     ("locked_memory", resource.RLIMIT_MEMLOCK),
+    ("open_files", resource.RLIMIT_NOFILE),
+    ("processes", resource.RLIMIT_NPROC),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rater.analysis.compare.model import Comparison
 from rater.analysis.conditions.differences import PointDifference
+from rater.analysis.doctor.differences import DoctorDifference
 from rater.show.console.format import crop
 from rater.show.console.printer import Printer
 from rater.text.words import runs_text, some
@@ -31,7 +32,11 @@ def print_differences(comparison: Comparison, printer: Printer) -> None:
         printer.prose(f"Worth a note: {'; '.join(lesser)}")
     if unknown:
         printer.prose(f"Not known of every run (imported): {some(unknown, 8)}")
-    if comparison.differences:
+    if comparison.doctor:
+        printer.prose("The doctor would have said:", "bold yellow")
+        told = [_doctor_text(one, comparison) for one in comparison.doctor]
+        printer.some(told, "yellow", most=_MOST_DIFFERENCES, indent="  ")
+    if comparison.differences or comparison.doctor:
         printer.line()
 
 
@@ -55,6 +60,15 @@ def _text(members: Sequence[PointDifference], comparison: Comparison) -> str:
     ]
     inside = f"; differs within {some(one.inside)}" if one.inside else ""
     return f"{what if of else one.what}: {some(parts, 6)}{inside}"
+
+
+def _doctor_text(one: DoctorDifference, comparison: Comparison) -> str:
+    parts = [
+        f"{verdict.value}, {crop(seen, _LONGEST_VALUE, ascii_only=True)} "
+        f"({_who(numbers, comparison)})"
+        for verdict, seen, numbers in one.values
+    ]
+    return f"{one.check}: {'; '.join(parts)}: {one.why}"
 
 
 def _who(numbers: Sequence[int], comparison: Comparison) -> str:

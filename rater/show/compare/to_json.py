@@ -6,6 +6,7 @@ from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.conditions.differences import PointDifference
 from rater.analysis.conditions.disturbances import DisturbedRun
 from rater.analysis.counters.cpu_use import Notable
+from rater.analysis.doctor.differences import DoctorDifference
 from rater.analysis.results.points import PointRun
 from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.ratio_interval import RatioInterval
@@ -32,7 +33,7 @@ TABLE = {
         {"kinds": lambda comparison: objects("rates runs", comparison.kinds)},
         "left_out",
         {"lost": lambda comparison: objects("benchmark point", comparison.lost)},
-        "disturbed=troubles",
+        "disturbed=troubles doctor",
         {
             "benchmarks": lambda it: [_row(row, it) for row in it.benchmarks],
             "suite": lambda it: {row.name: _row(row, it) for row in it.suites},
@@ -42,6 +43,9 @@ TABLE = {
     PointDifference: Members(
         "what weighs=significant differs_within=inside",
         {"values": lambda one: objects("value runs", one.values)},
+    ),
+    DoctorDifference: Members(
+        "check why", {"values": lambda one: objects("verdict seen runs", one.values)}
     ),
     DisturbedRun: Members(
         "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"

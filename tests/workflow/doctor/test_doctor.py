@@ -1,0 +1,286 @@
+"""`rater doctor` on trees of files: a fit machine, and each thing that is wrong with others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rater.analysis.doctor.examine import CHECKS, examine
+from rater.analysis.doctor.model import DoctorFinding, DoctorVerdict, MachineFacts
+from rater.run.host.busy import Busy, Busyness
+from rater.workflow.doctor import facts as doctor_facts
+from rater.workflow.doctor.facts import facts_now
+from tests.support.calls import Rater
+from tests.support.doctor_tree import CGROUP, CLOCKS, FIT, NODES, change, changed, make_doctor_tree
+from tests.support.settings_tree import CPUFREQ, CPUS, THP
+
+BAD, CONSIDER, GOOD, UNKNOWN = (
+    DoctorVerdict.BAD,
+    DoctorVerdict.CONSIDER,
+    DoctorVerdict.GOOD,
+    DoctorVerdict.UNKNOWN,
+)
+STATUS, MEMINFO = FIT["proc/self/status"], FIT["proc/meminfo"]
+FEW_PIECES = "Node {n}, zone Normal  7000000 0 0 0 0 0 0 0 0 0 {pieces}"
+UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
+    (
+        "governor",
+        BAD,
+        "not the same on all CPUs",
+        {f"{CPUFREQ}/policy3/scaling_governor": "powersave"},
+    ),
+    (
+        *("governor", BAD, "schedutil, driver intel_pstate: the frequency follows"),
+        {f"{CPUFREQ}/policy{n}/scaling_governor": "schedutil" for n in range(4)},
+    ),
+    (
+        *("governor", CONSIDER, "the CPU itself decides"),
+        {f"{CPUFREQ}/policy{n}/scaling_governor": "powersave" for n in range(4)},
+    ),
+    (
+        *("preference", CONSIDER, "power"),
+        {f"{CPUFREQ}/policy{n}/energy_performance_preference": "power" for n in range(4)},
+    ),
+    (
+        *("frequency", BAD, "2.00 GHz at most, the CPU can 2.60"),
+        {
+            f"{CPUS}/intel_pstate/no_turbo": "0",
+            **{f"{CPUFREQ}/policy{n}/scaling_max_freq": "2000000" for n in range(4)},
+        },
+    ),
+    ("frequency", CONSIDER, "differs", {f"{CPUFREQ}/policy3/scaling_max_freq": "2000000"}),
+    ("turbo", CONSIDER, "on: speed depends", {f"{CPUS}/intel_pstate/no_turbo": "0"}),
+    ("heat", BAD, "91 C", {"sys/class/hwmon/hwmon0/temp1_input": "91000"}),
+    (
+        *("heat", CONSIDER, "throttled 12 times"),
+        {f"{CPUS}/cpu0/thermal_throttle/core_throttle_count": "12"},
+    ),
+    ("SMT", CONSIDER, "two copies share a core", {f"{CPUS}/smt/active": "1"}),
+    ("isolation", CONSIDER, "no CPU is isolated", {f"{CPUS}/isolated": ""}),
+    ("isolation", CONSIDER, "timer's tick", {f"{CPUS}/nohz_full": "(null)"}),
+    (
+        *("isolation", BAD, "CPUs 2-7 are isolated, and rater may use 0-1 only"),
+        {"proc/self/status": STATUS.replace("0-7", "0-1")},
+    ),
+    ("CPUs", BAD, "a cgroup gives 1.5 CPUs", {f"{CGROUP}/cpu.max": "150000 100000"}),
+    (
+        *("CPUs", CONSIDER, "rater may use CPUs 2-7; 0-1 are others'"),
+        {"proc/self/status": STATUS.replace("0-7", "2-7")},
+    ),
+    ("interrupts", CONSIDER, "irqbalance moves", {"proc/77/comm": "irqbalance"}),
+    (
+        *("interrupts", BAD, "1 interrupt may go to isolated CPUs"),
+        {"proc/irq/24/effective_affinity_list": "5"},
+    ),
+    (
+        *("virtualization", CONSIDER, "KVM: it places"),
+        {
+            "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
+            "sys/class/dmi/id/product_name": "KVM Virtual Machine",
+        },
+    ),
+    (
+        "microcode",
+        BAD,
+        "CPUs differ: 0x2b + 0x2a",
+        {"proc/cpuinfo": FIT["proc/cpuinfo"] + "processor: 8\nmicrocode: 0x2a"},
+    ),
+    (
+        *("microcode", UNKNOWN, "0x2b is what a hypervisor shows"),
+        {"proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "hypervisor")},
+    ),
+    ("mitigations", CONSIDER, "off by mitigations=off", {"proc/cmdline": "mitigations=off"}),
+    (
+        "mitigations",
+        CONSIDER,
+        "vulnerable: meltdown",
+        {f"{CPUS}/vulnerabilities/meltdown": "Vulnerable"},
+    ),
+    ("clock source", BAD, "hpet: a microsecond", {f"{CLOCKS}/current_clocksource": "hpet"}),
+    ("NUMA balancing", BAD, "1: pages move", {"proc/sys/kernel/numa_balancing": "1"}),
+    ("zone reclaim", CONSIDER, "1: allocations", {"proc/sys/vm/zone_reclaim_mode": "1"}),
+    ("THP", CONSIDER, "always:", {f"{THP}/enabled": "[always] madvise never"}),
+    ("THP", CONSIDER, "never:", {f"{THP}/enabled": "always madvise [never]"}),
+    ("THP defrag", BAD, "always:", {f"{THP}/defrag": "[always] defer defer+madvise madvise never"}),
+    (
+        *("fragmentation", BAD, "1% of lgroup 1's free memory"),
+        {
+            "proc/buddyinfo": "\n".join(
+                FEW_PIECES.format(n=n, pieces=(7000, 100)[n]) for n in (0, 1)
+            )
+        },
+    ),
+    (
+        *("fragmentation", CONSIDER, "40% of lgroup 0's free memory"),
+        {
+            "proc/buddyinfo": "\n".join(
+                FEW_PIECES.format(n=n, pieces=(2930, 7000)[n]) for n in (0, 1)
+            )
+        },
+    ),
+    (
+        *("fragmentation", CONSIDER, "50% of lgroup 0's blocks hold what the kernel cannot move"),
+        {
+            "proc/pagetypeinfo": FIT["proc/pagetypeinfo"].replace(
+                "100        15000", "15100      15000", 1
+            )
+        },
+    ),
+    (
+        *("pools", CONSIDER, "1.07 GB of 2.15 GB set aside and free"),
+        {
+            f"{NODES}/node1/hugepages/hugepages-2048kB/nr_hugepages": "1024",
+            f"{NODES}/node1/hugepages/hugepages-2048kB/free_hugepages": "512",
+        },
+    ),
+    ("KSM", BAD, "on: copies are equal", {"sys/kernel/mm/ksm/run": "1"}),
+    (
+        *("swap", CONSIDER, "8.59 GB, swappiness 60"),
+        {
+            "proc/meminfo": MEMINFO.replace("Total: 0", "Total: 8388608").replace(
+                "Free: 0", "Free: 8388608"
+            )
+        },
+    ),
+    (
+        "swap",
+        BAD,
+        "8.59 GB of 8.59 GB in use",
+        {"proc/meminfo": MEMINFO.replace("Total: 0", "Total: 8388608")},
+    ),
+    ("memory limit", CONSIDER, "a cgroup gives 4.29 GB", {f"{CGROUP}/memory.max": "4294967296"}),
+    (
+        "ASLR",
+        CONSIDER,
+        "0: all copies have one layout",
+        {"proc/sys/kernel/randomize_va_space": "0"},
+    ),
+    ("perf", CONSIDER, "paranoid 2", {"proc/sys/kernel/perf_event_paranoid": "2"}),
+    ("perf", BAD, "paranoid 4: nothing", {"proc/sys/kernel/perf_event_paranoid": "4"}),
+    ("perf", UNKNOWN, "counts no events", {"proc/sys/kernel/perf_event_paranoid": None}),
+    ("NMI watchdog", CONSIDER, "one hardware counter fewer", {"proc/sys/kernel/nmi_watchdog": "1"}),
+    ("other load", CONSIDER, "load 3.5 in the minute before", {"proc/loadavg": "3.50 1 1 1/2 3"}),
+]
+
+
+class Somebody:
+    """Works beside us, and the hypervisor for others."""
+
+    def busy(self, least_share: float) -> Busyness:
+        return Busyness((Busy(7, "make", 1.5, "ann"),), 0.1, 0.02)
+
+
+@pytest.fixture(autouse=True)
+def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_facts, "BusyWatch", Somebody)
+
+
+def found_in(root: Path) -> dict[str, DoctorFinding]:
+    return {one.check: one for one in examine(facts_now(root, with_load=False))}
+
+
+@pytest.fixture(scope="module")
+def fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_doctor_tree(tmp_path_factory.mktemp("fit"))
+
+
+def test_nothing_is_wrong_with_a_fit_machine(fit: Path) -> None:
+    verdicts = {name: one.verdict for name, one in found_in(fit).items()}
+    del verdicts["limits"]  # those of this process
+    assert {name for name, verdict in verdicts.items() if verdict is not GOOD} == set()
+
+
+@pytest.mark.parametrize(("check", "verdict", "seen", "changes"), UNFIT)
+def test_what_is_wrong_is_seen(
+    fit: Path,
+    check: str,
+    verdict: DoctorVerdict,
+    seen: str,
+    changes: dict[str, str | None],
+) -> None:
+    with changed(fit, changes):
+        found = found_in(fit)[check]
+    assert (found.verdict, seen in found.seen) == (verdict, True), found
+    assert (found.command is None) == (verdict is UNKNOWN or check == "virtualization")
+
+
+def test_every_check_can_be_failed() -> None:
+    by_tests_below = {"limits"}
+    failed = {check for check, verdict, *_ in UNFIT if verdict in (BAD, CONSIDER)}
+    assert {check.name for check in CHECKS} - failed == by_tests_below
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict", "seen"),
+    [
+        ({"open_files_hard": "100"}, BAD, "100 open files (-Hn), 192 wanted for 8 copies"),
+        ({"processes": "200"}, BAD, "200 processes (-u), 272 wanted for 8 copies"),
+        ({"stack": "65536"}, CONSIDER, "0.0655 MB of stack (-s)"),
+        (
+            {"open_files_hard": "192", "processes": "272", "stack": "8388608"},
+            GOOD,
+            "192 open files",
+        ),
+        ({}, UNKNOWN, "not kept"),
+    ],
+)
+def test_limits_that_copies_run_into(
+    limits: dict[str, str], verdict: DoctorVerdict, seen: str
+) -> None:
+    facts = MachineFacts({f"limit.{name}": value for name, value in limits.items()}, pus=8)
+    (found,) = [one for one in examine(facts) if one.check == "limits"]
+    assert (found.verdict, seen in found.seen) == (verdict, True), found
+
+
+def test_others_work_and_stolen_time_are_seen(fit: Path) -> None:
+    facts = facts_now(fit, with_load=True)
+    found = {one.check: one for one in examine(facts)}
+    load, virtual = found["other load"], found["virtualization"]
+    assert (load.verdict, load.seen) == (BAD, "others keep 1.6 CPUs busy: make 1.5")
+    assert (virtual.verdict, virtual.seen) == (BAD, "the host gave 2% of the CPUs' time away")
+
+
+def test_of_an_empty_machine_nothing_is_known(tmp_path: Path) -> None:
+    found = found_in(tmp_path)
+    told = {name for name, one in found.items() if one.verdict is not UNKNOWN}
+    assert told <= {"limits", "interrupts", "memory limit"}
+
+
+def test_the_page_is_a_screen_and_details_have_commands(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_doctor_tree(tmp_path / "machine")
+    for *_, changes in UNFIT:
+        change(root, {name: text for name, text in changes.items() if text is not None})
+    monkeypatch.setenv("RATER_SYSROOT", str(root))
+    status, out, err = rater("doctor")
+    assert (status, err) == (0, "")
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "to consider" in out.splitlines()[0]
+    _, details, _ = rater("doctor", "numa balancing", "KSM")
+    assert "mend          sysctl -w kernel.numa_balancing=0" in details
+    assert details.count("why") == 2
+    document = json.loads(rater("doctor", "--json")[1])
+    assert document["counts"]["bad"] == sum(one["verdict"] == "bad" for one in document["findings"])
+    assert document["tuned"]["ksm"] == "0"
+    assert rater("doctor", "nonsense")[0] == 2
+
+
+def test_what_pools_can_have_is_told_by_lgroup_and_size(
+    rater: Rater, fit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATER_SYSROOT", str(fit))
+    rooms = json.loads(rater("doctor", "--json")[1])["huge_pages"]
+    assert [(it["lgroup"], it["size_bytes"] >> 20, it["more_now"]) for it in rooms] == [
+        (0, 2, 14000),  # 7000 pieces of 4 MB
+        (0, 1024, None),
+        (1, 2, 14000),
+        (1, 1024, None),
+    ]
+    assert rooms[1]["more_at_most"] == 29  # of 31 GB free or page cache
+    assert (
+        "echo 14000 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB"
+        in (rater("doctor", "-v")[1])
+    )
