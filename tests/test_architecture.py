@@ -59,6 +59,7 @@ FOLDERS = """
     analysis/doctor
     analysis/compare
     analysis/scaling
+    analysis/models
     analysis/divots/data
     analysis/divots/model
     analysis/divots
@@ -71,6 +72,7 @@ FOLDERS = """
     show/doctor
     show/compare
     show/scaling
+    show/models
     show/speccpu
     show/charts
     show/html
@@ -80,6 +82,7 @@ FOLDERS = """
     workflow/run
     workflow/sweep
     workflow/doctor
+    workflow/models
     workflow/suites
     workflow/selftest
     commands

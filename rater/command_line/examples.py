@@ -56,6 +56,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater sweep --axis thp=always,never --rounds 5 -- ./mybench",
         "rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20",
     ),
+    "rater model": (
+        "rater model last                # what large pages, or any axis of numbers, do",
+        "rater model 3 --x walks --y cycles -o fits.svg",
+    ),
     "rater settings": ("rater settings", "rater settings thp"),
     "rater restore": ("rater restore",),
     "rater suites": ("rater suites", "rater suites show mini", "rater suites new nightly"),

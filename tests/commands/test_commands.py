@@ -13,7 +13,7 @@ def test_every_function_that_a_command_names_is_there() -> None:
     folder = Path(commands.__file__).parent
     named = [
         found
-        for file in folder.glob("*.py")
+        for file in folder.rglob("*.py")
         for found in re.findall(r'later\("([\w.]+)", "(\w+)"\)', file.read_text())
     ]
     assert len(named) > 15

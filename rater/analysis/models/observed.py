@@ -1,0 +1,311 @@
+"""What a model is fitted to: of every layout of a sweep an x and a y, benchmark by benchmark; pure.
+
+y is the median over a layout's runs, after what all layouts have in common in a round is taken off
+(where every layout has a run in every round). x from counters is the median over the runs too.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rater.analysis.counters.counted import BenchmarkCounts, run_counts
+from rater.analysis.models.axis import NumericAxis, model_axis
+from rater.analysis.models.quantity import (
+    EFFORTS,
+    HITS,
+    MISSES,
+    WALKS,
+    Effort,
+    Explaining,
+    Quantity,
+    counted_features,
+    effort_of,
+)
+from rater.analysis.results.points import Point, PointRun
+from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
+from rater.analysis.stats.noise import Noise, noise_in_rounds, noise_of
+from rater.errors import InputError
+from rater.groups import grouped
+from rater.text.words import some
+
+type Predicted = Callable[[str, str], float | None]  # benchmark, text of --pages -> misses
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWanted:
+    """What is asked for."""
+
+    effort: Effort = Effort.TIME
+    explaining: Explaining | None = None  # None: the first that there is
+    axis: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutValue:
+    """One layout: a point of the sweep."""
+
+    label: str
+    x: float
+    y: float
+    values: tuple[float, ...]  # y of its runs
+    runs: tuple[int, ...]
+    features: tuple[tuple[str, float], ...]  # walks, misses, hits of a copy, where counted
+
+
+@dataclass(frozen=True, slots=True)
+class ModelData:
+    """All layouts of one benchmark under the same other conditions."""
+
+    benchmark: str
+    tune: str | None
+    held: str  # the values of the other axes: "copies=2"; "" where there are none
+    x: Quantity
+    y: Quantity
+    layouts: tuple[LayoutValue, ...]  # ascending x
+    noise: Noise  # of one run's y
+    lacking: tuple[str, ...]  # what is left out, and why
+
+    @property
+    def name(self) -> str:
+        """Its name, in tables and pictures."""
+        return " ".join(part for part in (self.benchmark, self.tune, self.held) if part)
+
+    @property
+    def layout_noise(self) -> float:
+        """Standard error of a layout's y from run to run, as a share of y."""
+        return self.noise.of_median(min(len(one.runs) for one in self.layouts))
+
+
+@dataclass(frozen=True, slots=True)
+class _RunOf:
+    """A run of a layout: its rates, and what was counted, by benchmark."""
+
+    run: PointRun
+    rates: RunRates
+    counts: Mapping[tuple[str, str | None], Sequence[BenchmarkCounts]]
+
+    def counted(self, key: Key) -> BenchmarkCounts | None:
+        """Return the counts of a benchmark, those with the kernel's part first."""
+        every = [
+            it
+            for (name, tune), of in self.counts.items()
+            if name == key[0] and key[1] in (None, tune)
+            for it in of
+            if it.rates is not None
+        ]
+        return min(every, key=lambda it: (it.user_only, -len(counted_features(it))), default=None)
+
+
+def observe(
+    points: Sequence[Point],
+    wanted: ModelWanted,
+    predicted: Predicted | None = None,
+) -> tuple[ModelData, ...]:
+    """Return x and y of all layouts, for each benchmark and set of other conditions.
+
+    `predicted`: the misses of a copy that a stored trace predicts. Raises `InputError` where no
+    x or no y is known.
+    """
+    counts = wanted.explaining in (Explaining.WALKS, Explaining.MISSES) or any(
+        one.run.counted for point in points for one in point.runs
+    )
+    axis = model_axis(points, wanted.axis, needed=not counts)
+    observing = _Observing(
+        {point.label: _members(point) for point in points}, axis, wanted, predicted, []
+    )
+    every = [it for of in observing.members.values() for it in of]
+    keys = dict.fromkeys(key for it in every for key in it.rates.rates)
+    if not keys:
+        told = dict.fromkeys(text for it in every for text in it.rates.left_out)
+        raise InputError(f"no benchmark has a valid result: {some(list(told), 3)}")
+    found = [
+        one
+        for held, of_held in _by_held(points, axis).items()
+        for key in keys
+        if (one := observing.of(key, held, of_held)) is not None
+    ]
+    if not found:
+        raise InputError("no model: " + some(list(dict.fromkeys(observing.reasons)), 3))
+    return tuple(found)
+
+
+def _members(point: Point) -> tuple[_RunOf, ...]:
+    rates = same_keys([run_rates(one.run, one.block) for one in point.runs])
+    return tuple(
+        _RunOf(
+            one,
+            of,
+            grouped(((it.benchmark, it.tune), it) for it in run_counts(one.run).benchmarks),
+        )
+        for one, of in zip(point.runs, rates, strict=True)
+    )
+
+
+def _by_held(points: Sequence[Point], axis: NumericAxis | None) -> dict[str, list[Point]]:
+    """Return the points by the values of the other axes; all of them where there is no axis."""
+    return grouped(
+        (
+            ""
+            if axis is None
+            else " ".join(f"{name}={value}" for name, value in point.values if name != axis.name),
+            point,
+        )
+        for point in points
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Observing:
+    """All runs of all layouts, and what is asked of them."""
+
+    members: Mapping[str, Sequence[_RunOf]]  # by the label of the layout
+    axis: NumericAxis | None
+    wanted: ModelWanted
+    predicted: Predicted | None
+    reasons: list[str]  # why benchmarks have no model; grows
+
+    def of(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
+        """Return the layouts of one benchmark; None: nothing is known, see `reasons`."""
+        y_of = EFFORTS[self.wanted.effort]
+        runs = {point.label: self._efforts(key, point) for point in points}
+        known = [point for point in points if runs[point.label]]
+        lacking = [f"{p.label}: no {y_of.name}" for p in points if not runs[p.label]]
+        if not known:
+            self.reasons.append(f"{key[0]}: no {y_of.name} is known")
+            return None
+        features = {
+            point.label: _medians(
+                counted_features(counts)
+                for it, _ in runs[point.label]
+                if (counts := it.counted(key)) is not None
+            )
+            for point in known
+        }
+        chosen = next(self._sources(key, known, features), None)
+        if chosen is None:
+            self.reasons.append(f"{key[0]}: {_missing_x(self.wanted.explaining)}")
+            return None
+        quantity, x_of = chosen
+        lacking += [f"{p.label}: no {quantity.name}" for p in known if p.label not in x_of]
+        labels = [point.label for point in known if point.label in x_of]
+        noise, y_at = _adjusted({label: _by_block(runs[label]) for label in labels})
+        layouts = [
+            LayoutValue(
+                label,
+                x_of[label],
+                y_at[label],
+                tuple(y for _, y in runs[label]),
+                tuple(it.rates.run for it, _ in runs[label]),
+                tuple(features[label].items()),
+            )
+            for label in labels
+        ]
+        layouts.sort(key=lambda one: one.x)
+        return ModelData(*key, held, quantity, y_of, tuple(layouts), noise, tuple(lacking))
+
+    def _efforts(self, key: Key, point: Point) -> list[tuple[_RunOf, float]]:
+        found = []
+        for it in self.members[point.label]:
+            rate = it.rates.rates.get(key)
+            if rate is not None:
+                y = effort_of(self.wanted.effort, it.run.run, key, rate, it.counted(key))
+                if y:
+                    found.append((it, y))
+        return found
+
+    def _sources(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what can stand as x, the best first: counted, predicted, the value of the axis.
+
+        Where none is asked for, only what all layouts have.
+        """
+        wanted = self.wanted.explaining
+        for quantity, x_of in self._known_sources(key, points, features):
+            if wanted is None:
+                suits = len(x_of) == len(points)
+            else:
+                suits = bool(x_of) and quantity.kind in _kinds(wanted)
+            if suits:
+                yield quantity, x_of
+
+    def _known_sources(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        for name, text in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
+            counted = {label: of[name] for label, of in features.items() if name in of}
+            yield Quantity(name, text, "", "counted by the hardware"), counted
+        if self.axis is None:
+            return
+        values = {point.label: dict(point.values)[self.axis.name] for point in points}
+        if self.predicted is not None:
+            found = {label: self.predicted(key[0], text) for label, text in values.items()}
+            yield (
+                Quantity(MISSES, "TLB misses of a copy", "", "predicted from a stored trace"),
+                {label: misses for label, misses in found.items() if misses is not None},
+            )
+        yield (
+            self.axis.quantity,
+            {label: self.axis.values[text] for label, text in values.items()},
+        )
+
+
+def _kinds(wanted: Explaining) -> tuple[str, ...]:
+    return (Explaining.HUGE, Explaining.AXIS) if wanted is Explaining.AXIS else (wanted,)
+
+
+def _missing_x(wanted: Explaining | None) -> str:
+    if wanted is Explaining.WALKS:
+        return (
+            "no page-walk cycles were counted; `rater counters` says what works here, "
+            "`--counters` counts it"
+        )
+    if wanted is Explaining.MISSES:
+        return (
+            "no TLB misses were counted (`--counters`), and no stored trace predicts them "
+            "(`rater pages`)"
+        )
+    if wanted is Explaining.HUGE:
+        return "--x huge needs the axis pages; --x axis takes any axis of numbers"
+    return "no axis of numbers, and no page walks were counted"
+
+
+def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found = list(every)
+    names = {name for one in found for name in one}
+    return {
+        name: statistics.median(one[name] for one in found if name in one)
+        for name in (WALKS, MISSES, HITS)
+        if name in names
+    }
+
+
+def _by_block(runs: Sequence[tuple[_RunOf, float]]) -> dict[int, float]:
+    """Return y by round; runs of no round have numbers below 0, each its own."""
+    return {
+        -1 - place if it.run.block is None else it.run.block: y
+        for place, (it, y) in enumerate(runs)
+    }
+
+
+def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, float]]:
+    """Return the noise of one run's y, and y of each layout without what rounds have in common."""
+    groups = list(ys.values())
+    rounds = noise_in_rounds(groups) if all(min(of) >= 0 for of in groups) else None
+    common: dict[int, float] = {}
+    if rounds is not None:
+        of_round = {
+            block: statistics.median(math.log(of[block]) for of in groups) for block in groups[0]
+        }
+        middle = statistics.median(of_round.values())
+        common = {block: value - middle for block, value in of_round.items()}
+    noise = rounds or noise_of([list(of.values()) for of in groups])
+    return noise, {
+        label: math.exp(
+            statistics.median(math.log(y) - common.get(block, 0.0) for block, y in of.items())
+        )
+        for label, of in ys.items()
+    }

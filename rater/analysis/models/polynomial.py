@@ -1,0 +1,164 @@
+"""Polynomials by least squares, with the errors they make where they were not fitted; pure numpy.
+
+x is moved and scaled to -1..1 before the fit, so that cubes of large counts keep their digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rater.analysis.stats.robust import Floats
+from rater.analysis.stats.student_t import quantile
+
+NAMES = ("constant", "linear", "quadratic", "cubic")  # by degree
+_EXACT = 1e-9  # of y: no clock tells less, and sums of squares below are no difference
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How well a model describes n layouts, and how well it predicts each from the others."""
+
+    parameters: int  # coefficients; the variance is one more in AICc
+    rss: float  # sum of squared residuals, in the unit of y squared
+    r2: float | None  # None: y does not vary
+    adjusted_r2: float | None  # None too where no degree of freedom is left
+    aicc: float | None  # None: too few layouts for it (Hurvich and Tsai 1989)
+    # (prediction - y) / y of each layout by the model of all the others; None: cannot be fitted
+    left_out: tuple[float, ...] | None
+
+    @property
+    def mean_error(self) -> float | None:
+        """Mean size of these errors: 0.02 is 2 %."""
+        return float(np.mean(np.abs(self.left_out))) if self.left_out else None
+
+    @property
+    def maximum_error(self) -> float | None:
+        """Largest of them."""
+        return float(np.max(np.abs(self.left_out))) if self.left_out else None
+
+
+@dataclass(frozen=True, slots=True)
+class PolynomialFit:
+    """y = c0 + c1 x + c2 x^2 ..."""
+
+    degree: int
+    coefficients: tuple[float, ...]  # in the units of y and x, ascending powers
+    quality: Quality
+    degrees_of_freedom: int
+    sigma: float  # standard deviation of the residuals, in the unit of y; nan without freedom
+    _centre: float = field(repr=False)
+    _half: float = field(repr=False)
+    _scaled: Floats = field(repr=False)  # coefficients of the scaled x
+    _covariance: Floats = field(repr=False)  # of these, without sigma squared
+
+    @property
+    def name(self) -> str:
+        """Its name: linear, quadratic, ..."""
+        return NAMES[self.degree]
+
+    def at(self, x: Floats) -> Floats:
+        """Return y at each x."""
+        found: Floats = _powers((x - self._centre) / self._half, self.degree) @ self._scaled
+        return found
+
+    def band(self, x: Floats) -> Floats | None:
+        """Return half the width of the 95 % confidence band of the curve at each x.
+
+        None where no degree of freedom is left.
+        """
+        if self.degrees_of_freedom < 1:
+            return None
+        rows = _powers((x - self._centre) / self._half, self.degree)
+        spread = np.sqrt(np.einsum("ij,jk,ik->i", rows, self._covariance, rows))
+        width: Floats = quantile(CONFIDENCE, self.degrees_of_freedom) * self.sigma * spread
+        return width
+
+    def highest_term(self) -> tuple[float, float]:
+        """Return the last coefficient of the scaled x and its standard error, in the unit of y.
+
+        Of a line, the change over half the range of x; of a parabola, how far its middle lies from
+        the chord between its ends.
+        """
+        error = self.sigma * math.sqrt(float(self._covariance[-1, -1]))
+        return float(self._scaled[-1]), error
+
+
+def fit_polynomial(x: Floats, y: Floats, degree: int) -> PolynomialFit | None:
+    """Fit y (n values) by a polynomial of x; None where x has too few values for the degree."""
+    distinct = len(np.unique(x))
+    if distinct < degree + 1 or len(x) < 2:
+        return None
+    low, high = float(x.min()), float(x.max())
+    centre, half = (low + high) / 2, (high - low) / 2 or 1.0
+    rows = _powers((x - centre) / half, degree)
+    q, r = np.linalg.qr(rows)
+    scaled = np.linalg.solve(r, q.T @ y)
+    inverse = np.linalg.inv(r)
+    residuals = y - rows @ scaled
+    freedom = len(y) - degree - 1
+    quality = quality_of(y, residuals, np.sum(q * q, axis=1), degree + 1)
+    sigma = math.sqrt(quality.rss / freedom) if freedom > 0 else math.nan
+    return PolynomialFit(
+        degree,
+        _unscaled(scaled, centre, half),
+        quality,
+        freedom,
+        sigma,
+        centre,
+        half,
+        scaled,
+        inverse @ inverse.T,
+    )
+
+
+def quality_of(
+    y: Floats, residuals: Floats, leverages: Floats, parameters: int, left_out: Floats | None = None
+) -> Quality:
+    """Return the quality of a fit.
+
+    `leverages`: diagonal of the hat matrix, of which the errors of leaving one out follow
+    (residual / (1 - leverage), Allen's PRESS); `left_out`: these errors where the model is not
+    linear in its data, in the unit of y.
+    """
+    n = len(y)
+    scale = float(np.max(np.abs(y))) or 1.0
+    rss = max(float(residuals @ residuals), n * (_EXACT * scale) ** 2)
+    total = float(np.sum((y - y.mean()) ** 2))
+    varies = total > n * (_EXACT * scale) ** 2
+    r2 = max(0.0, 1 - rss / total) if varies else None
+    freedom = n - parameters
+    adjusted = None if r2 is None or freedom < 1 else 1 - (1 - r2) * (n - 1) / freedom
+    if left_out is None and np.all(leverages < 1 - 1e-9):
+        left_out = residuals / (1 - leverages)
+    shares = None if left_out is None or np.any(y == 0) else tuple((-left_out / y).tolist())
+    return Quality(parameters, rss, r2, adjusted, aicc(rss, n, parameters + 1), shares)
+
+
+def aicc(rss: float, n: int, parameters: int) -> float | None:
+    """Return Akaike's criterion for least squares, corrected for small samples; smaller is better.
+
+    n ln(rss / n) + 2 k + 2 k (k + 1) / (n - k - 1), k with the variance (Hurvich and Tsai,
+    Biometrika 76, 1989). None where n - k - 1 is not positive.
+    """
+    room = n - parameters - 1
+    if room < 1:
+        return None
+    return n * math.log(rss / n) + 2 * parameters + 2 * parameters * (parameters + 1) / room
+
+
+def _powers(z: Floats, degree: int) -> Floats:
+    found: Floats = np.vander(z, degree + 1, increasing=True)
+    return found
+
+
+def _unscaled(scaled: Floats, centre: float, half: float) -> tuple[float, ...]:
+    """Return coefficients of x from those of z = (x - centre) / half."""
+    in_z = np.polynomial.Polynomial(scaled)
+    in_x = in_z(np.polynomial.Polynomial([-centre / half, 1 / half]))
+    found = np.zeros(len(scaled))
+    found[: len(in_x.coef)] = in_x.coef
+    return tuple(found.tolist())

@@ -1,0 +1,106 @@
+"""What a model is of: x and y with their units, and where their values are from; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import exp
+
+from rater.analysis.counters.counted import BenchmarkCounts
+from rater.analysis.results.copy_outcome import is_good
+from rater.analysis.results.rates import BenchmarkRate, Key
+from rater.record.stored import StoredRun
+
+WALKS, MISSES, HITS = "walks", "misses", "hits"
+_WALK_METRIC = "walk_cycles"
+# Of each table the first that it has: misses of the last TLB that a page walk answers.
+_MISS_EVENTS = (("stlb_miss",), ("walks_load", "walks_store"), ("dtlb_miss",), ("dtlb_walk",))
+_HIT_EVENTS = (("stlb_hit",), ("stlb_hit_load", "stlb_hit_store"))
+
+
+class Effort(StrEnum):
+    """What a model predicts, of one copy."""
+
+    TIME = "time"
+    CPU = "cpu"
+    ENERGY = "energy"
+    CYCLES = "cycles"
+
+
+class Explaining(StrEnum):
+    """What a model predicts it from."""
+
+    WALKS = WALKS
+    MISSES = MISSES
+    HUGE = "huge"
+    AXIS = "axis"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """x or y of a model."""
+
+    kind: str  # a word of --x or --y
+    name: str  # "page-walk cycles of a copy"
+    unit: str  # "" for a plain number
+    source: str  # where the values are from, in words
+
+
+EFFORTS = {
+    Effort.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
+    Effort.CPU: Quantity("cpu", "CPU time of a copy", "s", "user and system, median copy of a run"),
+    Effort.ENERGY: Quantity(
+        "energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"
+    ),
+    Effort.CYCLES: Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
+}
+
+
+def effort_of(
+    effort: Effort, run: StoredRun, key: Key, rate: BenchmarkRate, counts: BenchmarkCounts | None
+) -> float | None:
+    """Return y of a benchmark in a run; None: not known."""
+    if effort is Effort.CPU:
+        times = [
+            copy.cpu_ns / 1e9
+            for copy in run.copies
+            if copy.benchmark == key[0]
+            and key[1] in (None, copy.tune)
+            and copy.counted
+            and is_good(copy)
+            and copy.cpu_ns
+        ]
+        return statistics.median(times) if times else None
+    if effort is Effort.CYCLES:
+        rates = counts.rates if counts else None
+        return rates.cpi * rates.instructions if rates else None
+    log = rate.log(lambda one: one.median_copy_s if effort is Effort.TIME else one.joules_per_copy)
+    return None if log is None else exp(log)
+
+
+def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
+    """Return what the counters say of address translation in a copy's run: walks, misses, hits.
+
+    Walks are cycles in which a page walk was active; those of them that the table has.
+    """
+    rates = counts.rates
+    if rates is None:
+        return {}
+    metrics = dict(counts.metrics)
+    found = {}
+    if _WALK_METRIC in metrics:
+        found[WALKS] = metrics[_WALK_METRIC] * rates.instructions
+    for name, choices in ((MISSES, _MISS_EVENTS), (HITS, _HIT_EVENTS)):
+        value = _first(rates.by_event, choices)
+        if value is not None:
+            found[name] = value * rates.instructions
+    return found
+
+
+def _first(by_event: Mapping[str, float], choices: tuple[tuple[str, ...], ...]) -> float | None:
+    for events in choices:
+        if by_event.keys() >= set(events):
+            return sum(by_event[event] for event in events)
+    return None

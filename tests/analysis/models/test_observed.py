@@ -1,0 +1,68 @@
+"""What x is: counted walks where there are some, predicted misses, else the axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rater.analysis.models.observed import ModelData, ModelWanted, observe
+from rater.analysis.models.quantity import Effort, Explaining
+from rater.analysis.results.points import Point, PointRun
+from rater.record.stored import StoredRun
+from tests.support.counted_runs import counted_run
+
+# Walks of a copy that does 1000 instructions, and what it takes with so many walks.
+WALKS = {"0%": 400, "50%": 200, "100%": 0}
+
+
+def point(text: str, run: StoredRun, axis: str = "pages") -> Point:
+    return Point(f"{axis}={text}", ((axis, text),), (PointRun(run, None),))
+
+
+def points(*groups: str) -> list[Point]:
+    found = []
+    for number, (text, walks) in enumerate(WALKS.items(), 1):
+        events = {"walk_load": walks, "walk_store": 0} if "translation" in groups else {}
+        made = counted_run(groups, copies=1, cycles=2000 + walks, **events)
+        run = replace(made, head=replace(made.head, run=number, copies=1))
+        found.append(point(text, run))
+    return found
+
+
+def observed(
+    every: list[Point], wanted: ModelWanted | None = None, misses: float | None = None
+) -> ModelData:
+    predicted = None if misses is None else lambda _, text: misses * (1 + len(text))
+    (found,) = observe(every, wanted or ModelWanted(), predicted)
+    return found
+
+
+def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
+    data = observed(points("translation"), ModelWanted(Effort.CYCLES))
+    assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
+    assert [one.x for one in data.layouts] == [0, 200, 400]
+    assert [one.y for one in data.layouts] == pytest.approx([2000, 2200, 2400])
+
+
+def test_without_counted_walks_x_is_predicted_else_the_share_of_the_axis() -> None:
+    data = observed(points("pipeline"))
+    assert (data.x.kind, [one.x for one in data.layouts]) == ("huge", [0, 50, 100])
+    assert data.x.source == "the share that --pages planned"
+    data = observed(points("pipeline"), misses=10.0)
+    assert (data.x.kind, data.x.source) == ("misses", "predicted from a stored trace")
+    assert [one.x for one in data.layouts] == [30, 40, 50]
+
+
+def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:
+    data = observed(points("translation"), ModelWanted(explaining=Explaining.HUGE))
+    assert data.x.kind == "huge"
+
+
+def test_layouts_without_x_are_left_out_and_named_where_it_is_asked_for() -> None:
+    every = points("translation")
+    every[1] = replace(every[1], runs=points("pipeline")[1].runs)
+    data = observed(every, ModelWanted(explaining=Explaining.WALKS))
+    assert [one.label for one in data.layouts] == ["pages=100%", "pages=0%"]
+    assert data.lacking == ("pages=50%: no page-walk cycles of a copy",)
+    assert observed(every).x.kind == "huge"
