@@ -143,7 +143,7 @@ def _command(argv: Sequence[str] | None) -> int:
 def _report_settings() -> None:
     """Say that a dead sweep left settings changed; a look at the file system where none did."""
     if any(is_there(path) for path in journal_paths()):
-        import_module("rater.workflow.run.restore_settings").report()
+        import_module("rater.workflow.restore_settings").report()
 
 
 def _fill_standard_descriptors() -> None:

@@ -27,6 +27,7 @@ FOLDERS = """
     plan/topology
     plan/suite
     plan/placement
+    plan/pools
     plan/schedule
     plan/counters
     plan/sweep
@@ -79,9 +80,9 @@ FOLDERS = """
     workflow
     workflow/speccpu
     workflow/results
+    workflow/doctor
     workflow/run
     workflow/sweep
-    workflow/doctor
     workflow/models
     workflow/suites
     workflow/selftest

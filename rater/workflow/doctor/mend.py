@@ -20,7 +20,7 @@ from rater.stop_signals import Stopped
 from rater.text.words import some
 from rater.workflow.common import say
 from rater.workflow.doctor.facts import facts_now, names_here
-from rater.workflow.run.restore_settings import put_back
+from rater.workflow.restore_settings import put_back
 
 
 def tuned_now(root: Path) -> dict[str, str]:

@@ -41,6 +41,7 @@ from rater.store.store import Store, open_store
 from rater.trusted_files import replace_file
 from rater.workflow.common import say
 from rater.workflow.counters import ready_counters
+from rater.workflow.restore_settings import put_back
 from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered
 from rater.workflow.run.head import now_utc, start_of
@@ -48,7 +49,6 @@ from rater.workflow.run.memory_tuning import refuse_pages, untouched
 from rater.workflow.run.preflight import Surroundings, secrets_for_others
 from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
 from rater.workflow.run.resolve import Resolved, most_bytes
-from rater.workflow.run.restore_settings import put_back
 from rater.workflow.run.sinks import Recorder, Screen, Sink
 from rater.workflow.run.speccmds_out import write_outs
 

@@ -34,8 +34,8 @@ from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, refuse_no_directory, show
+from rater.workflow.restore_settings import put_back
 from rater.workflow.run.head import directory_here, now_utc
-from rater.workflow.run.restore_settings import put_back
 from rater.workflow.sweep.attempt import ChangedError
 from rater.workflow.sweep.ready import (
     PointReady,
