@@ -87,6 +87,7 @@ FOLDERS = """
     workflow/suites
     workflow/selftest
     commands
+    commands/fleet
     commands/shell
     commands/lab
 """.split()  # noqa: SIM905 - a list to read

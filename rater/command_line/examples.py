@@ -32,8 +32,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater export last               # as `rater import` reads it",
     ),
     "rater import": (
-        "rater import times.json",
+        "rater import times.json more.json",
+        "rater import other-machine.db   # all its runs, as `rater merge` does",
         "rater import spec result/CPU2017.*.rsf",
+    ),
+    "rater merge": (
+        "rater merge all.db n1.db n2.db n3.db",
+        "rater merge all.db n1.db --restore   # what was removed from all.db, too",
     ),
     "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
     "rater divots": (

@@ -8,6 +8,7 @@ from pathlib import Path
 from rater.commands.common import (
     ALL_RUNS,
     ONE_RUN,
+    RESTORE,
     Subparsers,
     add_common,
     add_run_word,
@@ -94,9 +95,10 @@ def register(subparsers: Subparsers) -> None:
 
     importing = subparsers.add_parser(
         "import",
-        help="store runs from an observations document or SPEC CPU's result files",
+        help="store runs from observations documents, databases or SPEC CPU's result files",
         usage="rater import FILE...\n       rater import spec FILE... [--topology MACHINE]",
-        description="Store a run from each observations document, or with the word `spec` a run "
+        description="Store a run from each observations document and all runs of each database of "
+        "rater (as `rater merge` does), or with the word `spec` a run "
         "from each raw result file (.rsf) or log of SPEC CPU: every copy's time, where it was "
         "bound, and what the file reports beside what its times come to. What is stored already "
         "is not added again. A file that cannot be read is named and does not keep the others "
@@ -106,7 +108,13 @@ def register(subparsers: Subparsers) -> None:
         "words",
         metavar="FILE",
         nargs=argparse.REMAINDER,  # options may stand between the files: parsed by `_import`
-        help="a document, - for standard input; behind `spec` raw files and logs",
+        help="a document, - for standard input, or a database; behind `spec` raw files and logs",
+    )
+    importing.add_argument(
+        "--restore",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help=f"of a database: {RESTORE}",
     )
     _topology(importing)
     importing.set_defaults(run=_import)
@@ -140,8 +148,12 @@ def _import(args: argparse.Namespace) -> int:
     words: list[str] = args.words
     spec = words[:1] == ["spec"] and (len(words) > 1 or not Path("spec").exists())
     parser = argparse.ArgumentParser(prog="rater import spec" if spec else "rater import")
-    what = "a raw file (.rsf) or a log" if spec else "a document; - for standard input"
+    what = (
+        "a raw file (.rsf) or a log" if spec else "a document or a database; - for standard input"
+    )
     parser.add_argument("file", metavar="FILE", nargs="+", help=what)
+    if not spec:
+        parser.add_argument("--restore", action="store_true", help=f"of a database: {RESTORE}")
     _topology(parser)
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)

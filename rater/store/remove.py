@@ -36,12 +36,6 @@ def keep_removed(connection: sqlite3.Connection, table: str, number: int) -> Non
     )
 
 
-def was_removed(connection: sqlite3.Connection, uuid: str) -> bool:
-    """Tell whether a run of this uuid was here and was removed."""
-    found = connection.execute("SELECT 1 FROM removed WHERE uuid = ?", (uuid,)).fetchone()
-    return found is not None
-
-
 def forget_removal(connection: sqlite3.Connection, uuid: str) -> None:
     """Let a run that was removed be stored again."""
     connection.execute("DELETE FROM removed WHERE uuid = ?", (uuid,))

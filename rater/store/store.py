@@ -35,7 +35,7 @@ from rater.store.insert import (
 from rater.store.open_database import OpenDatabase
 from rater.store.read import load_run, run_heads
 from rater.store.redact import redacted, redacted_head
-from rater.store.remove import remove_runs
+from rater.store.remove import forget_removal, remove_runs
 from rater.text.secrets import Redactor
 
 
@@ -171,6 +171,7 @@ class Store(OpenDatabase):
             ).fetchone()
             if known:
                 return known[0], False
+            forget_removal(self._connection, stored.head.uuid)  # named by hand: it is wanted back
             every = stored.copies if copies is None else copies
             return insert_imported(self._connection, stored, every), True
 

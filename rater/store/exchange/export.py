@@ -13,9 +13,9 @@ from rater.groups import grouped
 from rater.plan.counters.table import counter_tables
 from rater.record.events import Sampled
 from rater.record.run import MachinePU
-from rater.record.status import CopyStatus, Validity
+from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
-from rater.store.exchange.read_observations import ENERGY, SHARED_BY_PU, VERSION
+from rater.store.exchange.read_observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
 from rater.text.cpuset import format_list
 from rater.text.to_json import Members, Table, all_fields, to_json
 
@@ -31,6 +31,7 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
         "copies": head.copies,
         "started_at": head.started_at,
     }
+    run |= _how_it_ended(stored)
     if head.stagger_ms:
         run["stagger_ms"] = head.stagger_ms
     rotated = head.order == "rotated"
@@ -62,6 +63,18 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
             _observation(copy, head.source, rotated or steady) for copy in stored.copies
         ],
     }
+
+
+def _how_it_ended(stored: StoredRun) -> dict[str, Any]:
+    """Return status and reason of a run where they are not what its observations say."""
+    head = stored.head
+    ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED)
+    status = head.status if ended else RunStatus.INTERRUPTED  # killed, or it still runs
+    reason = head.reason if ended else head.reason or "it had not ended when it was exported"
+    if (status, reason) == how_it_ended(stored.copies):
+        return {}
+    said: dict[str, Any] = {"status": str(status)}
+    return said | ({"reason": " ".join(reason.split())} if reason else {})
 
 
 def _energy(stored: StoredRun) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
 """The observations document, the neutral form of per-copy times from any runner, read; pure.
 
 Beside the keys of the contract, `run.energy` (joules by domain of phases), `mean_rss_bytes` and
-`peak_rss_bytes` of an observation, `run.stagger_ms`, `run.increment` and an
-observation's `counted` (false: a discarded iteration) and, in rotated order,
-`step` (position in the copy's queue, from 0) are read where they stand. Mode
-`steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows` (one for
-each phase whose window closed); its `step` counts a copy's runs from 0. What was counted
+`peak_rss_bytes` of an observation, `run.stagger_ms`, `run.increment`, `run.status` and
+`run.reason` (how it ended; else its observations say that), an observation's `counted` (false: a
+discarded iteration) and, in rotated order, `step` (position in the copy's queue, from 0) are read
+where they stand. Mode `steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows`
+(one for each phase whose window closed); its `step` counts a copy's runs from 0. What was counted
 is in an observation's `counts`, the tables it was counted by in `run.counter_tables`. Others
 are left alone.
 `rater.store.exchange.export` writes it.
@@ -47,6 +47,7 @@ _DOMAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _JOULES = number(LONGEST_S, unit="joules")
 _NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _DURATION = number(LONGEST_S, unit="seconds")
+_ENDED = choice((RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED))
 _FORMAT = ValueKind(
     f"{VERSION}, the version of the format that this rater knows",
     lambda value: value if type(value) is int and value == VERSION else None,
@@ -77,7 +78,8 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     energy = _energy(run, brackets)
     document.raise_mistakes()
     iterations = {row.iteration: row.counted for row in rows}
-    status, reason = _how_it_ended(rows)
+    status, reason = _end(run, rows)
+    document.raise_mistakes()
     head = replace(
         head,
         status=status,
@@ -189,7 +191,17 @@ def _head(run: TableReader) -> RunHead:
     )
 
 
-def _how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+def _end(run: TableReader, rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+    """Return status and reason as they are told; not complete where the observations are not."""
+    status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
+    shown = how_it_ended(rows)
+    if status is None or status is RunStatus.COMPLETE is not shown[0]:
+        return shown
+    return status, reason
+
+
+def how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+    """Return status and reason of a run of which nothing but its observations is known."""
     if not rows:
         return RunStatus.INTERRUPTED, "the document has no observations"
     failed = sum(row.status not in (CopyStatus.OK, CopyStatus.INTERRUPTED) for row in rows)

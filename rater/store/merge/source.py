@@ -29,7 +29,8 @@ from rater.store.connection import (
     distrust,
     foreign,
 )
-from rater.store.merge.tables import LOCAL, newest_tables
+from rater.store.intact import refuse_damaged
+from rater.store.merge.tables import ARCHIVE, LOCAL, newest_tables
 from rater.store.schema import lacking, migrate, number_of
 from rater.text.words import some
 from rater.trusted_files import UntrustedError, is_trusted, meant_file, write_all
@@ -39,14 +40,6 @@ _ATTEMPTS = 20  # at a file that is being written
 _PAUSE_S = 0.05
 _PREFIX = "rater-merge-"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
-_DAMAGED = "damaged; `sqlite3 FILE .recover` may save its rows"
-# sqlite.org/fileformat.html, section 1.3: places in the header, all big-endian
-_PAGE_BYTES, _CHANGES, _PAGES, _PAGES_OF = (
-    slice(16, 18),
-    slice(24, 28),
-    slice(28, 32),
-    slice(92, 96),
-)
 
 type _State = tuple[int, int, int, int]  # what changes with a file's content
 
@@ -98,8 +91,8 @@ def _locked(folder: Path) -> Iterator[None]:
 def copied(path: Path, folder: Path) -> tuple[Path, str]:
     """Copy a database with its write-ahead log into `folder`; return the copy and its SHA-256.
 
-    Raises `SourceRefusedError` for what is no database of rater by its header and length, and for
-    one that is written all the time.
+    Raises `SourceRefusedError` for what is no database of rater by its header, and for one that is
+    written all the time.
     """
     target = folder / "source.db"
     for attempt in range(_ATTEMPTS):
@@ -123,24 +116,24 @@ def checked(path: Path, copy: Path, sha256: str) -> SourceCopy:
     that is damaged.
     """
     try:
-        with closing(sqlite3.connect(copy, autocommit=True)) as connection:
-            distrust(connection)
-            connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
-            connection.execute("PRAGMA cell_size_check = ON")
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("PRAGMA journal_mode = DELETE")  # folds the log in
+        if Path(f"{copy}-wal").exists():
+            with _opened_copy(copy):
+                pass  # which folds it in: only then the header is true
+        refuse_damaged(copy)
+        with _opened_copy(copy) as connection:
             check_ours(connection, path)
             schema = number_of(connection, "user_version")
-            _check_pages(connection, path, schema)
             migrate(connection, path)
-            left_out = _check_tables(connection, path)
-            _check_references(connection, path)
+            left_out = _check_tables(connection, path, schema)
+    except sqlite3.Error as error:
+        raise SourceRefusedError(f"{path}: damaged ({error})") from error
     except SourceRefusedError:
         raise
     except InputError as error:
-        raise SourceRefusedError(str(error)) from error
-    except sqlite3.Error as error:
-        raise SourceRefusedError(f"{path}: {_DAMAGED} ({error})") from error
+        text = str(error)
+        raise SourceRefusedError(
+            text if text.startswith(str(path)) else f"{path}: {text}"
+        ) from error
     return SourceCopy(copy, sha256, schema, left_out)
 
 
@@ -242,7 +235,7 @@ def _open_beside(path: Path, folder: int, log: str, of: os.stat_result) -> int |
 
 
 def _check_header(path: Path, number: int) -> None:
-    """Refuse by the first 100 bytes and the length what need not be copied at all."""
+    """Refuse by the first 100 bytes what need not be copied at all."""
     head = os.pread(number, 100, 0)
     size = os.fstat(number).st_size
     if not size:
@@ -254,11 +247,6 @@ def _check_header(path: Path, number: int) -> None:
     mark = int.from_bytes(head[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big")
     if mark not in (0, APPLICATION_ID):  # 0: all of it may still be in the log
         raise SourceRefusedError(str(foreign(path)))
-    page_bytes = int.from_bytes(head[_PAGE_BYTES], "big")
-    page_bytes = 65536 if page_bytes == 1 else page_bytes
-    wanted = int.from_bytes(head[_PAGES], "big") * page_bytes
-    if head[_CHANGES] == head[_PAGES_OF] and size < wanted:
-        raise SourceRefusedError(f"{path}: cut short: {size} bytes of {wanted}; copy it again")
 
 
 def _copy(number: int, target: Path, digest: hashlib._Hash) -> None:
@@ -308,16 +296,21 @@ def _unreadable(path: Path, error: OSError) -> SourceRefusedError:
 # -- checking --------------------------------------------------------------------------------------
 
 
-def _check_pages(connection: sqlite3.Connection, path: Path, schema: int) -> None:
+@contextmanager
+def _opened_copy(copy: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(copy, autocommit=True)) as connection:
+        distrust(connection)
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = DELETE")
+        yield connection
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tuple[str, ...]:
+    """Return the names of tables that stay behind; those that are merged have to be all there."""
     if not schema:
         raise SourceRefusedError(f"{path}: a database with nothing in it")
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise SourceRefusedError(f"{path}: {_DAMAGED} ({' '.join(found.split())})")
-
-
-def _check_tables(connection: sqlite3.Connection, path: Path) -> tuple[str, ...]:
-    """Return the names of tables that are none of rater's; rater's own have to be all there."""
     lacks = lacking(connection)
     if lacks:
         raise SourceRefusedError(
@@ -329,17 +322,12 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> tuple[str, ...]
             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
         )
     )
-    own = LOCAL.keys() | {it.name for it in newest_tables()}
+    own = LOCAL | {it.name for it in newest_tables()}
     for name in sorted(own):
         if kinds.get(name) != "table":
             raise SourceRefusedError(f"{path}: {name} is no table in it, but a {kinds.get(name)}")
-    return tuple(sorted(it for it in kinds if it not in own and kinds[it] != "view"))
-
-
-def _check_references(connection: sqlite3.Connection, path: Path) -> None:
-    found = connection.execute("PRAGMA foreign_key_check").fetchone()
-    if found:
-        table, _, target, _ = found
-        raise SourceRefusedError(
-            f"{path}: {_DAMAGED} (a row of {table} belongs to none of {target})"
-        )
+    others = [it for it in kinds if it not in own and kinds[it] != "view"]
+    of_archive = [
+        it for it in ARCHIVE if connection.execute(f"SELECT 1 FROM {it} LIMIT 1").fetchone()
+    ]
+    return tuple(sorted([*others, *of_archive]))

@@ -17,15 +17,10 @@ from pathlib import Path
 from rater.groups import grouped
 from rater.store.schema import migrate
 
-# What is true of one database alone.
-LOCAL = {
-    "removed": "what its owner removed from it",
-    "merged_file": "what was merged into it",
-    # The index of the archive beside it, which `rater fleet collect` fills from the same files.
-    "fleet_setting": "of its archive",
-    "fleet_run": "of its archive",
-    "result": "of its archive",
-}
+# The index of the archive beside a database: `rater fleet collect` fills it from the same files.
+ARCHIVE = ("fleet_setting", "fleet_run", "result")
+# What is true of one database alone: what was removed from it, merged into it, archived beside it.
+LOCAL = {"removed", "merged_file", *ARCHIVE}
 # Numbers of runs that stand in a text column: of rows whose FIELD is WORD, VALUE is a number.
 NUMBERS_AS_TEXT = {("tag", "value"): ("name", "replaced-by", "run")}
 GONE = "removed"  # what stands there for a run that is in no database any more

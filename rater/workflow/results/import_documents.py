@@ -1,4 +1,4 @@
-"""Observations documents into the database: `rater import FILE...`."""
+"""Observations documents, and whole databases, into the database: `rater import FILE...`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.store.connection import default_path
 from rater.store.exchange.read_observations import read_observations
+from rater.store.merge.merge import MergedFile, merge_database
+from rater.store.merge.source import SourceRefusedError, is_database
 from rater.store.store import open_store
 from rater.workflow.common import print_json, say
+from rater.workflow.results.merge import document, in_words, remarks
 
 _STDIN = ("-", "/dev/stdin")
 _PASSED = "/dev/fd/"  # what a shell makes of <(command): a pipe that is open already
@@ -24,8 +27,12 @@ def import_documents(args: argparse.Namespace) -> int:
     """Store the run of each document; one that cannot be read does not keep the others out."""
     files: list[str] = args.file
     documents = []
+    merged: list[MergedFile] = []
     errors: list[str] = []
     for file in files:
+        if file not in _STDIN and is_database(Path(file)):
+            merged += _merge(args, file, errors)
+            continue
         try:
             name = "standard input" if file in _STDIN else file
             stored = read_observations(_bytes_of(file), name)
@@ -37,8 +44,27 @@ def import_documents(args: argparse.Namespace) -> int:
         else:
             documents.append(_add(args, stored))
     if args.json:
-        print_json(documents[0] if len(files) == 1 else {"runs": documents, "errors": errors})
+        several = {"runs": documents, "errors": errors}
+        if merged:
+            several["files"] = [document(it) for it in merged]
+        print_json(documents[0] if len(files) == len(documents) == 1 else several)
     return InputError.exit_status if errors else 0
+
+
+def _merge(args: argparse.Namespace, file: str, errors: list[str]) -> list[MergedFile]:
+    """Merge a database; return what became of it, nothing where it cannot be merged."""
+    with open_store(default_path(args.db)) as store:
+        try:
+            result = merge_database(store, Path(file), restore=args.restore)
+        except SourceRefusedError as error:
+            errors.append(str(error))
+            say(str(error))
+            return []
+    if not args.json:
+        print(in_words(result))
+        for text in remarks(result):
+            say(text)
+    return [result]
 
 
 def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rater.record.events import RunEnded
+from rater.process_id import ProcessId
+from rater.record.events import Noted, RunEnded
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.store.exchange.export import (
@@ -25,7 +26,7 @@ from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
 from tests.support.observations import DOCUMENT, changed, observed, read
 from tests.support.places import DIVOT_CASES, needs_cases
-from tests.support.stored_runs import HOST, PUS, rows
+from tests.support.stored_runs import GONE, HOST, PUS, begin, rows
 
 CASES = DIVOT_CASES / "cases"
 
@@ -238,3 +239,37 @@ def test_a_steady_run_goes_to_another_database_with_its_window(
     assert {key: again["run"][key] for key in head} == head
     assert [row["step"] for row in again["observations"]] == [0, 1, 2, 0, 1, 2]
     assert observations_document(taken_over(again, tmp_path)) == again
+
+
+@pytest.mark.parametrize(
+    ("event", "owner", "expected"),
+    [
+        (RunEnded(RunStatus.FAILED, "2 copies\nfailed"), None, ("failed", "2 copies failed")),
+        (RunEnded(RunStatus.INTERRUPTED, "Ctrl-C"), None, ("interrupted", "Ctrl-C")),
+        (RunEnded(RunStatus.COMPLETE, None), None, ("complete", None)),
+        (Noted("killed"), GONE, ("interrupted", "rater was killed or the machine went down; ")),
+        (Noted("runs"), None, ("interrupted", "it had not ended when it was exported")),
+    ],
+)
+def test_how_a_run_ended_goes_along_with_it(
+    store: Store,
+    tmp_path: Path,
+    event: RunEnded | Noted,
+    owner: ProcessId | None,
+    expected: tuple[str, str | None],
+) -> None:
+    number = begin(store, owner=owner)
+    store.append(number, phase(), ended(0, 1.0), ended(1, 2.0), over(0.0, 2.0), event)
+    document = observations_document(store.load(number))
+    with open_store(tmp_path / "other.db") as other:
+        back = other.load(other.add(read(document))[0]).head
+    assert back.status == expected[0]
+    assert (back.reason or "").startswith(expected[1] or "")
+    assert (back.reason is None) == (expected[1] is None)
+    assert ("status" in document["run"]) == (expected[0] != "complete")
+
+
+def test_a_document_that_calls_a_failed_run_complete_is_not_believed() -> None:
+    document = changed("observations.0.status", "failed")
+    document["run"]["status"] = "complete"
+    assert read(document).head.status is RunStatus.FAILED

@@ -46,7 +46,7 @@ def test_every_table_of_the_schema_is_covered_and_has_rows_in_these_tests(tmp_pa
     path = full_database(tmp_path / "a.db", "aa")
     for table in newest_tables():
         assert asked(path, f"SELECT count(*) > 0 FROM {table.name}") == [(1,)], table.name
-    every = {it.name for it in newest_tables()} | LOCAL.keys()
+    every = {it.name for it in newest_tables()} | LOCAL
     query = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main'"
     assert every == {name for (name,) in asked(path, query)} - {"sqlite_schema", "sqlite_sequence"}
 

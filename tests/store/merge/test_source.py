@@ -71,7 +71,7 @@ WITHOUT_CHECKS = (
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (cut, "cut short: [0-9]+ bytes of [0-9]+"),
+        (cut, "cut or grown: it has [0-9]+ bytes"),
         (overwritten, "damaged"),
         (lambda path: path.write_text("hello"), "not a SQLite database"),
         (lambda path: path.write_bytes(b""), "an empty file"),
@@ -81,7 +81,7 @@ WITHOUT_CHECKS = (
         (done("PRAGMA user_version = 99"), "made by a newer rater \\(schema 99"),
         (done("PRAGMA user_version = 3"), "made by an early rater \\(schema 3"),
         (done("PRAGMA application_id = 7"), "database of another program"),
-        (done(*NO_PARENT), "a row of tag belongs to none of run"),
+        (done(*NO_PARENT), "a row of tag belongs to no row of run"),
         (done(*AS_A_VIEW), "without observed"),
         (done(*LOST_VIEWS, "ALTER TABLE copy DROP COLUMN pid"), "without copy.pid"),
     ],
