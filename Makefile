@@ -13,7 +13,7 @@ SHARE ?= 1
 # Tests wait more than they compute; more workers than CPUs would wait for each other.
 TEST_WORKERS ?= 2
 
-.PHONY: run test test-fast bench torture lint clean
+.PHONY: run test test-fast bench torture lint docs clean
 
 run: cc $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -33,6 +33,13 @@ lint: cc $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# The pages of docs/ and the reference made from the code, in build/site; a broken link is an error.
+docs: $(STAMP)
+	@$(BIN)/python -c 'import material' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html: $$(find build/site -name '*.html' | wc -l) pages"
 
 bench: cc $(STAMP)
 	@$(BIN)/python -m benchmarks

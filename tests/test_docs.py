@@ -1,0 +1,83 @@
+"""README and `docs/`: what they say to type is taken, what they point to is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from rater.cli import build_parser
+from rater.command_line.parser import Parser
+from tests.support.places import CHECKOUT
+
+PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(CHECKOUT)) for page in PAGES]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the command lines of rater in blocks: alone on a line, or after `$ `."""
+    for language, block in _FENCE.findall(text):
+        if language in ("text", "toml", "sql"):
+            continue
+        for typed in block.replace("\\\n", " ").splitlines():
+            line = typed.removeprefix("$ ")
+            if line.startswith("rater ") and not line.startswith("rater: "):
+                yield line
+
+
+def words(line: str) -> list[str]:
+    """Return what the parser gets of a command line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
+    lexer.whitespace_split = True
+    found = []
+    for word in lexer:
+        if word == "--" or set(word) <= set("|>;&"):
+            break
+        found.append(word)
+    return found[1:]
+
+
+@pytest.fixture(scope="module")
+def parser() -> Parser:
+    return build_parser()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_command_of_a_page_is_taken_by_the_parser(page: Path, parser: Parser) -> None:
+    wrong = []
+    for line in commands(page.read_text()):
+        try:
+            with redirect_stderr(StringIO()) as said:
+                parser.parse_args(words(line))
+        except SystemExit:
+            wrong.append(f"{line}: {said.getvalue()}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    links = [it for it in _LINK.findall(page.read_text()) if "://" not in it]
+    assert [it for it in links if not (page.parent / it).exists()] == []
+
+
+def test_the_readme_is_read_in_one_go() -> None:
+    assert len((CHECKOUT / "README.md").read_text().splitlines()) <= 220
+
+
+def test_every_environment_variable_is_documented() -> None:
+    told = set(
+        re.findall(r"RATER_[A-Z_]+", (CHECKOUT / "docs/reference/environment.md").read_text())
+    )
+    used = {
+        name
+        for path in (CHECKOUT / "rater").rglob("*.py")
+        for name in re.findall(r"\bRATER_[A-Z_]*[A-Z]\b", path.read_text())
+    }
+    assert used - told == set()
