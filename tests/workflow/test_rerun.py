@@ -28,7 +28,7 @@ EVERY = [
     *("--alloc", "./lib ü.so", "--hugepages", "thp"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
-    *("--check-limit", "7", "--wait", "5m"),
+    *("--check-limit", "7", "--wait", "5m", "--tuned"),
 ]
 # What goes with no command, and with no suite of rater's own.
 OF_KIT = [

@@ -304,6 +304,12 @@ class Request:
         traits=NO_EFFECT,
         default=DEFAULT_CHECK_LIMIT_S,
     )
+    tuned: bool = _how(
+        "for the time of the run, set what `rater doctor` would (governor, NUMA balancing, KSM, "
+        "...), and put it back; needs root",
+        kind=FLAG,
+        traits=RECORDED,
+    )
     run_dirs: bool = _how("a command's copies get directories", kind=FLAG)
     keep: bool = _how("keep the run directories", kind=FLAG, traits=NO_EFFECT)
     speccmds_out: bool = _how(

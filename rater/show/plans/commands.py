@@ -20,6 +20,7 @@ class Executed:
     wrap: str | None
     prepare: str | None
     environment: tuple[tuple[str, str], ...]  # what is added to rater's own
+    settings: tuple[tuple[str, str], ...] = ()  # of the machine, set while it runs
 
 
 def executed_lines(it: Executed) -> Iterator[str]:
@@ -34,6 +35,8 @@ def executed_lines(it: Executed) -> Iterator[str]:
         yield f"prepare  {it.prepare}"
     for name, value in it.environment:
         yield f"env      {name}={value}"
+    for name, value in it.settings:
+        yield f"sets     {name}={value}"
 
 
 def print_executed(it: Executed, out: TextIO) -> None:
@@ -42,4 +45,4 @@ def print_executed(it: Executed, out: TextIO) -> None:
         print(plain(line), file=out)
 
 
-EXECUTED = Members("directory setups commands{} wrap prepare environment{}")
+EXECUTED = Members("directory setups commands{} wrap prepare environment{} settings{}")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from rater.analysis.doctor.examine import examine, tuned_settings
 from rater.errors import InputError
 from rater.run.host.lock import default_lock_path, machine_lock
 from rater.settings.catalog import find
@@ -19,12 +18,14 @@ from rater.settings.tuner import Tuner
 from rater.stop_signals import Stopped
 from rater.text.words import some
 from rater.workflow.common import say
-from rater.workflow.doctor.facts import facts_now, names_here
 from rater.workflow.restore_settings import put_back
 
 
 def tuned_now(root: Path) -> dict[str, str]:
     """Return what the doctor would set on this machine as it is, by name."""
+    from rater.analysis.doctor.examine import examine, tuned_settings
+    from rater.workflow.doctor.facts import facts_now, names_here
+
     return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))
 
 

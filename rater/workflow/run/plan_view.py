@@ -18,6 +18,7 @@ from rater.show.plans.commands import Executed
 from rater.show.plans.plan import Estimates, PlanView, plan_document, print_plan
 from rater.workflow.common import print_json_rows
 from rater.workflow.run.head import directory_here
+from rater.workflow.run.own_settings import own_settings
 from rater.workflow.run.resolve import (
     Resolved,
     expected_total_s,
@@ -107,6 +108,7 @@ def executed(resolved: Resolved) -> Executed:
         wrap=shlex.join(request.wrap) or None,
         prepare=request.prepare,
         environment=tuple(environment.items()),
+        settings=tuple(own_settings(resolved).items()),
     )
 
 

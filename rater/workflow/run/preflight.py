@@ -22,6 +22,7 @@ from rater.store.store import open_store
 from rater.text.secrets import Redactor
 from rater.text.words import some
 from rater.workflow.run.memory_tuning import refuse_pages
+from rater.workflow.run.own_settings import own_settings, refuse_unsettable
 from rater.workflow.run.prepare import needs_of
 from rater.workflow.run.resolve import Resolved, most_bytes
 from rater.workflow.speccpu.kit import kit_problems
@@ -116,7 +117,7 @@ def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> 
 
 
 def obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
-    """Return why the lock cannot be had, or the database not opened."""
+    """Return why lock, database or the machine's settings cannot be had."""
 
     def lock() -> None:
         path = default_lock_path()
@@ -129,7 +130,10 @@ def obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
         if is_there(path):
             open_store(path).close()
 
-    return _failures([lock, database])
+    def settings() -> None:
+        refuse_unsettable(own_settings(resolved))
+
+    return _failures([lock, database, settings])
 
 
 def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:

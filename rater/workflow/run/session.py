@@ -41,11 +41,13 @@ from rater.store.store import Store, open_store
 from rater.trusted_files import replace_file
 from rater.workflow.common import say
 from rater.workflow.counters import ready_counters
+from rater.workflow.doctor.mend import set_for
 from rater.workflow.restore_settings import put_back
 from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered
 from rater.workflow.run.head import now_utc, start_of
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
+from rater.workflow.run.own_settings import own_settings
 from rater.workflow.run.preflight import Surroundings, secrets_for_others
 from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
 from rater.workflow.run.resolve import Resolved, most_bytes
@@ -68,8 +70,8 @@ class Session:
     attempt: Attempt = field(default_factory=Attempt)
     # What else hears the run's events; made when its guard is there, for processes of its own.
     listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
-    # One of many: the caller holds the machine's lock for all of them, shows what they came to
-    # and hears what else is to be said.
+    # One of many: the caller holds the machine's lock and its settings for all of them, shows what
+    # they came to and hears what else is to be said.
     one_of_many: Callable[[str], None] | None = None
     _run: Run = field(init=False)
     _counters: CounterSet | None = None
@@ -95,6 +97,9 @@ class Session:
                 )
                 stack.enter_context(lock)
             left = put_back()  # settings of a dead sweep that could not be
+            if self.one_of_many is None:
+                what = f"rater run {self.attempt.uuid[:8]}"
+                stack.enter_context(set_for(what, own_settings(resolved), self._say))
             refuse_pages(request)
             return self._locked(stack, left, Surroundings(resolved))
 

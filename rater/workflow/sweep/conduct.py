@@ -17,8 +17,9 @@ from pathlib import Path
 
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
+from rater.groups import grouped
 from rater.plan.request.stored import request_to_json
-from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Measure, Values, slots_of
+from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Measure, slots_of
 from rater.record.status import RunStatus
 from rater.run.host import discover as machine
 from rater.run.host.lock import default_lock_path, machine_lock
@@ -36,6 +37,7 @@ from rater.text.words import count
 from rater.workflow.common import existing_store, refuse_no_directory, show
 from rater.workflow.restore_settings import put_back
 from rater.workflow.run.head import directory_here, now_utc
+from rater.workflow.run.own_settings import own_settings, settings_of_points
 from rater.workflow.sweep.attempt import ChangedError
 from rater.workflow.sweep.ready import (
     PointReady,
@@ -196,7 +198,8 @@ def conduct(
                 print(f"rater: warning: {warning}", file=sys.stderr)
             store = stack.enter_context(open_store(default_path(args.db)))
             tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
-            wanted = _wanted(kinds, [point.values for point in points.values()])
+            points = _with_own_settings(points, kinds)
+            wanted = _wanted(points.values())
             if wanted:
                 tuner.refuse_unless_settable(wanted)
             _without_swept_variables(stack, kinds)
@@ -315,15 +318,25 @@ def _stopped(signum: int) -> SweepEnded:
     return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", 128 + signum)
 
 
-def _wanted(kinds: Mapping[str, AxisKind], points: Sequence[Values]) -> dict[str, list[str]]:
+def _with_own_settings(
+    points: Mapping[int, PointReady], kinds: Mapping[str, AxisKind]
+) -> dict[int, PointReady]:
+    """Return the points with all settings that their runs want, those that are axes among them."""
+    own = {
+        number: own_settings(point.resolved) if point.resolved else {}
+        for number, point in points.items()
+    }
+    axes = [name for name, kind in kinds.items() if kind is AxisKind.SETTING]
+    return {
+        number: replace(points[number], settings=wanted | points[number].settings)
+        for number, wanted in settings_of_points(own, axes).items()
+    }
+
+
+def _wanted(points: Iterable[PointReady]) -> dict[str, list[str]]:
     """Return all values that settings of the machine are to have."""
-    wanted: dict[str, list[str]] = {}
-    for values in points:
-        for name, value in values:
-            if kinds[name] is AxisKind.SETTING:
-                wanted.setdefault(name, [])
-                wanted[name] += [value] if value not in wanted[name] else []
-    return wanted
+    found = grouped(pair for point in points for pair in point.settings.items())
+    return {name: list(dict.fromkeys(values)) for name, values in found.items()}
 
 
 def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) -> None:

@@ -68,3 +68,61 @@ def test_fix_wants_a_command_and_a_machine_that_nobody_measures(wrong: Path, rat
     status, _, err = rater("doctor", "--fix", "--", "/no/such/program")
     assert (status, "/no/such/program" in err) == (2, True)
     assert values(wrong)["sys/kernel/mm/ksm/run"] == "1"
+
+
+RUN = ("run", "--copies", "1", "--proof", "off", "--share", "--quiet", "--tuned")
+
+
+def test_a_tuned_run_has_what_the_doctor_sets_and_puts_it_back(
+    wrong: Path, rater: Rater, tmp_path: Path
+) -> None:
+    before, seen = values(wrong), tmp_path / "seen"
+    status, _, err = rater(*RUN, "--", "sh", "-c", f"({SHOWN}) > {seen}")
+    assert (status, err, seen.read_text().split()) == (0, "", ["0", "0"])
+    assert values(wrong) == before
+    assert rater(*RUN, "--", "false")[0] == 1
+    assert values(wrong) == before
+
+
+def test_a_tuned_run_is_refused_where_a_setting_cannot_be_set(
+    wrong: Path, rater: Rater, tmp_path: Path
+) -> None:
+    (wrong / "sys/kernel/mm/ksm/run").chmod(0o444)
+    before = values(wrong)
+    status, out, _ = rater(*RUN, "--dry-run", "--", "true")
+    assert (status, "sets     numa_balancing=0" in out) == (0, True)
+    assert "ksm cannot be set: the kernel only tells it" in out
+    status, _, err = rater(*RUN, "--", "touch", str(tmp_path / "made"))
+    assert (status, "ksm cannot be set: the kernel only tells it" in err) == (2, True)
+    assert values(wrong) == before
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_axis_of_a_sweep_stands_over_what_tuned_runs_want(
+    wrong: Path, rater: Rater, tmp_path: Path
+) -> None:
+    before, seen = values(wrong), tmp_path / "seen"
+    words = ("sweep", *RUN[1:], "--axis", "ksm=0,1", "--rounds", "1", "--", "sh", "-c")
+    status, _, err = rater(*words, f"({SHOWN}) >> {seen}")
+    assert (status, err) == (0, "")
+    assert sorted(zip(*[iter(seen.read_text().split())] * 2, strict=True)) == [
+        ("0", "0"),
+        ("1", "0"),
+    ]
+    assert values(wrong) == before
+
+
+def test_a_tuned_run_killed_with_kill_9_is_put_back_by_the_next_one(
+    wrong: Path, rater: Rater, tmp_path: Path
+) -> None:
+    before = values(wrong)
+    os.mkfifo(tmp_path / "on")
+    words = (*RUN, "--", "sh", "-c", f"echo on > {tmp_path}/on; exec sleep 60")
+    with subprocess.Popen([*RATER, *words]) as process:
+        assert (tmp_path / "on").read_text() == "on\n"
+        assert values(wrong)["sys/kernel/mm/ksm/run"] == "0"
+        process.kill()
+    assert values(wrong) != before
+    status, _, err = rater("run", *RUN[1:-1], "--", "true")
+    assert (status, "put back what rater run" in err) == (0, True)
+    assert values(wrong) == before
