@@ -17,7 +17,7 @@ from rater.analysis.divots.model.noise import (
     TimeNoise,
     levels_of,
     noise_of,
-    shortest_half,
+    shortest,
     tail_of,
 )
 from rater.analysis.divots.model.parts import Part, ln_choose, set_part
@@ -107,7 +107,7 @@ def _of_no_part(
 def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
     """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
     # Of a coarse clock most are equal.
-    scale = np.maximum(limits.NOISE_FLOOR, shortest_half(values))
+    scale = np.maximum(limits.NOISE_FLOOR, shortest(values))
     won = []
     for row, mask, spread in zip(values, slow, scale, strict=True):
         n, m = int((~np.isnan(row)).sum()), int(mask.sum())
@@ -165,8 +165,9 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
     """Return benchmarks of which some copies are fast, others each time: they do not repeat.
 
     And what is left of (B, I, S) without those. An empty gap lies behind the fast copies, wider
-    than the heaviest tail has one: beyond the m-th of Student's t with three degrees of freedom
-    the next is r times nearer with probability r^(-3 m) (Renyi's representation).
+    than the heaviest tail has one, Student's t of three degrees: of values beyond which a share u
+    of it lies, the m-th is q times the next with probability q^m (Renyi's representation). The
+    nats of that are exponentially distributed, and over the iterations they are a sum of such.
     """
     b, i, s = table.shape
     if i < 2 or s < limits.MANY_COPIES:
@@ -178,11 +179,16 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
     gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
     edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
     apart = (gap >= -limits.GAP * edge) & (edge < -limits.EVERYWHERE - steps[:, None])
-    near = np.nan_to_num(shortest_half(rest.reshape(b * i, s))).reshape(b, i)
-    near = np.maximum(near, np.maximum(steps[:, None], limits.NOISE_FLOOR))
-    near = np.maximum(near, -(edge + gap))
-    nats = 3 * (at + 1) * np.log(np.maximum(-edge, near) / near) - math.log(most)
-    sure = nats.sum(axis=1) >= math.log(b / limits.ALPHA)
+    scale = np.nan_to_num(shortest(rest.reshape(b * i, s))).reshape(b, i)
+    scale = np.maximum(scale, np.maximum(steps[:, None], limits.NOISE_FLOOR))
+    nats = (at + 1) * np.log(
+        _beyond_of_three((edge + gap) / -scale) / _beyond_of_three(edge / -scale)
+    )
+    nats -= math.log(most)
+    total = np.maximum(nats, 0.0).sum(axis=1)
+    # How seldom i exponential values have such a sum (Erlang's distribution).
+    ways = sum(total**k / math.factorial(k) for k in range(i))
+    sure = total - np.log(ways) >= math.log(b / limits.ALPHA_SINGLE)
     hits, rest = [], rest.copy()
     for k in np.flatnonzero(apart.all(axis=1) & sure):
         fast = rest[k] <= edge[k][:, None]
@@ -201,6 +207,13 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
         hit.facts["share"] = float(hit.covered.sum() / cells.sum())
         rest[hit.covered] = np.nan
     return hits, rest
+
+
+def _beyond_of_three(z: Floats) -> Floats:
+    """Return the share of Student's t of three degrees beyond z times its middle half as a sd."""
+    x = z * (0.7649 / 0.6745) / math.sqrt(3)  # quartiles of it, and of a normal distribution
+    share: Floats = 0.5 - (x / (1 + x * x) + np.arctan(x)) / math.pi
+    return share
 
 
 def always_different(table: Table, rest: Floats, noise: TimeNoise) -> list[Hit]:

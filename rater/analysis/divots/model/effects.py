@@ -14,7 +14,7 @@ import numpy as np
 
 from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.noise import TimeNoise, levels_of, shortest_half
+from rater.analysis.divots.model.noise import TimeNoise, levels_of, shortest
 from rater.analysis.divots.model.parts import SETS, PartArrays
 from rater.analysis.stats.robust import (
     MAD_TO_SD,
@@ -212,7 +212,7 @@ def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -
         own = MAD_TO_SD * median(np.abs(typical - median(typical)[:, None]))
     elif b >= limits.MANY_PARTS:
         # Of few parts all benchmarks together tell; up to half of those may have an effect.
-        own = np.full(b, float(median(shortest_half(typical.T))))
+        own = np.full(b, float(median(shortest(typical.T))))
     of_all = 0.0
     if many >= limits.MANY_PARTS:
         of_all = MAD_TO_SD * float(median(np.abs(common - median(common))))

@@ -89,13 +89,9 @@ DIP_ONCE: Final = 0.60
 MODES_SD: Final = 2.2  # standard deviations inside: less is one broad mode (two normal ones: 2)
 
 # -- spreads --------------------------------------------------------------------------------------
-HALF_TO_SD: Final = 1.349  # the middle half of a normal distribution, in standard deviations
-SHORTEST_ODD: Final = 1.33  # over sqrt(n): how much shorter the shortest half of few is (simulated)
-SHORTEST_EVEN: Final = 1.62
 FREEDOM: Final = 0.39  # degrees of freedom of a shortest half for each value (simulated)
 FREEDOM_OF_MOST: Final = 0.38  # of what holds four in five (simulated: t of three 0.36, normal 0.6)
 NOBODYS: Final = 2.0  # times the spread of all copies: that of groups about no copy's level
-SHORTEST: Final = 0.96  # by which the shortest that holds as many is shorter than the middle
 NOISE_APART: Final = 0.3  # that benchmarks' spreads differ by, as standard deviation of their ln
 NOISE_FLOOR: Final = 3e-4  # a repeat of a benchmark never agrees better (N: 0.1 % at best)
 NOTHING_KNOWN: Final = 10.0  # ln: nothing is told from it
