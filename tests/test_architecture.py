@@ -65,6 +65,7 @@ FOLDERS = """
     analysis/divots/model
     analysis/divots
     analysis/selftest
+    analysis/fleet
     show/console
     show/live
     show/divots
@@ -77,6 +78,7 @@ FOLDERS = """
     show/speccpu
     show/charts
     show/html
+    show/fleet
     workflow
     workflow/speccpu
     workflow/results
@@ -86,6 +88,7 @@ FOLDERS = """
     workflow/models
     workflow/suites
     workflow/selftest
+    workflow/fleet
     commands
     commands/fleet
     commands/shell

@@ -13,12 +13,13 @@ from rater.workflow.run_arguments import add_option
 type Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
-ONE_RUN = f"{_RUN} (where one run has that tag)"
+ONE_RUN = f"{_RUN} (where one run has that tag); fleet:N/HOST: a host's run of a fleet"
 ALL_RUNS = f"{_RUN} (all runs with that tag)"
 RESTORE = "runs that were removed (`rater rm`) come back; without it they stay removed"
 POINTS = (
     "a point: a run (a number, the start of a uuid, last, last~1), several runs of one point "
-    "(7,8,9), all runs with a tag (tag:thp=always), or all points of a sweep (sweep:3, sweep:last)"
+    "(7,8,9), all runs with a tag (tag:thp=always), all points of a sweep (sweep:3, sweep:last), "
+    "or a host's run of a fleet (fleet:3/n017)"
 )
 
 

@@ -13,6 +13,7 @@ from rater.commands.common import (
     later,
 )
 from rater.errors import InputError
+from rater.record.fleet import is_fleet_word
 from rater.text.words import parse_percent
 from rater.workflow.run_arguments import options_given
 
@@ -35,7 +36,8 @@ def register(subparsers: Subparsers) -> None:
         "divots",
         help="what is slow in a run, and the smallest part of the machine that explains it",
         description="Say what is slow in a run (or fast), where, by how much and what it costs; "
-        "with several runs also what comes back in the same place.",
+        "with several runs also what comes back in the same place; with fleet:N which of its hosts "
+        "are slow.",
     )
     add_run_word(parser, "*")
     parser.add_argument(
@@ -98,4 +100,6 @@ def _divots(args: argparse.Namespace) -> int:
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
+    if any(is_fleet_word(word) and "/" not in word for word in args.which):
+        return later("fleet.divots", "fleet_divots")(args)
     return later("results.find_divots", "find_divots")(args)

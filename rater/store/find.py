@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.record.fleet import is_fleet_word
 from rater.record.run import storable
 from rater.text.words import some
 
@@ -45,6 +46,11 @@ def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int
 
     Raises `InputError` when nothing, or otherwise more than one run, is meant.
     """
+    if is_fleet_word(spec):
+        raise InputError(
+            f"{spec}: a run in the archive of a fleet can be read (show, divots, plot, report, "
+            "compare, scale, export) and neither removed nor run again"
+        )
     known = _known(connection)
     if not known:
         raise InputError(f"{path}: no runs stored yet; `rater run` makes one")

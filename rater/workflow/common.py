@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rater.show.console.printer import Printer
     from rater.store.store import Store
 
+_RUN_WORDS = ("which", "points", "beside", "baseline")  # arguments that are words for runs
+
 
 def existing_store(args: argparse.Namespace) -> Store:
     """Open the database, which there must be."""
@@ -27,6 +29,29 @@ def existing_store(args: argparse.Namespace) -> Store:
             f"there is no database {path}; `rater run` makes it, or name another with --db"
         )
     return open_store(path)
+
+
+def store_to_read(args: argparse.Namespace) -> Store:
+    """Open the database, which there must be, of a command that only reads runs.
+
+    Where its words name runs in the archive of a fleet (`fleet:3/n017`), these are unpacked, and
+    the store has them alone.
+    """
+    from rater.store.fleet.archived import ArchivedStore, fleet_words
+
+    store = existing_store(args)
+    words: list[str | None] = []
+    for name in _RUN_WORDS:
+        given = getattr(args, name, None)
+        words += [given] if isinstance(given, str) else given or []
+    archived = fleet_words(words)
+    if not archived:
+        return store
+    with store:
+        found = ArchivedStore(store, archived)
+    for word, number in found.numbers.items():
+        say(f"{word} is called run {number} here, and {word} in commands")
+    return found
 
 
 def refuse_no_directory() -> None:

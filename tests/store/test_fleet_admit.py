@@ -158,11 +158,6 @@ def a_text(path: Path) -> None:
     path.write_text("no database\n" * 100)
 
 
-def a_link(path: Path) -> None:
-    path.rename(path.with_name("real.db"))
-    path.symlink_to(path.with_name("real.db"))
-
-
 def a_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -179,12 +174,11 @@ def gone(path: Path) -> None:
         (overwritten, "damaged"),
         (newer, "newer rater"),
         (of_another, "another program"),
-        (without_runs, "it has no run"),
-        (with_orphans, "belongs to no row"),
-        (with_a_view_for_a_table, "view"),
-        (a_text, "no SQLite database"),
-        (a_link, "a symbolic link"),
-        (a_pipe, "a pipe"),
+        (without_runs, "no run"),
+        (with_orphans, "belongs to no"),
+        (with_a_view_for_a_table, "without setting"),
+        (a_text, "SQLite database"),
+        (a_pipe, "not a regular file"),
         (gone, "No such file"),
     ],
 )

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.status import RunStatus
+from rater.store.connection import connect
+from rater.store.fleet.admit import admit
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
 
@@ -121,3 +123,44 @@ def publish(
         connection.execute("VACUUM INTO ?", (str(path),))
     work.unlink()
     return path
+
+
+def slow_ones(hosts: int, width: int = 3) -> list[MadeHost]:
+    """A fleet of nodes with a few slow ones (one in 50, four at least) of different kinds."""
+    nodes = [f"n{number:0{width}}" for number in range(1, hosts + 1)]
+    made = {node: MadeHost(node=node) for node in nodes}
+    kinds: tuple[dict[str, object], ...] = (
+        {"slow": {"": 1.05}, "settings": SETTINGS | {"cpu.governor": "powersave"}},
+        {"slow": {"lu": 1.11}},
+        {"slow": {"gups": 1.07, "sparse": 1.06, "stencil": 1.06, "triad": 1.065}},
+        {"slow_lgroup": 1.06},
+    )
+    bad = min(max(4, hosts // 50), max(hosts // 4, 1))
+    for place in range(bad):
+        node = nodes[(place * 37 + 2) % hosts]
+        made[node] = replace(made[node], **kinds[place % len(kinds)])  # type: ignore[arg-type]
+    if hosts >= 50:
+        other = nodes[hosts // 2]
+        made[other] = replace(made[other], microcode="0xa0011ce")
+    return list(made.values())
+
+
+def collected(
+    database: Path,
+    slow: Mapping[str, MadeHost],
+    hosts: int = 5,
+    fleet: int = 1,
+    *,
+    started_at: str = "2026-11-20T12:00:00Z",
+) -> None:
+    """A fleet of n1, n2, ... (two benchmarks, iterations, copies); `slow` instead of some."""
+    random = np.random.default_rng(fleet)
+    names = ("lu", "vm")
+    with closing(connect(database)) as connection:
+        for number in range(1, hosts + 1):
+            host = slow.get(f"n{number}", MadeHost(node=f"n{number}"))
+            times = times_of(host, names, 2, 2, random, noise=0.001, spread=0.001)
+            path = database.with_name("published.db")
+            publish(path, host, times, names, started_at=started_at)
+            assert admit(connection, path, fleet, host.node, 1).reason is None
+            path.unlink()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from rater.record.status import RunStatus
 from rater.resources import folder
 from rater.settings.known import volatile
 from rater.store.fleet import archive
-from rater.store.intact import refuse_damaged
+from rater.store.merge.source import SourceCopy, checked, copied, scratch_folder
 from rater.store.rows import insert
 from rater.store.store import Store, open_store
 
@@ -120,28 +119,33 @@ def admit(
     caller's, or else its own. Raises `OSError` where the archive cannot be written, and
     `sqlite3.Error` of the database that it is added to.
     """
-    folder_ = archive.archive_folder(connection)
-    with tempfile.TemporaryDirectory(prefix="rater-admit-") as name:
-        scratch = Path(name) / "published.db"
+    with scratch_folder() as scratch:
         try:
-            sha256, size, part = archive.take_in(published, scratch, folder_)
-        except (RaterError, OSError) as error:
-            if _is_of(error, folder_):
-                raise
-            return Admission(Admitted.SET_ASIDE, _said(error))
+            copy, sha256 = copied(published, scratch)
+            _refuse_other(copy, sha256, expected_sha256)
+        except InputError as error:
+            return Admission(Admitted.SET_ASIDE, str(error))
+        known = _known(connection, fleet, node, attempt)
+        if known is not None and known.sha256 == sha256:
+            return known
+        archive_ = archive.archive_folder(connection)
+        size = copy.stat().st_size
+        part = archive.pack(copy, archive_)  # before it is brought up to date: as it is
         try:
             try:
-                if expected_sha256 not in (None, sha256):
-                    raise InputError("its SHA-256 is not what the node said when it published it")
-                known = _known(connection, fleet, node, attempt)
-                if known is not None and known.sha256 == sha256:
-                    return known
-                found = _extract(scratch, sha256, size)
-            except (RaterError, sqlite3.Error, OSError, ValueError, TypeError) as error:
-                return Admission(Admitted.SET_ASIDE, _said(error).replace(str(scratch), "it"))
-            return _store(connection, folder_, part, found, (fleet, node, attempt))
+                found = _extract(checked(published, copy, sha256), size)
+            except (RaterError, sqlite3.Error, ValueError, TypeError) as error:
+                return Admission(Admitted.SET_ASIDE, str(error).replace(str(copy), str(published)))
+            return _store(connection, archive_, part, found, (fleet, node, attempt))
         finally:
             archive.drop(part)
+
+
+def _refuse_other(copy: Path, sha256: str, expected: str | None) -> None:
+    if copy.with_name(f"{copy.name}-wal").exists():
+        raise InputError("not published whole: it has a write-ahead log beside it")
+    if expected not in (None, sha256):
+        raise InputError("its SHA-256 is not what its node said when it published it")
 
 
 def remove_fleet(connection: sqlite3.Connection, fleet: int) -> None:
@@ -157,7 +161,7 @@ def remove_fleet(connection: sqlite3.Connection, fleet: int) -> None:
 
 def _store(
     connection: sqlite3.Connection,
-    folder_: Path,
+    archive_: Path,
     part: Path,
     found: _Extract,
     key: tuple[int, str, int],
@@ -168,7 +172,7 @@ def _store(
             worth = known.status is RunStatus.COMPLETE, known.copy_runs - known.failed
             if known.sha256 == found.sha256 or worth >= found.worth:
                 return known
-        archive.keep(part, folder_, found.sha256)  # before the rows that refer to it
+        archive.keep(part, archive_, found.sha256)  # before the rows that refer to it
         where = "fleet = ? AND host = ? AND attempt = ?"
         for table in ("result", "fleet_run"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)
@@ -210,10 +214,9 @@ def _known(connection: sqlite3.Connection, fleet: int, node: str, attempt: int) 
     )
 
 
-def _extract(scratch: Path, sha256: str, size: int) -> _Extract:
-    refuse_damaged(scratch)
-    with open_store(scratch) as store:
-        return _extracted(store, sha256, size)
+def _extract(source: SourceCopy, size: int) -> _Extract:
+    with open_store(source.path) as store:
+        return _extracted(store, source.sha256, size)
 
 
 def _extracted(store: Store, sha256: str, size: int) -> _Extract:
@@ -225,7 +228,7 @@ def _extracted(store: Store, sha256: str, size: int) -> _Extract:
         columns = [column[0] for column in rows.description]
         heads = [dict(zip(columns, row, strict=True)) for row in rows.fetchmany(_MOST_ROWS)]
         if not heads:
-            raise InputError("it has no run")
+            raise InputError("there is no run in it")
         results: list[tuple[str, int, str | None, str]] = []
         settings = []
         for head in heads:
@@ -275,15 +278,6 @@ def _setting(connection: sqlite3.Connection, settings: str) -> int:
     if known is not None:
         return int(known[0])
     return insert(connection, "fleet_setting", None, sha256=digest, settings=settings)
-
-
-def _said(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
-def _is_of(error: Exception, place: Path) -> bool:
-    """Tell whether an error is about the archive, not about the published file."""
-    return isinstance(error, OSError) and str(error.filename or "").startswith(str(place))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import hashlib
 import lzma
 import os
 import secrets
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -17,14 +18,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rater.errors import InputError, RunError
+from rater.errors import RunError
 from rater.store.store import Store, open_store
 from rater.trusted_files import flush_folder, open_file, private_folder
 
 _PRESET = 1
 _CHUNK = 1 << 20
 _DAY_S = 86400
-_LARGEST = 1 << 34  # bytes of a published database: beyond it, somebody wants to fill the disk
 
 
 def archive_folder(connection: sqlite3.Connection) -> Path:
@@ -33,41 +33,29 @@ def archive_folder(connection: sqlite3.Connection) -> Path:
     return path.with_name(f"{path.name}.archive")
 
 
-def take_in(source: Path, scratch: Path, folder: Path) -> tuple[str, int, Path]:
-    """Copy a published database to `scratch` and, compressed, into the archive's `folder`.
+def pack(database: Path, folder: Path) -> Path:
+    """Compress a database into the archive's `folder`, under a name that is in nobody's way.
 
-    Returns its SHA-256, its bytes, and the compressed part, which is in nobody's way until
-    `keep` gives it its name. Raises `OSError` (`UntrustedError` for a link, a pipe, a second name).
+    `keep` gives it its name. Raises `OSError` where the archive cannot be written.
     """
-    digest, size = hashlib.sha256(), 0
     folder = private_folder(folder)
     _sweep(folder)
     part = folder / f".{secrets.token_hex(8)}.part"
-    with os.fdopen(open_file(source, os.O_RDONLY, anyones=True), "rb") as published:
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with (
-                os.fdopen(open_file(part, flags), "wb") as raw,
-                scratch.open("xb") as copy,
-                lzma.open(raw, "wb", preset=_PRESET) as packed,
-            ):
-                while chunk := published.read(_CHUNK):
-                    size += len(chunk)
-                    _refuse_large(size)
-                    digest.update(chunk)
-                    copy.write(chunk)
-                    packed.write(chunk)
-                packed.close()
-                raw.flush()
-                os.fsync(raw.fileno())
-        except BaseException:
-            drop(part)
-            raise
-    return digest.hexdigest(), size, part
+    number = open_file(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with os.fdopen(number, "wb") as raw, database.open("rb") as plain:
+            with lzma.open(raw, "wb", preset=_PRESET) as packed:
+                shutil.copyfileobj(plain, packed, _CHUNK)
+            raw.flush()
+            os.fsync(raw.fileno())
+    except BaseException:
+        drop(part)
+        raise
+    return part
 
 
 def keep(part: Path, folder: Path, sha256: str) -> None:
-    """Give what `take_in` made its name; the same database twice is one file."""
+    """Give what `pack` made its name; the same database twice is one file."""
     file = _file(folder, sha256)
     private_folder(file.parent)
     part.replace(file)
@@ -75,7 +63,7 @@ def keep(part: Path, folder: Path, sha256: str) -> None:
 
 
 def drop(part: Path) -> None:
-    """Remove what `take_in` made and nobody wants."""
+    """Remove what `pack` made and nobody wants."""
     with suppress(FileNotFoundError):
         part.unlink()
 
@@ -93,17 +81,20 @@ def opened(connection: sqlite3.Connection, sha256: str, size: int) -> Iterator[S
 
     Raises `RunError` where it is gone or damaged.
     """
-    file = _file(archive_folder(connection), sha256)
     with tempfile.TemporaryDirectory(prefix="rater-archive-") as scratch:
-        path = Path(scratch) / "archived.db"
-        _unpack(file, path, sha256, size)
+        path = unpack(connection, sha256, size, Path(scratch))
         with open_store(path) as store:
             yield store
 
 
-def _refuse_large(size: int) -> None:
-    if size > _LARGEST:
-        raise InputError(f"larger than {_LARGEST >> 30} GiB")
+def unpack(connection: sqlite3.Connection, sha256: str, size: int, into: Path) -> Path:
+    """Write an archived database of `size` bytes into a folder; return the file.
+
+    Raises `RunError` where it is gone or damaged.
+    """
+    path = into / f"{sha256}.db"
+    _unpack(_file(archive_folder(connection), sha256), path, sha256, size)
+    return path
 
 
 def _sweep(folder: Path) -> None:

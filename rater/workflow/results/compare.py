@@ -26,7 +26,7 @@ from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
 from rater.store.store import Store
 from rater.text.words import parse_percent, some
-from rater.workflow.common import existing_store, say, show
+from rater.workflow.common import say, show, store_to_read
 from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.points import (
     NOT_DONE,
@@ -57,7 +57,7 @@ def compare_points(args: argparse.Namespace) -> int:
     if not margin:
         raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
     worst = _fail_on(args.fail_on)
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         points = points_from(store, args.points)
         refuse_twice(points)
         baseline = _baseline(store, args.baseline, points)
@@ -92,7 +92,7 @@ def _compare_memory(args: argparse.Namespace) -> int:
     wrong = [name for name, value in given.items() if value]
     if wrong:
         raise InputError(f"--memory compares nothing: leave out {some(wrong)}")
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         points = points_from(store, args.points)
         without = points_without_runs(store, args.points)
     rows, labels = memory_rows(points), [point.label for point in points]

@@ -13,7 +13,7 @@ from rater.show.console.printer import Printer
 from rater.show.divots.findings import print_between, print_divots
 from rater.show.divots.to_json import divots_document
 from rater.text.words import parse_percent
-from rater.workflow.common import existing_store, say, show
+from rater.workflow.common import say, show, store_to_read
 from rater.workflow.results.divots import analysis_of, between_of
 
 ANY = "any"
@@ -25,7 +25,7 @@ def find_divots(args: argparse.Namespace) -> int:
     """Print what is slow in the runs; 1 where --fail-on says so, 3 where that cannot be judged."""
     limits = [_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         numbers = list(
             dict.fromkeys(n for spec in args.which or ["last"] for n in store.find_all(spec))
         )

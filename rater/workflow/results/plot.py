@@ -24,7 +24,7 @@ from rater.show.console.printer import Printer
 from rater.show.console.terminal import terminal
 from rater.show.html.data import run_data
 from rater.show.results.counters import counts_rows
-from rater.workflow.common import existing_store, print_json_rows
+from rater.workflow.common import print_json_rows, store_to_read
 from rater.workflow.results.divots import analysis_of
 from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.page import loaded
@@ -42,7 +42,7 @@ def plot(args: argparse.Namespace) -> int:
     args.which = words[0]
     if args.machine or args.timeline:
         return _draw_other(args, file)
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         run = store.load(store.find(args.which))
         divots = analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
     cells = cells_of(run)
@@ -74,7 +74,7 @@ def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
         raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
     if args.machine and (args.benchmark is not None or args.iteration is not None):
         raise InputError("--machine is of the whole run: leave out --benchmark and --iteration")
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         shown = loaded(store, store.load(store.find(args.which)))
     head = shown.run.head
     benchmark = _chosen(args.benchmark, args.iteration, shown.cells, head)
@@ -97,7 +97,7 @@ def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None)
     """Draw where the cycles of instructions go, of one point or several."""
     if args.iteration is not None:
         raise InputError("--cpi is of all iterations together: leave out --iteration")
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         points = points_from(store, words)
     counted = [(point.label, counts_of(point.runs)) for point in points]
     if args.benchmark is not None:

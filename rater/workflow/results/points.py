@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rater.analysis.results.points import Point, PointRun
 from rater.errors import InputError
+from rater.record.fleet import is_fleet_word
 from rater.record.stored import StoredRun
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep, looks_at
@@ -98,6 +99,8 @@ def _block(run: StoredRun) -> tuple[str, str] | None:
 def _label(word: str, runs: Sequence[StoredRun]) -> str:
     if word.startswith(_TAG):
         return word.removeprefix(_TAG)
+    if is_fleet_word(word):
+        return word
     numbers = some([str(run.head.run) for run in runs], 6)
     return f"run {numbers}" if len(runs) == 1 else f"runs {numbers}"
 

@@ -17,7 +17,7 @@ from rater.show.charts.vega import library
 from rater.show.html.page import is_page, page_of
 from rater.show.html.several import Together
 from rater.store.store import Store
-from rater.workflow.common import existing_store, print_json
+from rater.workflow.common import print_json, store_to_read
 from rater.workflow.results.divots import between_of
 from rater.workflow.results.output_file import checked_path, write_output
 from rater.workflow.results.page import loaded
@@ -40,7 +40,7 @@ def report(args: argparse.Namespace) -> int:
             "-o '': expected the name of a page, or - for standard output; without -o it is "
             "rater-report-RUN.html in the current directory"
         )
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         points, without_runs = _points(store, args.which or ["last"])
         tests = looks_of(store, points)
         shown, notes = _shown(points)

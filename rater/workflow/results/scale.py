@@ -15,7 +15,7 @@ from rater.show.scaling.table import print_scaling
 from rater.show.scaling.to_json import scaling_document
 from rater.text.cpuset import format_list
 from rater.text.words import count
-from rater.workflow.common import existing_store, show
+from rater.workflow.common import show, store_to_read
 from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.points import points_from, points_without_runs
 
@@ -26,7 +26,7 @@ _MOST_REASONS = 6
 def scale_points(args: argparse.Namespace) -> int:
     """Print the curves."""
     file = drawing_file(args.file)
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         words = list(dict.fromkeys(args.which))
         points = points_from(store, words)
         missing = points_without_runs(store, words)

@@ -22,7 +22,7 @@ from rater.show.results.placement import proof_document
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
 from rater.store.store import Store
-from rater.workflow.common import existing_store, show
+from rater.workflow.common import show, store_to_read
 from rater.workflow.results.divots import analysis_beside_results
 
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
@@ -108,7 +108,7 @@ def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
 def show_run(args: argparse.Namespace) -> int:
     """Print the results of a stored run."""
     _check_copies_options(args)
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         run = store.load(store.find(args.which))
         barrier = None
         if args.beside is not None:

@@ -25,7 +25,7 @@ from rater.store.store import open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.text.words import count
 from rater.trusted_files import other_writer
-from rater.workflow.common import existing_store, print_json, say, show
+from rater.workflow.common import existing_store, print_json, say, show, store_to_read
 from rater.workflow.speccpu.import_results import write_rsf
 
 
@@ -54,7 +54,7 @@ def export_run(args: argparse.Namespace) -> int:
             f"--format {args.format} is no JSON document: leave out --json, or --format "
             f"{args.format}"
         )
-    with existing_store(args) as store:
+    with store_to_read(args) as store:
         stored = store.load(store.find(args.which))
     if args.format == "csv":
         write_csv(stored, sys.stdout)

@@ -1,0 +1,71 @@
+"""`rater divots fleet:3`: which hosts are slow, and what is slow inside of them."""
+
+from __future__ import annotations
+
+import argparse
+
+from rater.analysis.divots.data.finding import Analysis, Thresholds
+from rater.analysis.fleet.model import FleetCompared
+from rater.errors import InputError, RaterError
+from rater.record.fleet import fleet_word, latest
+from rater.record.stored import RunHead
+from rater.show.console.printer import Printer
+from rater.show.divots.to_json import divot_rows
+from rater.show.fleet.slow_hosts import fleet_document, print_fleet, print_next
+from rater.store.fleet.index import fleet_number, opened_run, runs_of
+from rater.store.store import Store
+from rater.workflow.common import existing_store, say, show
+from rater.workflow.fleet.compared import compared
+from rater.workflow.results.divots import analysis_of
+
+_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is unpacked and searched
+
+type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
+
+
+def fleet_divots(args: argparse.Namespace) -> int:
+    """Print the slow hosts of a fleet, and the divots of the slowest ones."""
+    if len(args.which) != 1:
+        raise InputError(f"{' '.join(args.which)}: one fleet at a time: rater divots fleet:N")
+    with existing_store(args) as store:
+        with store.reading() as connection:
+            fleet = fleet_number(connection, fleet_word(args.which[0]))
+        found = compared(store, fleet)
+        thresholds = Thresholds(args.threshold_group, args.threshold_copy)
+        own = insides(store, fleet, found, thresholds)
+    inside = {host: analysis for host, (_, analysis) in own.items()}
+
+    def document() -> object:
+        divots = {host: divot_rows(it.findings, head) for host, (head, it) in own.items()}
+        return fleet_document(fleet, found, inside) | {"divots": divots}
+
+    def text(printer: Printer) -> None:
+        print_fleet(fleet, found, inside, printer)
+        printer.line()
+        print_next(fleet, found, printer)
+
+    show(args, document, text)
+    return 0
+
+
+def insides(
+    store: Store,
+    fleet: int,
+    found: FleetCompared,
+    thresholds: Thresholds,
+    most: int = _MOST_OPENED,
+) -> Inside:
+    """Return the divots of the slowest hosts; one that cannot be opened is said, not fatal."""
+    with store.reading() as connection:
+        chosen = latest(runs_of(connection, fleet))
+        told: Inside = {}
+        for slow in found.slow[:most]:
+            run = chosen[slow.host][-1]
+            try:
+                with opened_run(connection, run) as archived:
+                    (head,) = (it for it in archived.runs() if it.run == run.run)
+                    analysis = analysis_of(archived, head, thresholds, fresh=False)
+                    told[slow.host] = head, analysis
+            except RaterError as error:
+                say(f"{slow.host}: {error}")
+    return told
