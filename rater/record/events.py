@@ -313,6 +313,13 @@ class PhaseEnded:
 
 
 @record
+class PhaseTorn:
+    """A phase that had ended was cut short all the same: copies died of what stops the run now."""
+
+    phase: int
+
+
+@record
 class Noted:
     """A warning or a fact about the run worth keeping."""
 
@@ -345,6 +352,7 @@ type Event = (
     | CpuReadings
     | MachineReadings
     | PhaseEnded
+    | PhaseTorn
     | Noted
     | Resting
     | Observed

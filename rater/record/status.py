@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from signal import Signals
+
+# What a program brings upon itself, or a limit that was set for it.
+_OF_ITS_OWN = {
+    *(Signals.SIGSEGV, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL, Signals.SIGABRT),
+    *(Signals.SIGSYS, Signals.SIGTRAP, Signals.SIGPIPE, Signals.SIGXCPU, Signals.SIGXFSZ),
+}
+
+
+def is_from_outside(signal: int) -> bool:
+    """Tell whether a signal that ended a program comes from others, rather than from itself."""
+    return signal not in _OF_ITS_OWN
 
 
 class CopyStatus(StrEnum):

@@ -23,6 +23,7 @@ from rater.record.events import (
     PhaseCounted,
     PhaseEnded,
     PhaseStarted,
+    PhaseTorn,
     Resting,
     RunEnded,
     Sampled,
@@ -66,6 +67,7 @@ UPDATE bracket SET
   window_start_ns = :window_start_ns, window_finish_ns = :window_finish_ns
 WHERE run_id = :run_id AND phase = :phase
 """
+_NOT_COMPLETE = "UPDATE bracket SET complete = 0 WHERE run_id = ? AND phase = ?"
 _CHECKED = f"""
 UPDATE copy SET
   validity = :validity, validity_detail = :detail, run_dir = coalesce(:run_dir, run_dir),
@@ -224,6 +226,8 @@ def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
             insert(connection, "bracket", event, run_id=run_id, complete=False)
         case PhaseEnded():
             connection.execute(_END_BRACKET, {**asdict(event), "run_id": run_id})
+        case PhaseTorn():
+            connection.execute(_NOT_COMPLETE, (run_id, event.phase))
         case Noted():
             insert(connection, "note", run_id=run_id, kind="note", text=event.text)
         case RunEnded():

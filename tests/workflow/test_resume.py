@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -382,3 +383,20 @@ def test_a_run_killed_at_any_moment_is_resumed_exactly(
     told = one_resume(tmp_path, dict(os.environ), mode, random.Random(seed))
     assert told.wrong == []
     assert told.kills > 0
+
+
+@pytest.mark.parametrize(
+    ("status", "number", "torn"),
+    [
+        (RunStatus.KILLED, signal.SIGKILL, (1,)),
+        (RunStatus.KILLED, signal.SIGSEGV, ()),
+        (RunStatus.INTERRUPTED, signal.SIGKILL, ()),
+    ],
+)
+def test_the_last_phase_of_a_killed_run_whose_copies_were_killed_runs_again(
+    status: RunStatus, number: int, torn: tuple[int, ...]
+) -> None:
+    killed = of_phase(1, status=CopyStatus.FAILED, signal=number)
+    run = stored([*of_phase(0), *killed])
+    run = replace(run, head=replace(run.head, status=status))
+    assert remainder(PLAN, run).torn == torn

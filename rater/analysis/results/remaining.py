@@ -9,7 +9,7 @@ from enum import StrEnum
 from rater.analysis.results.copy_outcome import is_good
 from rater.groups import grouped
 from rater.plan.schedule.phases import Phase, Plan
-from rater.record.status import CopyStatus, Validity
+from rater.record.status import CopyStatus, RunStatus, Validity, is_from_outside
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 
 _GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better
@@ -72,11 +72,14 @@ def remainder(plan: Plan, run: StoredRun) -> Remainder:
     copies = grouped((copy.phase, copy) for copy in run.copies)
     taken = {bracket.phase for bracket in run.brackets}
     fresh = max(len(plan.phases), max(taken, default=-1) + 1)
+    cut = _cut_with_the_run(run)
     phases = []
     runs_done = failed = 0
     for phase in plan.phases:
         stored = brackets.get((phase.benchmark, phase.iteration), [])
-        done = [it for it in stored if _is_done(phase, it, copies.get(it.phase, ()))]
+        done = [
+            it for it in stored if it.phase != cut and _is_done(phase, it, copies.get(it.phase, ()))
+        ]
         if done:
             rows = copies.get(done[0].phase, [])
             runs_done += len(rows)
@@ -106,6 +109,24 @@ def _is_done(phase: Phase, bracket: StoredBracket, copies: Sequence[StoredCopy])
     if phase.window is not None:  # as many runs as there was time for, at least one a copy
         return all((queue.copy, 0) in ran for queue in phase.queues)
     return ran == {(queue.copy, step) for queue in phase.queues for step in range(len(queue.steps))}
+
+
+def _cut_with_the_run(run: StoredRun) -> int | None:
+    """Return the last phase of a killed run where copies of it died of a signal from outside.
+
+    What kills rater without a word (SIGKILL to all of a job's processes) may reach copies first.
+    """
+    if run.head.status is not RunStatus.KILLED or not run.brackets:
+        return None
+    last = max(it.phase for it in run.brackets)
+    died = any(
+        copy.phase == last
+        and copy.status is CopyStatus.FAILED
+        and copy.signal is not None
+        and is_from_outside(copy.signal)
+        for copy in run.copies
+    )
+    return last if died else None
 
 
 def _is_open(copy: StoredCopy) -> bool:

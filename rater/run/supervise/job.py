@@ -19,6 +19,7 @@ from rater.run.host.idle import IdleWatch
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.observer import Observer
+from rater.run.supervise.outside import OutsideSignals
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,4 @@ class RunState:
     gates: GateCheck | None = None  # None: where copies run is not checked
     observer: Observer | None = None
     reader: MachineReader | None = None
+    outside: OutsideSignals = field(default_factory=OutsideSignals)

@@ -191,11 +191,12 @@ class PhaseRun:
             self._counting.ended(child, counts=child.start_ns is not None and not child.filler)
         if child.start_ns is None:
             if not self._state.stop_flag.is_set():
-                self._state.stop(
-                    None,
+                reason = (
                     f"copy {child.copy} of {child.step.benchmark} ended at the gate, before it "
-                    f"was released ({how_it_ended(reaped)}); is something killing processes?",
+                    f"was released ({how_it_ended(reaped)}); is something killing processes?"
                 )
+                self._state.outside.died_at_gate(reaped.signal, reason)
+                self._state.stop(None, reason)
             self._queues.finish_one()
             return
         if not child.announced:

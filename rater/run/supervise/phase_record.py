@@ -88,6 +88,8 @@ class PhaseRecord:
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
             self._interrupted = True
+        elif event.status is CopyStatus.FAILED and child.stopped_for is None:
+            self._state.outside.died(event.phase, event.signal, event.exit_code)
         self._ended.append(EndedCopy(event, child.step, child.spec))
         self._samples.ended(child)
         self._state.emit(event)

@@ -20,7 +20,7 @@ import trio
 
 from rater.errors import RaterError, RunError
 from rater.plan.schedule.phases import Phase
-from rater.record.events import Event, Noted, PhaseStarted, Resting, RunEnded
+from rater.record.events import Event, Noted, PhaseStarted, PhaseTorn, Resting, RunEnded
 from rater.record.status import RunStatus
 from rater.run.check.checker import Checker
 from rater.run.check.judge import EndedCopy, Judge
@@ -71,6 +71,7 @@ class Supervisor:
         self._emit = emit
         self._signals = signals
         self._stopped_by: int | None = None
+        self._signalled = trio.Event()
         self._failure: str | None = None
         self._checker = Checker(guard.helpers, self._state.stop_flag.is_set, job.check_limit_s)
         self._judge = Judge(job.workplace, emit, self._checker, job.failed_before)
@@ -119,6 +120,10 @@ class Supervisor:
                     await self._run_phase(phase)
             except RaterError as error:
                 self._failure = self._failure or str(error)
+            wait_s = self._state.outside.wait_s()
+            if wait_s and self._stopped_by is None:
+                with trio.move_on_after(wait_s):
+                    await self._signalled.wait()
             nursery.cancel_scope.cancel()
 
     async def _take_baseline(self) -> None:
@@ -238,6 +243,8 @@ class Supervisor:
         self._failure = self._failure or reason
         if number is not None and self._stopped_by is None:
             self._stopped_by = number
+            self._signalled.set()
+            self._tear_what_it_reached()
         self._state.stop_flag.set()
         if self._phase is not None:
             if again:
@@ -246,6 +253,20 @@ class Supervisor:
                 self._phase.begin_stop()
         if self._waiting is not None:
             self._waiting.cancel()
+
+    def _tear_what_it_reached(self) -> None:
+        """The signal that stops us had ended copies before we heard of it: they do not count."""
+        outside = self._state.outside
+        if outside.explains(self._failure):
+            self._failure = None
+        for phase in outside.torn():
+            self._emit(PhaseTorn(phase))
+            self._emit(
+                Noted(
+                    f"copies of phase {phase} had died of a signal from outside just before rater "
+                    "was stopped: they are taken as stopped with it, and `--resume` repeats them"
+                )
+            )
 
     async def _watch_ctrl_z(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -114,6 +114,11 @@ def _refused(run: StoredRun, topology: Topology) -> str | None:
     here = host_facts(topology)
     if (here.fingerprint, here.machine_id_hash) != (run.host.fingerprint, run.host.machine_id_hash):
         return f"run {head.run} was made on another machine ({head.hostname or 'unknown'})"
+    if here.hostname != run.host.hostname:
+        return (
+            f"run {head.run} was made on {head.hostname or 'a machine without a name'}, and this "
+            f"is {here.hostname}: of the same model, but machine ids are copied with disk images"
+        )
     return None
 
 
