@@ -42,6 +42,7 @@ FOLDERS = """
     run/workplace
     run/supervise
     run/selftest
+    run/pages
     store/exchange
     store
     store/merge
@@ -66,6 +67,7 @@ FOLDERS = """
     analysis/divots
     analysis/selftest
     analysis/fleet
+    analysis/pages
     show/console
     show/live
     show/divots
@@ -79,6 +81,7 @@ FOLDERS = """
     show/charts
     show/html
     show/fleet
+    show/pages
     workflow
     workflow/speccpu
     workflow/results
@@ -91,8 +94,9 @@ FOLDERS = """
     workflow/fleet
     commands
     commands/fleet
-    commands/shell
+    workflow/pages
     commands/lab
+    commands/shell
 """.split()  # noqa: SIM905 - a list to read
 ROOF = {"cli", "__main__"}  # files of the top folder that stand on all others
 

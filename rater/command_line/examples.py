@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater import other-machine.db   # all its runs, as `rater merge` does",
         "rater import spec result/CPU2017.*.rsf",
     ),
+    "rater pages": (
+        "rater pages mini/gups --size test",
+        "rater pages --budget 20 -- ./program input",
+    ),
     "rater merge": (
         "rater merge all.db n1.db n2.db n3.db",
         "rater merge all.db n1.db --restore   # what was removed from all.db, too",

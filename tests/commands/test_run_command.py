@@ -375,7 +375,7 @@ def test_quiet_says_nothing(rater: Rater) -> None:
         ("run --layout none --mem bind -- true", "home node"),
         ("run --copies 100 --no-oversubscribe -- true", "--no-oversubscribe"),
         ("run --output-limit many -- true", "--output-limit"),
-        ("list -- true", "belong to `rater run`"),
+        ("list -- true", "belong to `rater` `run`"),
         ("show 12", "there is no database"),
         ("run --increment 5 -- true", "--mode rotated"),
         ("run --size ref -- true", "is for suites"),

@@ -16,6 +16,7 @@ from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.schedule.phases import Step
 from rater.plan.suite.model import Benchmark, Size, Suite
 from rater.run.check.checker import Checker
+from rater.run.copies.guard import guard
 from rater.run.copies.launch import CopySpec
 from rater.run.copies.watch import MARKER
 from rater.run.copies.watchdog import kill_marked
@@ -44,6 +45,22 @@ class SuiteTrial:
     checked: bool = False  # its output was compared
     run_dir: str | None = None  # kept when it failed
     remarks: tuple[str, ...] = ()
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Nothing that is started meanwhile outlives this, daemons of set-ups included."""
+    mark = str(uuid4())
+    before = os.environ.get(MARKER)
+    os.environ[MARKER] = mark
+    try:
+        with guard(mark, 1):
+            yield
+    finally:
+        if before is None:
+            del os.environ[MARKER]
+        else:
+            os.environ[MARKER] = before
 
 
 def pick_size(benchmark: Benchmark, name: str | None) -> Size | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from rater.workflow.common import print_json
 
@@ -86,6 +84,7 @@ def _check(args: argparse.Namespace) -> int:
     """Exit 2 when the file is wrong, 1 when a program is missing or a benchmark fails."""
     from rater.errors import InputError
     from rater.plan.suite.find import find_suite, load_with_mistakes, select, split_selection
+    from rater.run.workplace.trial import guarded
     from rater.text.document import MistakesError
 
     if args.suite is None:
@@ -109,31 +108,12 @@ def _check(args: argparse.Namespace) -> int:
     suite = select(suite, args.suite)
     checked = []
     run = args.try_size is not None
-    with _guarded() if run else nullcontext():
+    with guarded() if run else nullcontext():
         for one in _checks(suite, named, args, run=run):
             if not args.json:
                 report_trial(suite, one.trial, one.left_out)
             checked.append(one)
     return _conclude(suite, checked, args)
-
-
-@contextmanager
-def _guarded() -> Iterator[None]:
-    """Nothing that is started meanwhile outlives this, daemons of set-ups included."""
-    from rater.run.copies.guard import guard
-    from rater.run.copies.watch import MARKER
-
-    mark = str(uuid4())
-    before = os.environ.get(MARKER)
-    os.environ[MARKER] = mark
-    try:
-        with guard(mark, 1):
-            yield
-    finally:
-        if before is None:
-            del os.environ[MARKER]
-        else:
-            os.environ[MARKER] = before
 
 
 def _checks(

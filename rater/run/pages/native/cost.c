@@ -1,0 +1,212 @@
+/* What TLB misses and page faults cost on this machine, and what CPUID says of its TLBs, as JSON.
+ *
+ *   cost [MIB]    memory it may use for the largest footprint (default 256)
+ *
+ * The same lines of data, one a 4 KiB page, are read in the same order in small and in huge pages,
+ * turn by turn; the difference is what the misses cost. Dependent: each address comes from the load
+ * before; independent: addresses are computed. Times are nanoseconds, the least of all
+ * rounds: other load only adds.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#if defined __x86_64__ || defined __i386__
+#include <cpuid.h>
+#endif
+
+enum { SMALL = 4096, ROUNDS = 9, LEAST_LOADS = 200000 };
+static const size_t HUGE = 2u << 20;
+static volatile uint64_t sink;
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double least(double *of, int n)
+{
+    qsort(of, (size_t)n, sizeof *of, by_value);
+    return of[0];
+}
+
+/* Memory that begins at a huge page, not touched yet; NULL where there is none. */
+static char *memory(size_t bytes, int advice)
+{
+    char *all = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return NULL;
+    char *begin = (char *)(((uintptr_t)all + HUGE - 1) & -HUGE);
+    if (begin > all) munmap(all, (size_t)(begin - all));
+    munmap(begin + bytes, (size_t)(all + HUGE - begin));
+    if (madvise(begin, bytes, advice) != 0) { munmap(begin, bytes); return NULL; }
+    return begin;
+}
+/* Huge pages in a range, by the kernel's word. */
+static size_t huge_bytes(const char *begin)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char line[512];
+    size_t found = 0, kb;
+    int here = 0;
+    unsigned long from, to;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2 && strchr(line, '-') < strchr(line, ' ')) here = from <= (uintptr_t)begin && (uintptr_t)begin < to;
+        else if (here && sscanf(line, "AnonHugePages: %zu kB", &kb) == 1) found = kb << 10;
+    }
+    if (file) fclose(file);
+    return found;
+}
+
+/* Which line of its page each page has: all sets of a cache alike. */
+static size_t line_of(size_t page) { return page * SMALL + (page * 29 % 64) * 64; }
+static uint64_t state = 88172645463325252ull;
+static uint64_t bits(void)
+{
+    state ^= state << 13; state ^= state >> 7; state ^= state << 17;
+    return state;
+}
+/* One cycle through all pages in random order, in the lines themselves. */
+static void thread_pages(char *base, const uint32_t *order, size_t pages)
+{
+    for (size_t i = 0; i < pages; i++)
+        *(char **)(base + line_of(order[i])) = base + line_of(order[(i + 1) % pages]);
+}
+static double dependent(char *base, size_t loads)
+{
+    char **at = (char **)(base + line_of(0));
+    double begin = now_ns();
+    for (size_t i = 0; i < loads; i++) at = *(char ***)at;
+    double took = now_ns() - begin;
+    sink = (uintptr_t)at;
+    return took / (double)loads;
+}
+static double independent(const char *base, size_t pages, size_t loads)
+{
+    uint64_t sum = 0, x = 1;
+    const uint64_t mask = pages - 1; /* a power of two: a full cycle by Hull and Dobell */
+    double begin = now_ns();
+    for (size_t i = 0; i < loads; i++) {
+        x = (x * 1664525 + 1013904223) & mask;
+        uint64_t page = (x ^ x >> 7) & mask;
+        sum += *(const uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
+    }
+    double took = now_ns() - begin;
+    sink = sum;
+    return took / (double)loads;
+}
+
+static int loads(size_t pages, const char *before)
+{
+    size_t bytes = pages * SMALL < HUGE ? HUGE : pages * SMALL;
+    uint32_t *order = malloc(pages * sizeof *order);
+    char *small = memory(bytes, MADV_NOHUGEPAGE), *huge = memory(bytes, MADV_HUGEPAGE);
+    if (!order || !small || !huge) return 0;
+    for (size_t i = 0; i < pages; i++) order[i] = (uint32_t)i;
+    for (size_t i = pages - 1; i > 0; i--) {
+        size_t j = bits() % (i + 1);
+        uint32_t was = order[i];
+        order[i] = order[j];
+        order[j] = was;
+    }
+    thread_pages(small, order, pages);
+    thread_pages(huge, order, pages);
+    double of[4][ROUNDS];
+    size_t n = pages < LEAST_LOADS ? (LEAST_LOADS + pages - 1) / pages * pages : pages;
+    for (int r = -1; r < ROUNDS; r++) { /* the first round warms up */
+        double t[4] = {dependent(small, n), dependent(huge, n), independent(small, pages, n), independent(huge, pages, n)};
+        for (int k = 0; k < 4 && r >= 0; k++) of[k][r] = t[k];
+    }
+    printf("%s\n  {\"pages\": %zu, \"huge_bytes\": %zu, \"dependent_small_ns\": %.3f, \"dependent_huge_ns\": %.3f, "
+           "\"independent_small_ns\": %.3f, \"independent_huge_ns\": %.3f}",
+           before, pages, huge_bytes(huge), least(of[0], ROUNDS), least(of[1], ROUNDS), least(of[2], ROUNDS), least(of[3], ROUNDS));
+    munmap(small, bytes);
+    munmap(huge, bytes);
+    free(order);
+    return 1;
+}
+
+/* Nanoseconds for the first touch of a page: of 64 MiB of fresh memory. */
+static void faults(void)
+{
+    const size_t bytes = 64u << 20;
+    double of[2][ROUNDS];
+    for (int r = -1; r < ROUNDS; r++)
+        for (int is_huge = 0; is_huge < 2; is_huge++) {
+            char *at = memory(bytes, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+            size_t page = is_huge ? HUGE : SMALL;
+            if (at == NULL) { printf("null"); return; }
+            double begin = now_ns();
+            for (size_t i = 0; i < bytes; i += page) at[i] = 1;
+            double took = (now_ns() - begin) / (double)(bytes / page);
+            if (is_huge && r == 0 && huge_bytes(at) < bytes) { printf("null"); return; }
+            if (r >= 0) of[is_huge][r] = took;
+            munmap(at, bytes);
+        }
+    printf("{\"small_ns\": %.2f, \"huge_ns\": %.2f}", least(of[0], ROUNDS), least(of[1], ROUNDS));
+}
+
+#if defined __x86_64__ || defined __i386__
+static void leaf(const char *name, unsigned a, unsigned c, const char *before)
+{
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid_count(a, c, &eax, &ebx, &ecx, &edx)) printf("%s\"%s\": [%u, %u, %u, %u]", before, name, eax, ebx, ecx, edx);
+}
+static void processor(void)
+{
+    char name[32];
+    leaf("0", 0, 0, "");
+    leaf("2", 2, 0, ", ");
+    unsigned subs = __get_cpuid_max(0, NULL) >= 0x18 ? 1 : 0, eax = 0, ebx, ecx, edx;
+    if (subs && __get_cpuid_count(0x18, 0, &eax, &ebx, &ecx, &edx)) subs = eax + 1;
+    for (unsigned i = 0; i < subs && i < 32; i++) {
+        snprintf(name, sizeof name, "18.%u", i);
+        leaf(name, 0x18, i, ", ");
+    }
+    leaf("80000005", 0x80000005, 0, ", ");
+    leaf("80000006", 0x80000006, 0, ", ");
+    leaf("80000019", 0x80000019, 0, ", ");
+}
+#else
+static void processor(void) {}
+#endif
+
+/* Nanoseconds of a cycle: of an addition that needs the one before. */
+static double cycle(void)
+{
+    enum { ADDITIONS = 1000000 };
+    double of[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        uint64_t x = 1, one = 1;
+        __asm__ volatile("" : "+r"(one));
+        double begin = now_ns();
+        for (int i = 0; i < ADDITIONS; i += 10)
+            for (int k = 0; k < 10; k++) { x += one; __asm__ volatile("" : "+r"(x)); }
+        of[r] = (now_ns() - begin) / ADDITIONS;
+        sink = x;
+    }
+    return least(of, ROUNDS);
+}
+
+int main(int argc, char **argv)
+{
+    size_t most = (size_t)(argc > 1 ? atol(argv[1]) : 256) << 20;
+    const char *before = "";
+    printf("{\"cpuid\": {");
+    processor();
+    printf("}, \"loads\": [");
+    for (size_t pages = 16; pages * SMALL <= most; pages *= 2)
+        if (loads(pages, before)) before = ",";
+    printf("],\n \"faults\": ");
+    faults();
+    printf(", \"cycle_ns\": %.4f}\n", cycle());
+    return fflush(stdout) ? 1 : 0;
+}
