@@ -25,12 +25,12 @@ FAMILIES = (
     *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
     *("compare", "scale", "sweep", "settings"),
     *("suites", "layouts", "topo", "lint_bind", "shell.completion"),
-    *("lab.doctor", "lab.model", "fleet.merge", "lab.pages"),
+    *("lab.doctor", "lab.model", "fleet.merge", "lab.pages", "fleet.fleet"),
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "restore")
 _STARTING = ("run", "rerun", "sweep", "selftest")  # copies
-_WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages")  # behind `--`
+_WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages", "fleet run")  # behind `--`
 _LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 
@@ -115,11 +115,12 @@ def _command(argv: Sequence[str] | None) -> int:
             parser.error(f"to measure a program: rater run -- {shlex.join(command)}")
         parser.print_help()
         return 0
-    if command is not None and args.subcommand not in _WITH_COMMAND:
+    what = args.subcommand + (f" {args.fleet_command}" if args.subcommand == "fleet" else "")
+    if command is not None and what not in _WITH_COMMAND:
         *most, last = (f"`{name}`" for name in _WITH_COMMAND)
         parser.error(
             f"`--` and a command behind it belong to `rater` {', '.join(most)} and {last}, not "
-            f"`{args.subcommand}`"
+            f"`{what}`"
         )
     args.command = command
     if args.subcommand not in _RESTORING or any(getattr(args, it, None) for it in _LOOKING):

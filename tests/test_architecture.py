@@ -31,6 +31,7 @@ FOLDERS = """
     plan/schedule
     plan/counters
     plan/sweep
+    plan/fleet
     plan
     settings
     run/host
@@ -43,6 +44,7 @@ FOLDERS = """
     run/supervise
     run/selftest
     run/pages
+    run/fleet
     store/exchange
     store
     store/merge

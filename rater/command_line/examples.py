@@ -88,6 +88,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater lint-bind my.cfg",
         "rater lint-bind my.cfg --topology nodes=2x20 --fix > binds.inc",
     ),
+    "rater fleet": (
+        "rater fleet run mini --nodes n[001-128] --minutes 30 --wait",
+        "rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag",
+        "rater fleet status              # of the last fleet",
+        "rater fleet wait 3              # goes on with it, and collects",
+        "rater fleet retry 3 --nodes n7",
+    ),
     "rater completion": (
         "rater completion bash > ~/.local/share/bash-completion/completions/rater",
         "rater completion fish > ~/.config/fish/completions/rater.fish",

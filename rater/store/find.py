@@ -19,6 +19,7 @@ _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 # From here on digits may be the start of a uuid as well. Shorter ones never are: after `rater rm 7`
 # another `rater rm 7` would remove whichever run has a uuid that happens to begin with 7.
 _DIGITS_OF_A_UUID = 8
+_LEAST_OF_A_UUID = 4  # of a sweep or a fleet, of which there are few
 _MOST_DIGITS = 18  # SQLite's numbers end at 2^63 - 1
 TAG = "tag:"
 _MOST_NAMED = 5
@@ -63,6 +64,25 @@ def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int
             raise InputError(f"{spec}: only {len(known)} runs are stored in {path}")
         return (known[back][0],)
     return (_by_number_or_uuid(known, path, spec),)
+
+
+def number_meant(word: str, known: Sequence[_Known]) -> int | None:
+    """Return the number of the one sweep, or fleet, of these (the last first) that `word` means.
+
+    A number, `last`, `last~1` or the start of a uuid; None where it means none, or several.
+    """
+    last = _LAST.fullmatch(word)
+    if last:
+        back = int(last[1] or 0)
+        return known[back][0] if back < len(known) else None
+    if _DIGITS.fullmatch(word) and len(word) <= _MOST_DIGITS:
+        number = int(word)
+        if any(number == one for one, _ in known):
+            return number
+    if len(word) < _LEAST_OF_A_UUID:
+        return None
+    meant = [number for number, uuid in known if uuid.startswith(word)]
+    return meant[0] if len(meant) == 1 else None
 
 
 def _known(connection: sqlite3.Connection) -> list[_Known]:

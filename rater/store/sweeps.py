@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ from rater.plan.sweep.grid import AxisKind, BlockOrder, Measure, Slot, Values, l
 from rater.process_id import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, storable
 from rater.record.status import RunStatus
+from rater.store.find import number_meant
 from rater.store.insert import insert_run
 from rater.store.read import named
 from rater.store.remove import keep_removed, remove_runs
@@ -22,9 +22,6 @@ from rater.store.store import Store
 from rater.text.secrets import Redactor
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand
-_LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
-_LEAST_OF_A_UUID = 4
 _HEAD = (
     "SELECT id AS number, status, reason, ended_at, resumed, extended, pid, pid_start, boot_id "
     "FROM sweep WHERE id = :sweep"
@@ -287,17 +284,9 @@ def find_sweep(store: Store, spec: str) -> int:
         known = connection.execute("SELECT id, uuid FROM sweep ORDER BY id DESC").fetchall()
     if not known:
         raise InputError(f"{store.path}: no sweeps stored yet; `rater sweep` makes one")
-    last = _LAST.fullmatch(word)
-    if last:
-        back = int(last[1] or 0)
-        if back < len(known):
-            return int(known[back][0])
-    elif _NUMBER.fullmatch(word) and any(number == int(word) for number, _ in known):
-        return int(word)
-    elif len(word) >= _LEAST_OF_A_UUID:
-        meant = [number for number, uuid in known if uuid.startswith(word)]
-        if len(meant) == 1:
-            return int(meant[0])
+    found = number_meant(word, known)
+    if found is not None:
+        return found
     raise InputError(
         f"{spec!r}: no such sweep in {store.path}; SWEEP is a number up to {known[0][0]}, `last`, "
         "`last~1` or the start of a uuid, and `rater sweep --list` shows them"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -21,8 +21,8 @@ from rater.plan.request.request import (
 )
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what `run` (and every command that plans a run) takes.
+def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+    """Declare what `run` (and every command that plans a run) takes, but the options `without`.
 
     What was not given is None, False or an empty list: `request_from` knows the defaults.
     """
@@ -36,7 +36,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     for title, options in groupby(OPTIONS, key=lambda it: it.group):
         group = parser.add_argument_group(title)
         for option in options:
-            add_option(group, option)
+            if option.name not in without:
+                add_option(group, option)
 
 
 def add_option(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:

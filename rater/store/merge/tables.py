@@ -19,8 +19,10 @@ from rater.store.schema import migrate
 
 # The index of the archive beside a database: `rater fleet collect` fills it from the same files.
 ARCHIVE = ("fleet_setting", "fleet_run", "result")
+# Jobs of the machine that submitted them: a fleet goes on, and is collected, in its own database.
+FLEET = ("fleet", "fleet_node", "fleet_attempt", "fleet_change")
 # What is true of one database alone: what was removed from it, merged into it, archived beside it.
-LOCAL = {"removed", "merged_file", *ARCHIVE}
+LOCAL = {"removed", "merged_file", *ARCHIVE, *FLEET}
 # Numbers of runs that stand in a text column: of rows whose FIELD is WORD, VALUE is a number.
 NUMBERS_AS_TEXT = {("tag", "value"): ("name", "replaced-by", "run")}
 GONE = "removed"  # what stands there for a run that is in no database any more

@@ -64,7 +64,7 @@ class Resolved:
 
 def resolve(request: Request, topology: Topology) -> Resolved:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
-    request, suites, workloads, remarks = _asked_for(request)
+    request, suites, workloads, remarks = asked_for(request)
     kits = [workload.kit for workload in workloads if workload.kit]
     mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
     changes: dict[str, Any] = {
@@ -182,7 +182,7 @@ def _too_full(full: Sequence[Full]) -> str:
     return f"lower the counts in the layout ({told}{more})"
 
 
-def _asked_for(
+def asked_for(
     request: Request,
 ) -> tuple[Request, str | None, tuple[Workload, ...], tuple[str, ...]]:
     """Return the request with what command files add to it, and what it is of, in words."""

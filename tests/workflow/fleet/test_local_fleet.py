@@ -1,0 +1,175 @@
+"""Fleets end to end with the backend `local`: real jobs, real signals, a database on each node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.run.fleet.backend import JobOrder
+from rater.run.fleet.local import Local
+from tests.support.calls import Rater, rows
+
+PROGRAM = ("--copies", "1", "--energy", "off", "--proof", "off", "--preflight", "off")
+MOST_S = 60.0
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What every fleet here is asked for, with places of its own."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("RATER_FLEETS", str(tmp_path / "fleets"))
+    monkeypatch.chdir(tmp_path)
+    words = f"fleet run --backend local --scratch {tmp_path}/scratch --settle 0 --poll 0.05 --quiet"
+    return words.split()
+
+
+def until(happened: Callable[[], Any]) -> Any:
+    """Wait for it, and return what it returned."""
+    deadline_s = time.monotonic() + MOST_S
+    while time.monotonic() < deadline_s:
+        with suppress(OSError, StopIteration):
+            if found := happened():
+                return found
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def agent_of(tmp_path: Path, node: str, attempt: int) -> int:
+    """The process of a job, once it has begun."""
+    jobs = f"fleets/*/jobs/rater-*-{node}.{attempt}.*/process"
+    return int(until(lambda: next(tmp_path.glob(jobs)).read_text()).split()[0])
+
+
+def shown(rater: Rater, *words: str) -> dict[str, Any]:
+    status, out, err = rater("fleet", *words, "--json")
+    assert status in (0, 1), err
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def test_a_lost_node_is_resumed_and_everything_is_collected_once(
+    fleet: list[str], rater: Rater, tmp_path: Path
+) -> None:
+    second = "[ $(wc -l < ran) -gt 1 -a ! -e go ]"  # waits, the first does not
+    wait = f"echo x >> ran; while {second}; do sleep .01; done"
+    status, _, err = rater(
+        *fleet, "--nodes", "n1", "--iterations", "2", *PROGRAM, "--", "sh", "-c", wait
+    )
+    assert status == 0, err
+    agent = agent_of(tmp_path, "n1", 1)
+    until(lambda: (tmp_path / "ran").read_text().count("x") == 2 and rows_of_node(tmp_path) == 1)
+    os.kill(agent, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    document = until(lambda: shown(rater, "wait", "--poll", "0.05"))
+    [node] = document["nodes"]
+    assert (document["status"], node["state"]) == ("complete", "complete")
+    first, second = node["attempts"]
+    assert first["state"] == "lost"
+    assert first["reason"] == "the job ended (FAILED) and published nothing; signal 9"
+    assert (second["copies_done"], second["copies_planned"]) == (2, 2)
+    assert second["notes"] == ["resumed: 1 copies were there"]
+    assert second["collected"]
+    assert (tmp_path / "ran").read_text().count("x") == 3  # what was there did not run again
+    assert not list((tmp_path / "scratch").glob("rater-fleet-*/*-n1"))
+    before = rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run")
+    assert [(host, copies, failed) for host, copies, failed, _ in before] == [("n1", 2, 0)]
+    assert shown(rater, "collect")["counts"] == {"complete": 1}
+    assert rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run") == before
+    assert "nothing to try again" in rater("fleet", "retry")[2]
+    assert rows("SELECT state FROM fleet_change WHERE attempt = 1 ORDER BY id")[0] == ("intent",)
+
+
+def test_a_job_that_was_submitted_twice_runs_once(
+    fleet: list[str], rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = Local.submit
+
+    def killed(self: Local, order: JobOrder) -> str:
+        submit(self, order)
+        raise KeyboardInterrupt
+
+    command = ("--nodes", "n1", *PROGRAM, "--", "sh", "-c", "echo x >> ran")
+    with monkeypatch.context() as patch:
+        patch.setattr(Local, "submit", killed)
+        patch.setattr(Local, "poll", lambda self, jobs: {})  # nor is it found by its name
+        assert rater(*fleet, *command)[0] == 130
+    assert rows("SELECT node, attempt, state, job FROM fleet_attempt") == [
+        ("n1", 1, "intent", None)
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(Local, "poll", lambda self, jobs: {})
+        rater("fleet", "status")  # a look submits nothing
+        assert len(list(tmp_path.glob("fleets/*/jobs/*"))) == 1
+        patch.setattr("rater.workflow.fleet.step.SharedFolder.claimed_by", lambda *_: None)
+        with pytest.raises(StopIteration):
+            patch.setattr("time.sleep", lambda _: next(iter(())))
+            rater("fleet", "wait", "--quiet")
+    assert len(list(tmp_path.glob("fleets/*/jobs/*-n1.1.*"))) == 2
+    document = shown(rater, "wait", "--poll", "0.05")
+    assert document["counts"] == {"complete": 1}
+    assert (tmp_path / "ran").read_text() == "x\n"
+    assert [len(node["attempts"]) for node in document["nodes"]] == [1]
+
+
+def test_a_cancelled_fleet_publishes_what_it_has(
+    fleet: list[str], rater: Rater, tmp_path: Path
+) -> None:
+    command = "test -e first && exec sleep 60; touch first"
+    words = ("--nodes", "n[1-2]", "--iterations", "2", *PROGRAM, "--", "sh", "-c", command)
+    assert rater(*fleet, *words)[0] == 0
+    until((tmp_path / "first").exists)
+    until(lambda: rows_of_node(tmp_path) == 1)
+    document = shown(rater, "cancel", "--wait")
+    assert document["status"] == "cancelled"
+    states = [(it["state"], it["attempts"][0]["copies_done"]) for it in document["nodes"]]
+    assert sorted(states, key=str) == [("cancelled", 1), ("cancelled", None)]
+    assert shown(rater, "collect")["status"] == "cancelled"
+    assert rows("SELECT status, copy_runs FROM fleet_run") == [("interrupted", 2)]
+    status, _, err = rater("fleet", "retry")
+    assert (status, "was cancelled" in err) == (2, True)
+
+
+def rows_of_node(tmp_path: Path) -> int:
+    """Copies of phases that are over, in the database of whichever node runs."""
+    [database] = tmp_path.glob("scratch/rater-fleet-*/*/node.db")
+    with suppress(sqlite3.Error):
+        found = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
+        return int(
+            found.execute(
+                "SELECT count(*) FROM copy JOIN bracket USING (phase) WHERE complete"
+            ).fetchone()[0]
+        )
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "n[2-1]"), "runs backwards"),
+        ((), "--nodes is missing"),
+        (("--nodes", "n1", "nosuch"), "nosuch"),
+        (("--nodes", "n1", "mini/nosuch"), "nosuch"),
+        (("--nodes", "n1", "--layout", "nosuch"), "nosuch"),
+        (("--nodes", "n1", "--mode", "staggered"), "stagger"),
+        (("--nodes", "n1", "--mem", "everywhere"), "everywhere"),
+        (("--nodes", "n1", "--parallel", "0"), "--parallel 0"),
+        (("--nodes", "n1", "--size", "huge"), "huge"),
+    ],
+)
+def test_what_every_node_would_refuse_is_refused_before_anything_is_stored(
+    fleet: list[str], rater: Rater, words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    status, _, err = rater(*fleet, *words)
+    assert status == 2
+    assert said in err
+    assert not (tmp_path / "fleets").exists()
+    assert not (tmp_path / "rater.db").exists()
