@@ -74,11 +74,10 @@ def _described(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
         ]
         if not actions:
             continue
-        title = (group.title or "options").capitalize()
-        yield from (f"{'#' * level} {title}", "", "| | |", "|---|---|")
+        title = (group.title or "options").capitalize().removeprefix("Positional ").capitalize()
+        yield from (f"{'#' * level} {title}", "")
         for action in actions:
-            yield f"| {_typed(action)} | {_cell(action.help or '')} |"
-        yield ""
+            yield from (_typed(action), f":   {_OF_HELP.sub('%', action.help or '')}", "")
     for name, sub in subparsers_of(parser).items():
         yield from (f"{'#' * level} {parser.prog.split()[-1]} {name}", "")
         yield from _described(sub, level + 1)
@@ -96,11 +95,11 @@ def _typed(action: argparse.Action) -> str:
     value = "" if action.nargs == 0 else values or action.dest.upper()
     if action.nargs in ("?", "*") and value:
         value = f"[{value}]"
-    return ", ".join(f"`{f'{name} {value}'.strip()}`".replace("|", "\\|") for name in names)
+    return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names)
 
 
 def _cell(text: str) -> str:
-    return _OF_HELP.sub("%", text).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
 def _database() -> str:
