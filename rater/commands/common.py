@@ -58,6 +58,13 @@ def add_run_word(
     parser.add_argument("which", metavar="RUN", nargs=nargs, default=default, help=text)
 
 
+def add_verbose(parser: argparse._ActionsContainer) -> None:
+    """Add `-v`: a run's result with its details."""
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="the result with the memory of every benchmark"
+    )
+
+
 def add_file(parser: argparse.ArgumentParser, text: str) -> None:
     """Add `-o FILE`."""
     parser.add_argument("-o", dest="file", metavar="FILE", help=text)

@@ -6,6 +6,7 @@ from rater.commands.common import (
     Subparsers,
     add_common,
     add_doing,
+    add_verbose,
     add_force_and_share,
     add_run_word,
     later,
@@ -26,5 +27,6 @@ def register(subparsers: Subparsers) -> None:
     add_option(parser, BY_NAME["tag"], "one more, or another value")
     add_force_and_share(parser)
     add_doing(parser, "show what differs, and the plan", "no progress, no table")
+    add_verbose(parser)
     add_common(parser)
     parser.set_defaults(run=later("run.begin", "rerun"))

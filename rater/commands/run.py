@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rater.commands.common import Subparsers, add_common, add_doing, later
+from rater.commands.common import Subparsers, add_common, add_doing, add_verbose, later
 from rater.workflow.run_arguments import add_run_arguments
 
 
@@ -24,6 +24,7 @@ def register(subparsers: Subparsers) -> None:
         "settings, programs or suite changed since (--force: go on all the same)",
     )
     add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")
+    add_verbose(parser)
     add_common(parser)
     parser.set_defaults(run=_run)
 

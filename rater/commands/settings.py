@@ -20,9 +20,9 @@ def register(subparsers: Subparsers) -> None:
     settings.set_defaults(run=later("machine_settings", "show_settings"))
     restore = subparsers.add_parser(
         "restore",
-        help="put back settings that a killed sweep left changed",
+        help="put back settings left by a killed sweep",
         description="Put back the settings of the machine that a sweep had changed when it was "
-        "killed. `rater run` and `rater sweep` do so before they begin; other commands only tell.",
+        "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     )
     way = restore.add_mutually_exclusive_group()
     way.add_argument(

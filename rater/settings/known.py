@@ -168,11 +168,11 @@ def _pools() -> Iterator[KnownSetting]:
     total, of_node = f"{_POOL}/nr_hugepages", f"{_NODE_POOL}/nr_hugepages"
     for name, also, file, kept, what in (
         # The total alone would not tell where they were.
-        ("", "", total, (total, of_node), "kept for those who ask, on all nodes"),
+        ("", "", total, (total, of_node), "pages reserved for explicit requests, on all nodes"),
         (".{node}", "hugepages.{node}.{size}.total", of_node, (), "the same on {node}"),
         (
             *(".overcommit", "hugepages.{size}.overcommit", f"{_POOL}/nr_overcommit_hugepages"),
-            *((), "so many more may be made on demand"),
+            *((), "maximum extra pages on demand"),
         ),
     ):
         yield KnownSetting(

@@ -59,7 +59,7 @@ def test_two_runs_say_what_differs_first_and_that_one_value_tells_nothing(
         "The runs differ in:",
         "  setting vm.swappiness: 60 (run 1), 10 (run 2)",
     ]
-    assert "cannot tell" in out
+    assert "inconclusive" in out
     assert "one value each says nothing of the noise" in out
 
 
@@ -128,8 +128,8 @@ def test_a_verdict_that_has_no_room_in_the_table_stands_whole_below_it(
     make(database, both(times[4:]))
     _, out, _ = rater("compare", "1,2,3,4", "5,6,7,8")
     lines = out.splitlines()
-    assert "cannot tell: see below" in out
-    assert "gups: cannot tell: a drift would look the same (make them in turn)" in lines
+    assert "inconclusive: see below" in out
+    assert "gups: inconclusive: a drift would look the same (make them in turn)" in lines
     assert all(len(line) <= 80 for line in lines)
 
 
@@ -213,7 +213,7 @@ def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
     assert rater("compare", "1,2", "3,4", *gate)[0] == 0
     # One run each: how runs differ is not known.
     status, out, err = rater("compare", "1", "3", *gate)
-    assert (status, "cannot tell: one run each" in out) == (2, True)
+    assert (status, "inconclusive: one run each" in out) == (2, True)
     assert "cannot be judged: gups (run 3): one run each; make several" in err
     for run in (3, 4):
         break_copy(database, run)

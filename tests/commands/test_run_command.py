@@ -541,4 +541,4 @@ def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:
     text = shown.decode()
     assert "lgroup" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
-    assert "This was run 1" in text
+    assert "Stored as run 1" in text

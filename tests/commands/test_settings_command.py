@@ -34,14 +34,14 @@ def test_settings_are_shown_by_group_in_eighty_columns(rater: Rater) -> None:
     assert "transparent huge pages\n  thp               madvise  who gets" in out
     assert "  smt.control        on" in out
     assert "now performance (0,3), powersave" in out
-    assert "not here: compaction_proactiveness (this kernel was built without)" in out
+    assert "unavailable here: compaction_proactiveness (this kernel was built without)" in out
 
 
 @pytest.mark.usefixtures("machine")
 def test_a_name_narrows_to_it_and_what_is_below_it_with_its_files(rater: Rater) -> None:
     status, out, _ = rater("settings", "hugepages.2048kB", "kernel.randomize_va_space")
     assert status == 0
-    assert "  hugepages.2048kB        12  kept for those who ask" in out
+    assert "  hugepages.2048kB        12  pages reserved for explicit requests" in out
     assert "hugepages.2048kB.node1  2" in out
     assert "recorded as hugepages.node1.2048kB.total" in out
     assert "/proc/sys/kernel/randomize_va_space" in out

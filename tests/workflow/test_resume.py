@@ -280,7 +280,9 @@ def test_a_killed_run_goes_on_where_it_was_made_and_its_failures_count(killed: P
         (4, 3, 1, 0),
     ]
     assert dump("phase, exit_code", "copy") == [(0, 3), (1, 0), (3, 0), (4, 0)]
-    assert "torn: sh, iteration 3 (phase 2, again as phase 4)" in str(dump("text", "note"))
+    assert "discarded incomplete: sh, iteration 3 (phase 2, again as phase 4)" in str(
+        dump("text", "note")
+    )
     starts = dict(dump("phase, start_ns"))
     assert starts[0] < starts[1] < starts[4] < starts[3]
     assert "phase 1 of 2: sh, iteration 3" in done.stderr

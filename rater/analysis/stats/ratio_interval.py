@@ -40,7 +40,7 @@ class Decision(StrEnum):
     WORSE = "worse"
     SAME = "same"
     RARELY = "same, but rarely slow"  # the same but for a few runs that lie far below the others
-    UNKNOWN = "cannot tell"
+    UNKNOWN = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class RatioInterval:
             return "times too coarse"
         more = None
         if self.more is None:
-            more = f"more than {MOST_ROUNDS} rounds would"
+            more = f"more than {MOST_ROUNDS} rounds needed"
         elif self.more:
-            more = f"{self.more} more round{'s' * (self.more != 1)} would"
+            more = f"about {self.more} more round{'s' * (self.more != 1)} needed"
         return "; ".join(part for part in (*self.doubts, more) if part) or None
 
 
@@ -164,7 +164,7 @@ def interval_of(
     """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
 
     Values without any noise at all, of which no step is known either: no difference is
-    `same`, a difference is `cannot tell`. What is refused has an interval and no verdict.
+    `same`, a difference is `inconclusive`. What is refused has an interval and no verdict.
     `next_confidence`: of the interval that is looked at when there are more values; None: the same.
     """
     count = min((part.count for part in estimate.parts), default=1)

@@ -29,7 +29,7 @@ def comparison_svg(chart: Chart) -> str:
     rows, sides = chart["signals"]["rows"], chart["signals"]["sides"]
     title = (
         f"speedup over {chart['baseline']}, with its interval "
-        "(+ better, \u2212 worse, = same, ~ rarely slow, ? cannot tell)"
+        "(+ better, \u2212 worse, = same, ~ rarely slow, ? inconclusive)"
     )
     return sheet_svg(title, [PlacedChart("comparison", chart, WIDTH, rows * (14 * sides + 4))])
 

@@ -24,7 +24,7 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
     if not in_lines:
         printer.prose(
             f"+ better, - worse, = same within {comparison.margin * 100:g} %, ~ the same but for "
-            "rare slow runs, ? cannot tell"
+            "rare slow runs, ? inconclusive"
             + (
                 f"; ++ and -- hold up with all {comparison.compared} comparisons considered (Holm)"
                 if comparison.compared > 1
@@ -58,10 +58,12 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         )
     if comparison.compared > 1:
         text = (
-            f"Of {comparison.compared} comparisons of equal things, {comparison.by_chance:.2g} "
-            "would say better or worse by chance"
+            f"Expect {comparison.by_chance:.2g} false positives in {comparison.compared} "
+            "comparisons"
         )
-        text += "; the baseline's own luck is in all." if len(comparison.sides) > 2 else "."
+        text += (
+            "; all comparisons share the baseline's noise." if len(comparison.sides) > 2 else "."
+        )
         if in_lines and any(cell.holds for _, _, cell in comparison.verdicts()):
             text += " * holds up with all of them considered (Holm)."
         printer.prose(text)
@@ -70,7 +72,7 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
         most = [one.more for one in unknown]
         known = [more for more in most if more is not None]
         rounds = "more than 1000 rounds" if None in most else _rounds(max(known))
-        printer.prose(f"? cannot tell: {rounds} would tell for all of them, at this noise.")
+        printer.prose(f"? inconclusive: {rounds} needed to decide all of them, at this noise.")
 
 
 def _doubts(told: Iterable[str]) -> Iterator[str]:

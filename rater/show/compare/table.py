@@ -42,7 +42,7 @@ def print_comparison(comparison: Comparison, printer: Printer) -> None:
     printer.some(comparison.left_out, "yellow")
     printer.line()
     if not _compared_rows(comparison):
-        printer.prose("No benchmark has a valid result on both sides: nothing to compare.", "bold")
+        printer.prose("No benchmark has a valid result in both points: nothing to compare.", "bold")
         return
     if len(comparison.sides) == 2:
         _print_pair(comparison, printer)
@@ -232,7 +232,7 @@ def _copy_words(told: RatioInterval) -> str:
     if told.verdict is Decision.SAME:
         return told.short
     words = f"{size(told.ratio - 1)} {'faster' if told.ratio > 1 else 'slower'}"
-    return words if told.decided else f"{words} (cannot tell)"
+    return words if told.decided else f"{words} (inconclusive)"
 
 
 def _headings(comparison: Comparison, printer: Printer) -> list[str]:

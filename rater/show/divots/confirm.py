@@ -64,7 +64,7 @@ def print_verdict(view: TrialView, printer: Printer) -> None:
     printer.prose(
         f"  {trial.place} against {trial.there_name}: {_percent(verdict.slowdown)}, "
         f"95 % interval {_percent(verdict.low)} to {_percent(verdict.high)}; "
-        f"found was {_percent(trial.slowdown)}"
+        f"originally {_percent(trial.slowdown)}"
     )
     if view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE:
         a, b = (f"{percent(share, 0)} %" for share in view.foreign)

@@ -79,7 +79,7 @@ def _nothing(head: RunHead, analysis: Analysis) -> str:
         return "Divots: too few copies and iterations to see any."
     if analysis.failed:
         return "No divots could have been seen: too few copies ended well."
-    return "No divots: nothing stands out, though so few copies would show only large ones."
+    return "No divots: nothing stands out; with so few copies only large effects are detectable."
 
 
 def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> None:
@@ -112,7 +112,7 @@ def visible_line(visible: dict[str, float]) -> str:
     """Return the smallest effects that the run could show as a sentence."""
     parts = []
     if not visible:
-        return "So few copies would show only large ones."
+        return "With so few copies only large effects are detectable."
     if "group" in visible:
         parts.append(f"an lgroup slower by {percent(visible['group'])} % or more in all benchmarks")
     if "group-benchmark" in visible:

@@ -63,7 +63,7 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
         element(
             "p",
             f"Speedup over {comparison.sides[0].label}: right of the line is faster, the bar is "
-            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 cannot tell.",
+            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 inconclusive.",
             class_="how",
         ),
         element("div", id="comparison"),

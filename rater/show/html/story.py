@@ -270,7 +270,7 @@ def _unseen(page_run: PageRun, analysis: Analysis) -> str:
     elif analysis.failed:
         why = "Too few copies ended well to see any."
     else:
-        why = "So few copies would show only large ones, and none stands out."
+        why = "With so few copies only large effects are detectable, and none was found."
     return f"Nothing is known of divots. {why}"
 
 

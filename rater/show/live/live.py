@@ -266,7 +266,7 @@ class LiveView:
             elif seconds > 0:
                 parts.append(f"more than {clock(seconds)} left")
             else:
-                parts.append("takes longer than expected")
+                parts.append("running longer than estimated")
         return "   ".join(parts)
 
     def _under(self, standouts: Sequence[Standout], room: int) -> list[Line]:

@@ -99,7 +99,7 @@ def _remarks(
     yield ""
     if absent:
         text = "; ".join(f"{', '.join(names)} ({why})" for names, why in absent)
-        yield from wrapped(f"not here: {text}", page.width)
+        yield from wrapped(f"unavailable here: {text}", page.width)
     if common and any_rows:
         yield from wrapped(f"none of them can be set now: {common}", page.width)
     yield from wrapped(

@@ -89,7 +89,7 @@ def print_memory(proof: RunProof, printer: Printer) -> None:
         seen = proof.observed
         every = f", each copy every {duration(seen.interval_s)}" if seen.interval_s else ""
         printer.prose(
-            f"{count(seen.samples, 'look')} at copies while they ran{every}: "
+            f"{count(seen.samples, 'sample')} of running copies{every}: "
             f"{percent(seen.share, 2)} % of one CPU, {duration(seen.longest_read_s)} at most",
         )
         for text in seen.unknown:

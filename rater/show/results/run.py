@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
@@ -55,8 +55,11 @@ def print_summary(
     proof: bool = False,
     notable: Sequence[Notable] = (),
     divots: Analysis | None = None,
+    brief: bool = False,
 ) -> None:
-    """Print what a run says; `after_run`: with the commands that come next.
+    """Print what a run says, the score last; `after_run`: with the commands that come next.
+
+    `brief`: without the memory of benchmarks, so that a small run fits a screen of 24 lines.
 
     `beside` is what to compare a steady run with: one of the same order with a
     barrier (`analysis.beside.comparable` finds it); another run is not looked at.
@@ -75,7 +78,7 @@ def print_summary(
     else:
         print_benchmarks(summary, printer)
     print_energy(summary, printer)
-    _print_proof(summary.proof, printer, every=proof)
+    _print_proof(summary.proof, printer, every=proof, brief=brief)
     beside_copies = notable_text(notable, head.run)
     if beside_copies is not None:
         printer.prose(beside_copies, "yellow")
@@ -97,14 +100,20 @@ def print_summary(
     if divots is not None:
         printer.line()
         print_findings(head, divots, printer)
+    print_scores(summary, printer)
     if after_run:
         printer.line()
-        printer.line(f"This was run {head.run}. What comes next:")
-        if head.status is RunStatus.INTERRUPTED and head.request is not None:
-            printer.line(f"  rater run --resume {head.run}")
-        printer.line(f"  rater show {head.run}")
-        printer.line(f"  rater export {head.run} --format csv")
-        printer.line("  rater list")
+        printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(head, divots))}")
+
+
+def _next(head: RunHead, divots: Analysis | None) -> Iterator[str]:
+    if head.status is RunStatus.INTERRUPTED and head.request is not None:
+        yield f"rater run --resume {head.run}"
+    yield f"rater report {head.run}"
+    yield f"rater plot {head.run}"
+    if divots is not None and divots.findings:
+        yield f"rater divots --confirm {head.run}"
+    yield f"rater show {head.run}"
 
 
 def print_list(heads: Sequence[RunHead], console: Console) -> None:
@@ -196,7 +205,7 @@ def print_head(head: RunHead, printer: Printer) -> None:
 
 
 def print_benchmarks(summary: Summary, printer: Printer) -> None:
-    """Print the results of copies that waited for each other, and what the suite comes to."""
+    """Print the results of copies that waited for each other."""
     rows = [(b, it) for b in summary.benchmarks for it in b.iterations]
     if rows and summary.steady:
         print_windows(rows, summary.proof.not_met(), printer)
@@ -214,6 +223,12 @@ def print_benchmarks(summary: Summary, printer: Printer) -> None:
     _print_missing(summary.benchmarks, printer)
     if summary.steady:
         print_verdicts(summary, printer)
+
+
+def print_scores(summary: Summary, printer: Printer) -> None:
+    """Print what the suite comes to; nothing of runs that have no such score."""
+    if summary.rotated is not None or summary.mix is not None:
+        return
     if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
         printer.line()
         for tune in dict.fromkeys(score.tune for score in summary.suites):
@@ -311,11 +326,13 @@ def _over(summary: Summary, whole: SuiteScore) -> str:
     return text
 
 
-def _print_proof(proof: RunProof, printer: Printer, *, every: bool) -> None:
+def _print_proof(proof: RunProof, printer: Printer, *, every: bool, brief: bool) -> None:
     if not proof.copies and not every:
         return
     printer.line()
     print_placement(proof, printer, every=every)
+    if brief:
+        return
     if every or len(proof.benchmarks) <= _MEMORY_SHOWN:
         print_memory(proof, printer)
     elif any(benchmark.sampled for benchmark in proof.benchmarks):

@@ -114,7 +114,7 @@ def _compare_memory(args: argparse.Namespace) -> int:
 def _draw(comparison: Comparison, file: Path) -> None:
     chart = comparison_chart(comparison)
     if chart is None:
-        raise InputError("-o: no benchmark has a valid result on both sides: nothing to draw")
+        raise InputError("-o: no benchmark has a valid result in both points: nothing to draw")
     write_drawing(comparison_svg(chart), file)
 
 

@@ -146,6 +146,6 @@ def _check(path: Path, *, force: bool) -> None:
         raise InputError(f"-o {path}: cannot be read ({error.strerror})") from error
     if start and not is_page(start.decode("utf-8", "replace")):
         raise InputError(
-            f"-o {path}: is there already, and is no page that rater wrote; name another file, "
+            f"-o {path}: already exists and was not written by rater; name another file, "
             "or --force writes over it"
         )

@@ -81,6 +81,7 @@ def print_result(
             proof=proof,
             notable=readings.notable,
             divots=divots,
+            brief=after_run and not getattr(args, "verbose", False),
         )
         if cpus:
             print_cpus(readings, printer)

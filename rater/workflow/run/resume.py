@@ -186,8 +186,8 @@ def _taken_up(left: Remainder, at: str) -> str:
         for it in left.phases
         if it.state is PhaseState.TORN
     ]
-    text = f"taken up again at {at}, {done} of {len(left.phases)} phases done"
-    return f"{text}; torn: {'; '.join(torn)}" if torn else text
+    text = f"resumed at {at}, {done} of {len(left.phases)} phases done"
+    return f"{text}; discarded incomplete: {'; '.join(torn)}" if torn else text
 
 
 def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> int:

@@ -93,7 +93,7 @@ def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> 
             point("new", *brackets(4, [9.6, 19.0, 37.6]), blocks=False),
         ]
     )
-    assert told(loose).startswith("cannot tell")
+    assert told(loose).startswith("inconclusive")
     assert speedup_of(loose).basis is Basis.RUNS
 
 
@@ -125,7 +125,7 @@ def test_of_single_runs_the_iterations_are_compared_and_decide_nothing() -> None
     new = point("y", run(2, {"a": [[9.0, 9.0], [9.1, 9.1], [8.9, 8.9]]}))
     speedup = speedup_of(compare([base, new]))
     assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 3)
-    assert speedup.words == "cannot tell: one run each"
+    assert speedup.words == "inconclusive: one run each"
     assert speedup.low is not None
     assert speedup.low > 1.08
     comparison = compare([base, new])
@@ -178,7 +178,7 @@ def test_other_reference_times_are_compared_in_copies_an_hour() -> None:
 
 def test_one_value_each_cannot_be_told() -> None:
     comparison = compare([point("x", *brackets(1, [10.0])), point("y", *brackets(2, [5.0]))])
-    assert told(comparison) == "cannot tell: one run each"
+    assert told(comparison) == "inconclusive: one run each"
     assert only(comparison).cells[0].p_holm is None
     assert comparison.compared == 0
 
@@ -500,7 +500,7 @@ def test_a_factor_of_two_without_noise_is_told_from_whole_seconds() -> None:
         return told(compare([base, point("y", file(3, there), file(4, there), blocks=False)]))
 
     assert verdict(10.0, 5.0) == "better (unblocked)"
-    assert verdict(10.0, 10.0) == "cannot tell: times too coarse"
+    assert verdict(10.0, 10.0) == "inconclusive: times too coarse"
     assert verdict(1000.0, 1000.0) == "same within 1 % (unblocked)"
     assert verdict(10.25, 10.26) == "same within 1 % (unblocked)"  # hundredths
 
@@ -544,7 +544,7 @@ def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> N
     base = point("x", *brackets(1, slower[:4]), blocks=False)
     new = point("y", *brackets(5, slower[4:]), blocks=False)
     assert told(compare([base, new])) == (
-        "cannot tell: a drift would look the same (make them in turn)"
+        "inconclusive: a drift would look the same (make them in turn)"
     )
     # In turn the same drift is in both.
     base = point("x", *brackets(1, slower[::2]))
@@ -586,7 +586,7 @@ def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> N
     base = point("x", *day(20, brackets(1, [10.0, 10.1, 10.2])), blocks=False)
     new = point("y", *day(21, brackets(4, [9.0, 9.1, 9.2])), blocks=False)
     comparison = compare([base, new])
-    assert told(comparison) == "cannot tell: each in a session of its own"
+    assert told(comparison) == "inconclusive: each in a session of its own"
     assert [side.label for _, side, _ in comparison.unjudged()] == ["y"]
     # Back and forth, the sessions are what is compared.
     again = [

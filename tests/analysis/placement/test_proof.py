@@ -293,7 +293,7 @@ def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> No
         "a             2/4       401   402       62       38   62.5   25.0    0.0",
         "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
         "least: of one copy; moves: to another CPU",
-        "2 looks at copies while they ran: 0.05 % of one CPU, 1.2 ms at most",
+        "2 samples of running copies: 0.05 % of one CPU, 1.2 ms at most",
         "no such file here",
     ]
 

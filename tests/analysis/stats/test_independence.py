@@ -65,7 +65,7 @@ def test_rounds_that_hang_together_have_a_wider_interval_and_say_so() -> None:
     assert alone.words == "better"
     assert together.ratio == pytest.approx(alone.ratio)
     assert (together.low or 0) < 1 < (together.high or 0)
-    assert together.words.startswith("cannot tell: rounds not independent; ")
+    assert together.words.startswith("inconclusive: rounds not independent; ")
     large = rounds([value + 0.3 for value in state])
     assert large.words == "better (rounds not independent)"
 
@@ -80,7 +80,7 @@ def test_sessions_that_differ_are_the_values() -> None:
 
 def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> None:
     slower = [-0.01 * i for i in range(8)]
-    words = "cannot tell: a drift would look the same (make them in turn)"
+    words = "inconclusive: a drift would look the same (make them in turn)"
     assert runs(slower[:4], slower[4:]).words == words
     # A step of 10 % on top of the drift and a little noise is a difference.
     noise = (0.001, -0.001, 0.0005, -0.0005) * 2
@@ -98,7 +98,7 @@ def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> No
 
 def test_one_run_against_several_is_not_judged() -> None:
     told = runs([0.3], [0.0, 0.001, -0.001])
-    assert (told.words, told.p) == ("cannot tell: one run of one side", None)
+    assert (told.words, told.p) == ("inconclusive: one run of one side", None)
     assert (told.low or 0) > 1
 
 

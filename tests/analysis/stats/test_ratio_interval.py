@@ -128,7 +128,7 @@ def test_one_value_has_the_noise_of_the_several_on_the_other_side_and_no_verdict
     assert estimate.degrees() == pytest.approx(2)
     told = interval_of(estimate, 0.01)
     assert (told.low or 0) > 1  # if it were so
-    assert told.words == "cannot tell: one run of one side"
+    assert told.words == "inconclusive: one run of one side"
     # The same whichever side is the single one.
     other = interval_of(unpaired([-0.01, 0.0, 0.01], [0.05], Basis.RUNS), 0.01)
     assert 1 / (other.low or 1) == pytest.approx(told.high)
@@ -137,7 +137,7 @@ def test_one_value_has_the_noise_of_the_several_on_the_other_side_and_no_verdict
 def test_one_value_each_tells_nothing() -> None:
     for estimate in (paired([0.5]), unpaired([0.5], [0.0], Basis.RUNS)):
         told = interval_of(estimate, 0.01)
-        assert told.words == "cannot tell: one run each"
+        assert told.words == "inconclusive: one run each"
         assert (told.low, told.p, told.basis) == (None, None, Basis.NOTHING)
         assert told.ratio == pytest.approx(math.exp(0.5))
 
@@ -147,17 +147,17 @@ def test_values_without_noise_are_the_same_or_not_told() -> None:
     same = interval_of(paired([0.0, 0.0, 0.0]), 0.01)
     assert (same.words, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
     step = interval_of(paired([0.01, 0.01, 0.01]), 0.01)
-    assert (step.words, step.p) == ("cannot tell", 1.0)
+    assert (step.words, step.p) == ("inconclusive", 1.0)
     # Equal but for roundings is equal.
-    assert interval_of(paired([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words == "cannot tell"
+    assert interval_of(paired([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words == "inconclusive"
 
 
 def test_of_one_run_each_there_is_an_interval_and_no_verdict() -> None:
     told = interval_of(unpaired([0.5, 0.501, 0.499], [0.0, 0.001, -0.001], Basis.ITERATIONS), 0.01)
     assert (told.low or 0) > 1.6
-    assert (told.words, told.p, told.within) == ("cannot tell: one run each", None, False)
+    assert (told.words, told.p, told.within) == ("inconclusive: one run each", None, False)
     equal = interval_of(unpaired([0.0, 0.0], [0.0, 0.0], Basis.ITERATIONS), 0.01)
-    assert (equal.words, equal.p) == ("cannot tell: one run each", None)
+    assert (equal.words, equal.p) == ("inconclusive: one run each", None)
 
 
 def test_times_in_coarse_steps_widen_the_interval_by_a_step_and_their_rounding() -> None:
@@ -169,7 +169,7 @@ def test_times_in_coarse_steps_widen_the_interval_by_a_step_and_their_rounding()
     assert far.p == pytest.approx(exceeded(0.6 / error, 2))
     assert far.words == "worse"
     near = interval_of(paired([0.02, 0.02, 0.02], step=0.1), 0.01)
-    assert (near.words, near.more) == ("cannot tell: times too coarse", None)
+    assert (near.words, near.more) == ("inconclusive: times too coarse", None)
     # Steps of a nanosecond change nothing.
     fine = interval_of(paired([0.01, 0.02, 0.03], step=1e-10), 0.01)
     assert fine.p == pytest.approx(interval_of(paired([0.01, 0.02, 0.03]), 0.01).p)
@@ -213,7 +213,7 @@ def test_how_many_more_rounds_would_tell() -> None:
     noisy = paired([0.03, -0.01, 0.03, -0.01])  # mean 0.01, deviation 0.0231
     told = interval_of(noisy, 0.01)
     assert told.more is not None
-    assert told.words == f"cannot tell: {told.more} more rounds would"
+    assert told.words == f"inconclusive: about {told.more} more rounds needed"
     # With so many the half width is below the effect, with one fewer it is not.
     for more, enough in ((told.more, True), (told.more - 1, False)):
         reach = quantile(0.95, 3 + more) * 0.0230940 / math.sqrt(4 + more)
@@ -221,12 +221,12 @@ def test_how_many_more_rounds_would_tell() -> None:
     # Near no effect, it is `same` that is near: the margin counts.
     assert (
         interval_of(paired([0.02, -0.02, 0.02, -0.02]), 0.01).words
-        == "cannot tell: 20 more rounds would"
+        == "inconclusive: about 20 more rounds needed"
     )
     far = interval_of(paired([0.5, -0.5, 0.5, -0.5]), 0.001)
-    assert far.words == "cannot tell: more than 1000 rounds would"
+    assert far.words == "inconclusive: more than 1000 rounds needed"
     one = RatioInterval(1, 0.01, Basis.BLOCKS, 4, more=1)
-    assert one.words == "cannot tell: 1 more round would"
+    assert one.words == "inconclusive: about 1 more round needed"
 
 
 def test_strata_count_alike_and_their_noise_adds() -> None:

@@ -123,7 +123,7 @@ def test_a_file_that_rater_did_not_make_stays(rater: Rater, tmp_path: Path) -> N
     status, _, err = rater("report", "-o", file)
 
     assert status == 2
-    assert "is no page that rater wrote" in err
+    assert "was not written by rater" in err
     assert file.read_text() == "<html>years of work</html>"
     assert rater("report", "-o", file, "--force")[0] == 0
     assert is_page(file.read_text()[:4096])
@@ -138,7 +138,7 @@ def test_a_file_that_rater_did_not_make_stays(rater: Rater, tmp_path: Path) -> N
         (("-o", ""), "-o '': expected the name of a page, or - for standard output"),
         (("-o", "/dev/null"), "is no regular file"),
         (("99",), "no such run"),
-        (("-o", "/proc/version"), "is no page that rater wrote"),
+        (("-o", "/proc/version"), "was not written by rater"),
         (("-o", f"/tmp/{300 * 'n'}.html"), "cannot be written (File name too long)"),
         pytest.param(("-o", "/proc/page.html"), "-o /proc/page.html: cannot be", marks=needs_vega),
     ],
@@ -568,7 +568,7 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
     assert shown.text.count("run 7; run 8 ") == 1
     assert "setting thp" in shown.text
     (line,) = shown.data["comparison"]["data"]["lines"]
-    assert (line["kind"], line["card"][1]) == ("unknown", "cannot tell: one run each")
+    assert (line["kind"], line["card"][1]) == ("unknown", "inconclusive: one run each")
     first, second = (run["panels"][0] for run in shown.data["runs"])
     assert (first["low"], first["high"]) == (second["low"], second["high"])
 

@@ -82,10 +82,7 @@ a             1     5.00   4.00    4.50     5.00     1/1/1    10.0
 
 suite ratio 4.00 (int 4.00), the geometric mean over 1 benchmark
 
-This was run 7. What comes next:
-  rater show 7
-  rater export 7 --format csv
-  rater list
+Stored as run 7. Try: rater report 7, rater plot 7, rater show 7
 """
     )
 
@@ -254,8 +251,8 @@ def test_interrupted_and_killed_runs_say_so() -> None:
 def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> None:
     run = suite_run(["a", "b"], 3)
     assert "specrate" not in shown(run).lower()  # ours are never called so
-    assert "rater export 7 --format csv" in shown(run)
-    assert "rater export" not in shown(run, after_run=False)
+    assert "Stored as run 7. Try: rater report 7" in shown(run)
+    assert "rater report" not in shown(run, after_run=False)
 
 
 def test_the_list_has_a_line_per_run_and_gives_way_at_60_columns() -> None:

@@ -55,7 +55,7 @@ def barrier(names: Sequence[str] = ("lu",), copies: int = 2, **options: Any) -> 
 
 def test_a_steady_run_of_two_copies_is_shown_like_this() -> None:
     screen = shown(steady(), beside=barrier(), after_run=True)
-    head, table, _, sides, _ = (part.splitlines() for part in screen.split("\n\n"))
+    head, table, sides, _, _ = (part.splitlines() for part in screen.split("\n\n"))
     assert head[0] == "run 7: mini/lu (test, base), steady, 2 copies, warm-up 4 s, window 40 s"
     assert table[:3] == [
         "benchmark  ratio  runs in  whole  median  copies  slowest  copy/CPU     2nd",
