@@ -6,9 +6,9 @@ from rater.commands.common import (
     Subparsers,
     add_common,
     add_doing,
-    add_verbose,
     add_force_and_share,
     add_run_word,
+    add_verbose,
     later,
 )
 from rater.plan.request.request import BY_NAME
