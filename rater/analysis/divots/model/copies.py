@@ -182,7 +182,7 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
     scale = np.nan_to_num(shortest(rest.reshape(b * i, s))).reshape(b, i)
     scale = np.maximum(scale, np.maximum(steps[:, None], limits.NOISE_FLOOR))
     nearer, farther = _beyond_of_three((edge + gap) / -scale), _beyond_of_three(edge / -scale)
-    nats: Floats = (at + 1) * np.log(nearer / farther) - math.log(most)
+    nats = (at + 1) * np.log(nearer / farther) - math.log(most)
     total = np.maximum(nats, 0.0).sum(axis=1)
     # How seldom i exponential values have such a sum (Erlang's distribution).
     ways = sum(total**k / math.factorial(k) for k in range(i))
