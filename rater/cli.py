@@ -25,12 +25,12 @@ FAMILIES = (
     *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
     *("compare", "scale", "sweep", "settings"),
     *("suites", "layouts", "topo", "lint_bind", "shell.completion"),
-    *("lab.doctor", "lab.model", "fleet.merge", "lab.pages", "fleet.fleet"),
+    *("lab.doctor", "lab.model", "lab.pages", "lab.lab", "fleet.merge", "fleet.fleet"),
 )
 # They put back themselves what a dead sweep left of the machine's settings.
-_RESTORING = ("run", "rerun", "sweep", "restore")
-_STARTING = ("run", "rerun", "sweep", "selftest")  # copies
-_WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages", "fleet run")  # behind `--`
+_RESTORING = ("run", "rerun", "sweep", "lab", "restore")
+_STARTING = ("run", "rerun", "sweep", "lab", "selftest")  # copies
+_WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages", "lab", "fleet run")  # behind `--`
 _LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 

@@ -69,6 +69,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater model last                # what large pages, or any axis of numbers, do",
         "rater model 3 --x walks --y cycles -o fits.svg",
     ),
+    "rater lab": (
+        "rater lab pages --quick         # about a minute, to see that all works",
+        "rater lab pages --copies 1 --counters cpi -o pages.html",
+        "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
+        "rater lab pages --show last     # of a sweep that is stored",
+    ),
     "rater settings": ("rater settings", "rater settings thp"),
     "rater restore": ("rater restore",),
     "rater suites": ("rater suites", "rater suites show mini", "rater suites new nightly"),

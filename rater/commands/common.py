@@ -65,7 +65,7 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_file(parser: argparse.ArgumentParser, text: str) -> None:
+def add_file(parser: argparse._ActionsContainer, text: str) -> None:
     """Add `-o FILE`."""
     parser.add_argument("-o", dest="file", metavar="FILE", help=text)
 

@@ -108,8 +108,6 @@ def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -
     unknown = TermVerdict(fit.degree, TermState.UNKNOWN, effect)
     if fit.degrees_of_freedom < 1:
         return unknown
-    if fit.quality.aicc is None:  # so few that the larger model would win by its size alone
-        return replace(unknown, more_layouts=fit.quality.parameters + 3 - len(y))
     half = quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
     p = _p(best, fit)
     known = replace(unknown, low=effect - half, high=effect + half, p=p)
@@ -117,6 +115,8 @@ def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -
         return replace(known, state=TermState.THERE)
     if abs(effect) + half <= margin:
         return replace(known, state=TermState.SMALL)
+    if fit.quality.aicc is None:  # so few that the larger model would win by its size alone
+        return replace(known, more_layouts=fit.quality.parameters + 3 - len(y))
     more = _more_layouts(abs(effect), half, fit.degrees_of_freedom, len(y), margin)
     return replace(known, more_layouts=more)
 

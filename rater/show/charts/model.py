@@ -37,7 +37,7 @@ def models_svg(models: Sequence[SweepModel], title: str) -> str:
             chart,
             width,
             height,
-            [PlacedText(0, -10, f"{chart['title']}, {chart['yname']}", weight="bold")],
+            [PlacedText(0, -10, chart["title"], weight="bold")],
             above=30,
         )
         for chart in charts
@@ -82,8 +82,7 @@ def _chart(model: SweepModel) -> dict[str, Any]:
         if all(abs(y - one["y"]) > _TIGHT * (high - low) for one in names):
             names.append({"y": y, "text": fit.name, "colour": _COLOURS[place]})
     return {
-        "title": plain(model.observed.name),
-        "yname": plain(effort_name(model)),
+        "title": plain(f"{model.observed.name}, {effort_name(model)}"),
         "signals": {
             "bottom": low - pad,
             "top": high + pad,

@@ -23,6 +23,7 @@ from rater.show.charts.comparison import comparison_chart
 from rater.show.charts.cpi import cpi_chart
 from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.markup import Html, element, joined
+from rater.show.charts.model import model_charts
 from rater.show.charts.scaling import scaling_charts
 from rater.show.charts.vega import ASSETS, Chart
 from rater.show.console.format import duration, gigabytes, plain, what_ran
@@ -46,7 +47,7 @@ from rater.text.cpuset import format_list
 MARK = "rater report"  # in the page's head: rater may write over a file that has it
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _MOST_ROWS = 40  # of a table that is there at once
-_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling", "cpi")
+_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling", "cpi", "model")
 
 
 def page_of(runs: Sequence[PageRun], library: str, together: Together | None = None) -> str:
@@ -74,12 +75,13 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
     cpi = cpi_chart([(f"run {it.run.head.run}", run_counts(it.run).benchmarks) for it in runs])
     library = _inline(library)
     script = _inline(_script())
-    scaling = together.scaling if together else None
+    scaling, lab = (together.scaling, together.lab) if together else (None, None)
     data = {
         "runs": drawn,
         "spans": _spans(drawn),
         "comparison": comparison_chart(together.comparison) if together else None,
         "scaling": scaling_charts(scaling.curves) if scaling else None,
+        "models": model_charts((*lab.models, *lab.energy)) if lab else None,
         "cpi": cpi,
         "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rater.analysis.compare.model import Comparison
 from rater.analysis.divots.data.between import Between
+from rater.analysis.models.lab import PageLab
 from rater.analysis.scaling.curve import Scaling
 from rater.analysis.scaling.pairs import orders, smt_yields
 from rater.groups import grouped
@@ -14,6 +15,7 @@ from rater.show.charts.markup import Html, element
 from rater.show.compare.table import print_comparison
 from rater.show.html.data import PageRun
 from rater.show.html.html import PagePrinter
+from rater.show.html.lab import lab_gains, lab_sections
 from rater.show.html.story import machine_words, words_of
 from rater.show.scaling.table import print_scaling
 
@@ -26,6 +28,7 @@ class Together:
     scaling: Scaling | None  # None: all have the same number of copies
     notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
     between: tuple[Between, ...] = ()  # divots that come back, or do not
+    lab: PageLab | None = None  # the points are page layouts
 
 
 def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
@@ -58,7 +61,8 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     print_comparison(comparison, printer)
     yield element(
         "section",
-        element("header", element("h1", "; ".join(side.label for side in comparison.sides)), *ran),
+        element("header", element("h1", _title(together)), *ran),
+        *([lab_gains(together.lab)] if together.lab else []),
         element("h2", "Beside each other"),
         element(
             "p",
@@ -70,6 +74,8 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
         printer.take(),
         class_="tables",
     )
+    if together.lab is not None:
+        yield from lab_sections(together.lab)
     if together.scaling is not None:
         yield _scaling(together.scaling)
     for one in together.between:
@@ -77,6 +83,12 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     if not together.between:
         printer.prose("no place has divots in any of the runs")
     yield element("section", element("h2", "What comes back"), printer.take())
+
+
+def _title(together: Together) -> str:
+    if together.lab is not None:
+        return f"Page sizes, sweep {together.lab.sweep}"
+    return "; ".join(side.label for side in together.comparison.sides)
 
 
 def _where(page_run: PageRun) -> list[str]:

@@ -32,12 +32,13 @@ def print_models(
     for place, model in enumerate(models):
         if place or told:
             printer.line()
-        _print_model(model, printer, drawings[place] if drawings else ())
+        print_model(model, printer, drawings[place] if drawings else ())
     printer.line()
     printer.prose(HOW, "dim")
 
 
-def _print_model(model: SweepModel, printer: Printer, drawing: Sequence[str]) -> None:
+def print_model(model: SweepModel, printer: Printer, drawing: Sequence[str] = ()) -> None:
+    """Print one model; `drawing`: its picture in lines."""
     printer.prose(head_text(model), "bold")
     printer.prose(quantities_text(model))
     printer.some(model.observed.lacking, "yellow")

@@ -47,7 +47,7 @@ def report(args: argparse.Namespace) -> int:
         numbers = [run.head.run for run in shown]
         path = Path(args.file or f"rater-report-{'-'.join(map(str, numbers))}.html")
         if args.file != _STDOUT:
-            _check(path, force=args.force)
+            check_page(path, force=args.force)
         elif args.json:
             raise InputError("-o - --json: both would be written to standard output; leave one out")
         vega = library()  # before the work: it may not be installed
@@ -132,7 +132,7 @@ def _together(
     )
 
 
-def _check(path: Path, *, force: bool) -> None:
+def check_page(path: Path, *, force: bool) -> None:
     """Raise `InputError` for a place where no page can be written, or another file would go."""
     checked_path(path)
     if path.exists() and not path.is_file():  # a FIFO, /dev/stdout: nothing can take its place

@@ -51,8 +51,10 @@ from rater.workflow.sweep.runner import Runner, SweepEnded
 from rater.workflow.sweep.signals import FirstSignal, stoppable
 from rater.workflow.sweep.view import dry_view, show_sweep
 
+type Shown = Callable[[argparse.Namespace, Store, int], None]  # what a sweep came to, at its end
 
-def new(args: argparse.Namespace) -> int:
+
+def new(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
     """Look at all points, then make the runs; return the exit status."""
     refuse_no_directory()
     here = present_settings(sysroot())
@@ -86,6 +88,7 @@ def new(args: argparse.Namespace) -> int:
         *(args, asked.kinds, usable, cache, begin),
         until=asked.until,
         may_leave_out=asked.skip_refused,
+        shown=shown,
     )
 
 
@@ -179,6 +182,7 @@ def conduct(
     until: float | None,
     may_leave_out: bool = False,
     compare_before: bool = False,
+    shown: Shown = show_sweep,
 ) -> int:
     """Make the runs under the machine's lock, with its settings put back at the end.
 
@@ -246,7 +250,7 @@ def conduct(
         print(f"rater: sweep {number}: {ended.reason}{way}", file=sys.stderr)
     if args.json or not args.quiet:
         with existing_store(args) as store:
-            show_sweep(args, store, number)
+            shown(args, store, number)
     return ended.exit_status
 
 

@@ -44,21 +44,27 @@ async function drawComparison() {
     ({x: x(line.ratio), y: line.row * row + line.side * high + high / 2, card: line.card})).sort((a, b) => a.y - b.y));
 }
 
-async function drawScaling() {
-  const room = document.getElementById('scaling');
-  if (!room || !page.scaling) return;
-  const figures = page.scaling.map((panel) => {
+// Panels beside each other, each with its title: a list of what `spec` draws.
+async function drawPanels(id, spec, panels, label) {
+  const room = document.getElementById(id);
+  if (!room || !panels) return;
+  const figures = panels.map((panel) => {
     const drawn = make('div', {class: 'drawn'});
     return [panel, drawn, make('figure', {class: 'panel'}, make('figcaption', {}, make('b', {text: panel.title})), drawn)];
   });
   room.replaceChildren(...figures.map(([, , figure]) => figure));
   for (const [panel, drawn] of figures) {
-    const sides = page.specs.scaling.padding;
-    const view = await drawView(drawn, 'scaling', Math.max(100, drawn.clientWidth - sides.left - sides.right), panel);
+    const sides = page.specs[spec].padding;
+    const view = await drawView(drawn, spec, Math.max(100, drawn.clientWidth - sides.left - sides.right), panel);
     if (!view) return;
     const x = view.scale('x'), y = view.scale('y');
-    listenCards(view, drawn, 'throughput against copies, ' + panel.title, panel.data.dots.map((dot) => ({x: x(dot.x), y: y(dot.y), card: dot.card})));
+    listenCards(view, drawn, label + ', ' + panel.title, panel.data.dots.map((dot) => ({x: x(dot.x), y: y(dot.y), card: dot.card})));
   }
+}
+
+async function drawScaling() {
+  await drawPanels('scaling', 'scaling', page.scaling, 'throughput against copies');
+  await drawPanels('models', 'model', page.models, 'models of layouts');
 }
 
 async function drawCpi() {
@@ -75,7 +81,7 @@ async function startCharts() {
   await drawCpi();
   await drawComparison();
   await drawScaling();
-  const room = document.getElementById('comparison') || document.getElementById('scaling') || document.getElementById('cpi');
+  const room = document.getElementById('comparison') || document.getElementById('scaling') || document.getElementById('models') || document.getElementById('cpi');
   if (!room) return;
   let width = room.clientWidth;
   new ResizeObserver(() => {

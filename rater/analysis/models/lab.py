@@ -1,0 +1,115 @@
+"""What a sweep over page layouts comes to: all that the page of `rater lab pages` tells; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rater.analysis.compare.compare import compare
+from rater.analysis.compare.cpi import CpiChange, cpi_changes
+from rater.analysis.compare.model import Comparison, Effect, EffectRow
+from rater.analysis.models.axis import PAGES, share_of
+from rater.analysis.models.models import SweepModel, models_of
+from rater.analysis.models.observed import ModelWanted, Predicted, observe
+from rater.analysis.models.quantity import Effort
+from rater.analysis.results.memory import MemoryRow, memory_rows
+from rater.analysis.results.points import Point
+from rater.errors import InputError
+from rater.plan.pages.layout import parse_pages
+
+
+@dataclass(frozen=True, slots=True)
+class LabRow:
+    """One benchmark, or the suite, without and with large pages."""
+
+    row: EffectRow
+    largest: Effect  # at the layout with the most large pages
+    best: tuple[str, Effect] | None  # the fastest layout; None: no layout has a result
+
+
+@dataclass(frozen=True, slots=True)
+class PageLab:
+    """A sweep over page layouts, put together."""
+
+    sweep: int
+    points: tuple[Point, ...]  # all in base pages first
+    comparison: Comparison
+    largest: int  # which of the comparison's sides has the most large pages
+    rows: tuple[LabRow, ...]  # suite first, then benchmarks in their order
+    memory: tuple[MemoryRow, ...]
+    cpi: tuple[CpiChange, ...]
+    models: tuple[SweepModel, ...]
+    energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
+    no_models: str | None  # why there are none, in words
+    missing: tuple[str, ...]  # points without runs
+
+
+def page_lab(
+    sweep: int,
+    points: Sequence[Point],
+    *,
+    looks: int = 1,
+    missing: Sequence[str] = (),
+    predicted: Predicted | None = None,
+) -> PageLab:
+    """Put a sweep together; `looks` as `compare` has it.
+
+    The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
+    that has no axis `pages`, or other axes beside it.
+    """
+    axes = {name for point in points for name, _ in point.values}
+    if axes != {PAGES}:
+        named = ", ".join(sorted(axes)) or "none"
+        raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
+    ordered = sorted(points, key=lambda point: not _is_base(point))
+    comparison = compare(ordered, looks=looks)
+    shares = [_share(point) for point in ordered]
+    largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
+    models, no_models = _models(ordered, Effort.TIME, predicted)
+    return PageLab(
+        sweep,
+        tuple(ordered),
+        comparison,
+        largest,
+        tuple(
+            LabRow(row, row.cells[largest - 1], _best(row, comparison))
+            for row in (*comparison.suites[:1], *comparison.benchmarks)
+        ),
+        memory_rows(ordered),
+        cpi_changes(comparison.sides),
+        models,
+        _models(ordered, Effort.ENERGY, predicted)[0],
+        no_models,
+        tuple(missing),
+    )
+
+
+def _text(point: Point) -> str:
+    return dict(point.values)[PAGES]
+
+
+def _is_base(point: Point) -> bool:
+    return parse_pages(_text(point)).is_base
+
+
+def _share(point: Point) -> float:
+    share = share_of(_text(point))
+    return -1.0 if share is None else share
+
+
+def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
+    found = [
+        (side.label, cell)
+        for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
+        if cell.speedup is not None
+    ]
+    return max(found, key=lambda one: one[1].speedup.ratio if one[1].speedup else 0.0, default=None)
+
+
+def _models(
+    points: Sequence[Point], effort: Effort, predicted: Predicted | None
+) -> tuple[tuple[SweepModel, ...], str | None]:
+    try:
+        return models_of(observe(points, ModelWanted(effort), predicted)), None
+    except InputError as error:
+        return (), str(error)
