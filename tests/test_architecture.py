@@ -39,6 +39,7 @@ FOLDERS = """
     run/copies
     run/counters
     run/observe
+    run/page_sizes
     run/check
     run/workplace
     run/supervise
@@ -85,6 +86,7 @@ FOLDERS = """
     show/fleet
     show/pages
     workflow
+    workflow/page_sizes
     workflow/speccpu
     workflow/results
     workflow/doctor

@@ -8,6 +8,7 @@ afterwards, except that a copy's output is judged after its phase (`OutputChecke
 from __future__ import annotations
 
 from rater.record.frozen import record
+from rater.record.page_sizes import PagesHad
 from rater.record.status import CopyStatus, RunStatus, Validity
 
 
@@ -347,6 +348,7 @@ type Event = (
     | CopyEnded
     | CopyCounted
     | PhaseCounted
+    | PagesHad
     | Sampled
     | OutputChecked
     | CpuReadings

@@ -18,6 +18,7 @@ from rater.record.events import (
     WorkloadTime,
 )
 from rater.record.frozen import record
+from rater.record.page_sizes import PageRegion
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.status import CopyStatus, RunStatus, Validity
 
@@ -203,6 +204,7 @@ class StoredCopy(AtGate):
     workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
     late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
     counts: tuple[EventCount, ...] = ()  # of its counters, group after group; (): none
+    pages: tuple[PageRegion, ...] = ()  # by category; (): --pages was not given
     mean_rss_bytes: int | None = None  # resident, over looks once a second; None: not looked at
     peak_rss_bytes: int | None = None  # highest of these
     rss_looks: int | None = None

@@ -28,6 +28,7 @@ from rater.record.events import (
     RunEnded,
     Sampled,
 )
+from rater.record.page_sizes import PagesHad
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
 from rater.record.status import CopyStatus, RunStatus, Validity
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
@@ -218,8 +219,8 @@ def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
             insert_all(connection, "cpu_reading", event.rows, replace=True, **same)
         case MachineReadings():
             _machine_readings(connection, run_id, event)
-        case CopyCounted():
-            _counts(connection, run_id, event)
+        case CopyCounted() | PagesHad():
+            _of_copy(connection, run_id, event)
         case PhaseCounted():
             insert(connection, "counted", event, replace=True, run_id=run_id)
         case PhaseStarted():
@@ -247,7 +248,7 @@ def store_judgements(
 def has_several_rows(event: Event) -> bool:
     """Tell whether an event must be all there or not at all."""
     match event:
-        case CpuReadings() | MachineReadings() | CopyCounted():
+        case CpuReadings() | MachineReadings() | CopyCounted() | PagesHad():
             return True
         case CopyEnded():
             return bool(event.workloads)
@@ -256,7 +257,9 @@ def has_several_rows(event: Event) -> bool:
     return False
 
 
-def _key(run_id: int, of: CopyCounted | CopyEnded | OutputChecked | StoredCopy) -> dict[str, Any]:
+def _key(
+    run_id: int, of: CopyCounted | CopyEnded | OutputChecked | PagesHad | StoredCopy
+) -> dict[str, Any]:
     return {"run_id": run_id, "phase": of.phase, "copy": of.copy, "step": of.step}
 
 
@@ -268,6 +271,13 @@ def _workloads(connection: sqlite3.Connection, run_id: int, copy: CopyEnded | St
 def _counts(connection: sqlite3.Connection, run_id: int, of: CopyCounted | StoredCopy) -> None:
     if of.counts:  # replacing: after an error events may be tried again
         insert_all(connection, "copy_count", of.counts, replace=True, **_key(run_id, of))
+
+
+def _of_copy(connection: sqlite3.Connection, run_id: int, of: CopyCounted | PagesHad) -> None:
+    if isinstance(of, CopyCounted):
+        _counts(connection, run_id, of)
+    elif of.regions:
+        insert_all(connection, "page_region", of.regions, replace=True, **_key(run_id, of))
 
 
 def _insert_head(

@@ -21,6 +21,7 @@ from rater.record.events import (
     Sampled,
     WorkloadTime,
 )
+from rater.record.page_sizes import PageRegion
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MetricUsed, PlacedCopy
 from rater.record.status import RunStatus
 from rater.record.stored import (
@@ -166,6 +167,7 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
         metrics[tuple(key)].append((name, value))
     workloads = read_by(connection, WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
     counts = read_by(connection, EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
+    pages = read_by(connection, PageRegion, named("page_regions"), _COPY_RUN, run=run_id)
 
     def finish(values: dict[str, Any]) -> None:
         cpus, mems = values.pop("gate_cpus"), values.pop("gate_mems")
@@ -178,5 +180,23 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
             values["workloads"] = tuple(workloads[key])
         if key in counts:
             values["counts"] = tuple(counts[key])
+        if key in pages:
+            values["pages"] = tuple(pages[key])
 
     return tuple(read(connection, StoredCopy, named("copies"), finish=finish, run=run_id))
+
+
+def page_extents(
+    connection: sqlite3.Connection, used: BenchmarkUsed, *, split: bool
+) -> dict[str, int]:
+    """Return how large each category of a program's data was in its last run with `--pages`."""
+    rows = connection.execute(
+        named("page_extents"),
+        {
+            "command": used.command,
+            "binary": used.binary_sha256,
+            "inputs": used.inputs_sha256,
+            "split": int(split),
+        },
+    )
+    return {category: extent for category, extent, _ in rows}

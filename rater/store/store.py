@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rater.process_id import ProcessId, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
-from rater.record.run import Host, MachinePU, PlacedCopy, Run
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
 from rater.record.status import RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, folder_of
 from rater.store import resume
@@ -33,7 +33,7 @@ from rater.store.insert import (
     store_judgements,
 )
 from rater.store.open_database import OpenDatabase
-from rater.store.read import load_run, run_heads
+from rater.store.read import load_run, page_extents, run_heads
 from rater.store.redact import redacted, redacted_head
 from rater.store.remove import forget_removal, remove_runs
 from rater.text.secrets import Redactor
@@ -248,3 +248,11 @@ class Store(OpenDatabase):
         """Return how many copy runs of a run are stored."""
         with self._reading():
             return copy_runs(self._connection, run_id)
+
+    def page_extents(self, used: BenchmarkUsed, *, split: bool) -> dict[str, int]:
+        """Return how large a program's data was in its last run with `--pages`, by category.
+
+        `split`: with large blocks apart. Empty: there was none.
+        """
+        with self._reading():
+            return page_extents(self._connection, used, split=split)

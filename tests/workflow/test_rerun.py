@@ -26,6 +26,7 @@ EVERY = [
     *("--proof", "0.25", "--energy", "off", "--counters", "software"),
     *("--timeout", "1e-2", "--grace", "0", "--tag", "k=v=w", "--tag", "k=", "--env", "E=\udcff ü"),
     *("--alloc", "./lib ü.so", "--hugepages", "thp"),
+    *("--pages", "heap:50%@20%;static:2M:best", "--pages-backing", "hugetlb", "--pages-heap", "1G"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
     *("--check-limit", "7", "--wait", "5m", "--tuned"),

@@ -23,6 +23,7 @@ from rater.errors import InputError
 from rater.text.units import size_bytes
 
 BASE_BYTES = 4096
+LARGE_BYTES = 128 << 10  # blocks of malloc that lie with the mappings, where categories are named
 BEST = ":best"
 EXPECTED = (
     "base, huge, a size (2M), 50%, 50%@20%, spread:50%, random:50%:SEED or 2M@64M-128M, for all "
@@ -112,6 +113,7 @@ class PageLayout:
     heap: PageForm = NO_HUGE
     mmap: PageForm = NO_HUGE
     static: PageForm = NO_HUGE
+    split: bool = False  # categories were told apart: large blocks lie with the mappings
     best: bool = False  # run with what can be had, rather than refuse
 
     def of(self, category: Category) -> PageForm:
@@ -134,26 +136,21 @@ class PageLayout:
         return all(form == NO_HUGE for form in self.forms)
 
     @property
-    def splits(self) -> bool:
-        """Tell whether large blocks of malloc lie with the mappings, apart from small ones."""
-        return self.heap != self.mmap
-
-    @property
     def needs_extent(self) -> bool:
         """Tell whether what it asks for depends on how large the data is."""
         return any(isinstance(it, PageShare) and it not in (NO_HUGE, ALL_HUGE) for it in self.forms)
 
     def __str__(self) -> str:
         """Return the one text of it: `parse_pages` of it gives the same layout."""
-        if len(set(self.forms)) == 1:
-            text = str(self.heap)
-        else:
+        text = str(self.heap)
+        if self.split:
             words = {form: word for word, form in _WORDS.items()}
             text = ";".join(
                 f"{category}:{words.get(form, form)}"
                 for category, form in zip(Category, self.forms, strict=True)
                 if form != NO_HUGE
             )
+            text = text or f"{Category.HEAP}:base"
         return text + (BEST if self.best else "")
 
 
@@ -185,7 +182,7 @@ def parse_pages(text: str) -> PageLayout:
         if name in forms:
             raise _wrong(text, f"{name} stands there twice")
         forms[name] = _form(rest, text)
-    return PageLayout(**forms, best=best)
+    return PageLayout(**forms, split=True, best=best)
 
 
 def _form(word: str, text: str) -> PageForm:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from rater.errors import InputError
+from rater.plan.pages.layout import parse_pages
 from rater.plan.request.sampling import parse_cadence
 from rater.text.units import duration_ms, duration_s, size_bytes
 
@@ -95,6 +96,7 @@ WHOLE = ArgumentKind(int)
 MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
 WORDS = ArgumentKind(check=_words)  # as a shell splits them
+PAGES = ArgumentKind(check=lambda _, text: str(parse_pages(text)))
 CADENCE = ArgumentKind(check=_cadence)
 FLAG = ArgumentKind(form=Form.FLAG)
 NEGATED = ArgumentKind(check=lambda _, value: not value, form=Form.FLAG)  # --no-FIELD

@@ -17,6 +17,7 @@ from rater.plan.request.argument import (
     FLAG,
     MILLISECONDS,
     NEGATED,
+    PAGES,
     PAIRS,
     STRINGS,
     VARIABLES,
@@ -48,6 +49,7 @@ DEFAULT_OUTPUT_LIMIT = "1G"
 DEFAULT_UNTIL_IDLE_S = 300.0
 DEFAULT_WAIT_S = 86400.0
 PREFLIGHTS = ("warn", "strict", "off")
+PAGE_BACKINGS = ("thp", "hugetlb")
 PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
 _what, _where, _how = (partial(option, group) for group in ("what runs", "where", "how"))
 _switch = partial(_where, choices=("auto", "off"), default="auto", traits=NO_EFFECT)
@@ -269,6 +271,27 @@ class Request:
         "setting thp must be always), hugetlb (glibc's malloc takes them from the pool)",
         choices=PAGE_MODES,
         implies=("environment variable GLIBC_TUNABLES", "--env GLIBC_TUNABLES"),
+        traits=SWEPT,
+    )
+    pages: str | None = _how(
+        "page sizes of copies' data: 0%% (all small: what others are compared with), 50%%, "
+        "spread:50%%, random:50%%:SEED, 2M@64M-128M, huge, 1G, or by category "
+        "(heap:huge;mmap:base;static:huge); :best behind it: as far as it can be had",
+        metavar="LAYOUT",
+        kind=PAGES,
+        traits=SWEPT,
+    )
+    pages_backing: str | None = _how(
+        "large pages of --pages are: thp (default: transparent ones), hugetlb (of the pool)",
+        choices=PAGE_BACKINGS,
+        neutral=("thp",),
+        traits=SWEPT,
+    )
+    pages_heap_bytes: int | None = _how(
+        "how large the heap becomes, which shares of --pages are of; else an earlier run, or one "
+        "copy alone, tells",
+        metavar="SIZE",
+        kind=BYTES,
         traits=SWEPT,
     )
     prepare: str | None = _how(

@@ -89,15 +89,19 @@ def run_alone(
     run_dir: Path,
     environment: Mapping[str, str] | Mapping[bytes, bytes],
     limits: Limits = NO_LIMITS,
+    outputs: tuple[Path, Path] | None = None,
 ) -> AloneEnded:
     """Run a benchmark in its run directory, output to the files `stdout` and `stderr` there.
+
+    `outputs` are other files for that.
 
     Its whole process group is killed when it takes more than `limits`, when it has ended,
     and when we are interrupted. Of too much output the beginning is kept. Raises `OSError`
     when it cannot be started.
     """
     own_peak = getrusage(RUSAGE_SELF).ru_maxrss
-    with (run_dir / "stdout").open("wb") as stdout, (run_dir / "stderr").open("wb") as stderr:
+    out, err = outputs or (run_dir / "stdout", run_dir / "stderr")
+    with out.open("wb") as stdout, err.open("wb") as stderr:
         start = time.monotonic()
         process = subprocess.Popen(
             argv,
@@ -109,9 +113,9 @@ def run_alone(
             process_group=0,
             preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
         )
-        outputs = (stdout.fileno(), stderr.fileno())
+        written = (stdout.fileno(), stderr.fileno())
         try:
-            excess = wait_within(process.pid, limits, outputs)
+            excess = wait_within(process.pid, limits, written)
             elapsed_s = time.monotonic() - start
             kill_group(process.pid)
             _, status, usage = os.wait4(process.pid, 0)
@@ -120,7 +124,7 @@ def run_alone(
             kill_group(process.pid)
             process.wait()
         if excess is Excess.OUTPUT:
-            cut(outputs)
+            cut(written)
     code = process.returncode
     return AloneEnded(
         elapsed_s=elapsed_s,

@@ -97,7 +97,7 @@ def untouched_by(tuning: CopyTuning, program: Path) -> str | None:
 
     None too for what may be executed but not read: nobody can tell.
     """
-    elf = read_elf(_executed(program))
+    elf = read_elf(executed(program))
     if elf is None:
         return None
     if tuning.preload is not None:
@@ -112,7 +112,7 @@ def untouched_by(tuning: CopyTuning, program: Path) -> str | None:
     return None
 
 
-def _executed(program: Path) -> Path:
+def executed(program: Path) -> Path:
     """Follow `#!` lines to the program that the kernel executes."""
     for _ in range(_MOST_SCRIPTS):
         try:

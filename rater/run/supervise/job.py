@@ -19,6 +19,7 @@ from rater.run.host.idle import IdleWatch
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.observer import Observer
+from rater.run.page_sizes.proof import PageSetup
 from rater.run.supervise.outside import OutsideSignals
 
 
@@ -48,6 +49,7 @@ class Job:
     energy: Path | None = None  # below which the machine's counters of energy are; None: not read
     own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
     counters: CounterSet | None = None  # None: nothing is counted
+    pages: PageSetup | None = None  # None: page sizes of copies are not chosen
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 

@@ -16,6 +16,7 @@ from rater.run.observe.counters import PhaseCounters
 from rater.run.observe.observer import FIRST_S
 from rater.run.observe.resident import ResidentLooks
 from rater.run.observe.samples import Samples
+from rater.run.page_sizes.proof import PageProof
 from rater.run.supervise.job import RunState
 
 
@@ -31,6 +32,8 @@ class PhaseRecord:
         self._interrupted = False
         self._samples = Samples(state.emit, placements)
         self._resident = ResidentLooks()
+        pages = state.job.pages
+        self._pages = PageProof(pages, phase.number) if pages is not None else None
         self._counters = (
             PhaseCounters(state.reader, phase.number, lambda copy: placements[copy].cpu)
             if state.reader is not None
@@ -49,6 +52,8 @@ class PhaseRecord:
             nursery.start_soon(self._observe, alive)
             if not self._state.observer.once:
                 nursery.start_soon(self._resident.watch, alive)
+            if self._pages is not None:
+                nursery.start_soon(self._pages.watch, alive)
         if self._counters is not None:
             nursery.start_soon(self._counters.watch)
             if self._counters.reader.energy is not None:
@@ -92,6 +97,8 @@ class PhaseRecord:
             self._state.outside.died(event.phase, event.signal, event.exit_code)
         self._ended.append(EndedCopy(event, child.step, child.spec))
         self._samples.ended(child)
+        if self._pages is not None:
+            self._pages.ended(child, now_ns)
         self._state.emit(event)
         return event.status
 
@@ -133,10 +140,15 @@ class PhaseRecord:
         self._samples.close()
         if self._state.observer is not None:
             self._state.observer.looked_ns += self._resident.spent_ns
+            if self._pages is not None:
+                self._state.observer.looked_ns += self._pages.spent_ns
         if not starts or not self._finishes:
             return
         for one in counted:
             self._state.emit(one)
+        if self._pages is not None:
+            for had in self._pages.close():
+                self._state.emit(had)
         if self._counters is not None:
             for event in self._counters.events():
                 self._state.emit(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.analysis.conditions.conditions import Conditions
@@ -19,6 +19,11 @@ class Start:
 
     run: Run
     conditions: Conditions
+
+    def with_settings(self, settings: tuple[tuple[str, str], ...]) -> Start:
+        """Return it with more that is kept of what it is made under."""
+        kept = (*self.conditions.settings, *settings)
+        return Start(self.run, replace(self.conditions, settings=kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from rater.store.connection import default_path, is_there
 from rater.store.store import open_store
 from rater.text.secrets import Redactor
 from rater.text.words import some
+from rater.workflow.page_sizes.layout import refuse_layout
 from rater.workflow.run.memory_tuning import refuse_pages
 from rater.workflow.run.own_settings import own_settings, refuse_unsettable
 from rater.workflow.run.prepare import needs_of
@@ -99,6 +100,7 @@ def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> 
     """Return why programs of a run could not be found, built or given their pages."""
     checks: list[Callable[[], object]] = [
         partial(refuse_pages, resolved.request, planned),
+        partial(refuse_layout, resolved.request, planned),
         partial(refuse_copies, resolved.plan, resolved.counted_events),
     ]
     if resolved.request.wrap:

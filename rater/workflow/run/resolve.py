@@ -25,6 +25,7 @@ from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
 from rater.speccpu.kit.binds import commands_bind, places_of_file
 from rater.speccpu.kit.kit import KitBenchmark
 from rater.workflow.counters import counter_warnings, counters_of
+from rater.workflow.page_sizes.layout import pages_asked
 from rater.workflow.run.memory_tuning import tuning_of
 from rater.workflow.run.workload import (
     Workload,
@@ -165,9 +166,14 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         ),
         refusals=tuple(refusals),
         expected_s=_expected(workloads, placed.placements, pus, threads),
-        tuning=tuning_of(request) if topology.is_this_system else UNTUNED,
+        tuning=_tuning(request) if topology.is_this_system else UNTUNED,
         counters=counters,
     )
+
+
+def _tuning(request: Request) -> CopyTuning:
+    pages_asked(request)  # options that contradict each other
+    return tuning_of(request)
 
 
 def _too_full(full: Sequence[Full]) -> str:

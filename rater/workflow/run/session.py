@@ -7,6 +7,7 @@ import gc
 import getpass
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -18,10 +19,11 @@ import trio
 
 from rater.analysis.placement.proof import RunProof
 from rater.errors import InputError
+from rater.plan.pages.layout import Category
 from rater.plan.request.sampling import parse_cadence
 from rater.plan.schedule.phases import Phase
 from rater.record.events import Event, Noted, RunEnded
-from rater.record.run import Run
+from rater.record.run import BenchmarkUsed, Run
 from rater.record.status import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.copies.guard import Guard, guard
@@ -42,9 +44,11 @@ from rater.trusted_files import replace_file
 from rater.workflow.common import say
 from rater.workflow.counters import ready_counters
 from rater.workflow.doctor.mend import set_for
+from rater.workflow.page_sizes.layout import refuse_layout
+from rater.workflow.page_sizes.ready import PageCopies, PagesReady, ready_pages
 from rater.workflow.restore_settings import put_back
 from rater.workflow.results.placements import judge_placements
-from rater.workflow.run.attempt import Attempt, Entered
+from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.head import now_utc, start_of
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
 from rater.workflow.run.own_settings import own_settings
@@ -101,6 +105,7 @@ class Session:
                 what = f"rater run {self.attempt.uuid[:8]}"
                 stack.enter_context(set_for(what, own_settings(resolved), self._say))
             refuse_pages(request)
+            refuse_layout(request)
             return self._locked(stack, left, Surroundings(resolved))
 
     def _locked(self, stack: ExitStack, left: tuple[str, ...], surroundings: Surroundings) -> int:
@@ -119,9 +124,15 @@ class Session:
         needed_bytes = most_bytes(resolved) * resolved.plan.copies
         unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
+        stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
+        pages = _pages_of(ready, start, store, self.cache, self._say)
+        if pages is not None:
+            ready = replace(ready, programs=pages.programs)
+            start = start.with_settings(pages.settings)
         opened = secrets_for_others(store.path, resolved.request)
         self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
-        warnings = (*left, *unreached, *opened, *uncounted, *surroundings.warnings())
+        unpaged = pages.warnings if pages else ()
+        warnings = (*left, *unreached, *unpaged, *opened, *uncounted, *surroundings.warnings())
         for warning in warnings:
             self._say(f"warning: {warning}")
         self._run = replace(start.run, warnings=start.run.warnings + warnings)
@@ -129,7 +140,9 @@ class Session:
             entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
             try:
                 with living_on(resolved.reserved, [keeper.watch.pid]):
-                    outcome, recorder = self._supervise(keeper, entered, store, ready, signals)
+                    outcome, recorder = self._supervise(
+                        keeper, entered, store, ready, signals, pages=pages
+                    )
             except Exception as error:
                 with suppress(StoreError):
                     reason = str(error) or type(error).__name__
@@ -150,7 +163,14 @@ class Session:
             say(text)
 
     def _supervise(
-        self, keeper: Guard, entered: Entered, store: Store, ready: Ready, signals: HeldSignals
+        self,
+        keeper: Guard,
+        entered: Entered,
+        store: Store,
+        ready: Ready,
+        signals: HeldSignals,
+        *,
+        pages: PagesReady | None,
     ) -> tuple[Outcome, Recorder]:
         """Run everything; the database and the screen get events on threads of their own."""
         resolved, request = self.resolved, self.resolved.request
@@ -161,7 +181,7 @@ class Session:
             resolved.placements,
             request.environment,
             keep=request.keep,
-            tuning=resolved.tuning,
+            tuning=pages.tuning if pages else resolved.tuning,
         )
         phases = entered.phases
         screen = None if self.args.quiet else Screen(self._view(phases), phases)
@@ -188,6 +208,7 @@ class Session:
             energy=None if request.energy == "off" else sysroot(),
             own_cpus=bool(resolved.reserved),
             counters=self._counters,
+            pages=pages.setup if pages else None,
         )
         # What was imported and planned stays to the end: nothing for the collector to walk through
         # while copies are timed.
@@ -274,6 +295,31 @@ class Session:
             say(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
         say("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
+
+
+def _pages_of(
+    ready: Ready, start: Start, store: Store, cache: Path, say_text: Callable[[str], None]
+) -> PagesReady | None:
+    """Make the page sizes of copies ready; None where they are not chosen."""
+    resolved = ready.resolved
+    if resolved.request.pages is None:
+        return None
+    names = [workload.benchmark.name for workload in resolved.workloads]
+    files = (tuple(Path(line.words[0]) for line in lines) for lines in ready.lines)
+    copies = PageCopies(
+        ready.programs,
+        dict(zip(names, files, strict=True)),
+        start.run.benchmarks,
+        resolved.placements,
+    )
+
+    def known(used: BenchmarkUsed, split: bool) -> dict[Category, int]:
+        found = store.page_extents(used, split=split)
+        return {Category(name): extent for name, extent in found.items()}
+
+    return ready_pages(
+        resolved.request, copies, cache=cache, work=ready.work, known=known, say=say_text
+    )
 
 
 def _idle_watch(resolved: Resolved) -> IdleWatch | None:

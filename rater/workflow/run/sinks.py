@@ -27,13 +27,15 @@ from rater.record.events import (
     RunEnded,
     Sampled,
 )
+from rater.record.page_sizes import PagesHad
 from rater.run.host.priority import urgent
 
 if TYPE_CHECKING:
     from rater.show.live.live import View
 
-_CAN_WAIT = (CopyStarted, Sampled, CpuReadings, MachineReadings, CopyCounted, PhaseCounted)
-_NOT_SHOWN = (Sampled, Observed, CpuReadings, MachineReadings, CopyCounted, PhaseCounted)
+_AFTERWARDS = (CpuReadings, MachineReadings, CopyCounted, PhaseCounted, PagesHad)
+_CAN_WAIT = (CopyStarted, Sampled, *_AFTERWARDS)
+_NOT_SHOWN = (Sampled, Observed, *_AFTERWARDS)
 _CLOSE_PATIENCE_S = 60.0
 _GATHER_S = 0.05  # what ended this long before a kill -9 may not be in the database yet
 _DRAW_GAP_S = 0.25  # at most four times a second

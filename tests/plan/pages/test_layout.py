@@ -65,16 +65,22 @@ def all_of(form: PageShare | Sized | PageRanges) -> PageLayout:
         ),
         (
             "heap:huge;mmap:base;static:huge",
-            PageLayout(ALL_HUGE, NO_HUGE, ALL_HUGE),
+            PageLayout(ALL_HUGE, NO_HUGE, ALL_HUGE, split=True),
             "heap:huge;static:huge",
         ),
         (
             "static : 2M ; heap : random:5%:2",
-            PageLayout(PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, Sized(HUGE)),
+            PageLayout(PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, Sized(HUGE), split=True),
             "heap:random:5%:2;static:2M",
         ),
-        ("heap:0%", PageLayout(), "0%"),
-        ("mmap:1G:best", PageLayout(mmap=Sized(G), best=True), "mmap:1G:best"),
+        ("heap:0%", PageLayout(split=True), "heap:base"),
+        ("mmap:base;static:base", PageLayout(split=True), "heap:base"),
+        (
+            "heap:huge;mmap:huge;static:huge",
+            PageLayout(ALL_HUGE, ALL_HUGE, ALL_HUGE, split=True),
+            "heap:huge;mmap:huge;static:huge",
+        ),
+        ("mmap:1G:best", PageLayout(mmap=Sized(G), split=True, best=True), "mmap:1G:best"),
     ],
 )
 def test_a_layout_is_read_and_has_one_text(text: str, layout: PageLayout, canonical: str) -> None:
@@ -189,7 +195,7 @@ def test_planned_bytes_are_those_of_the_data_alone() -> None:
 def test_a_layout_knows_what_it_is() -> None:
     assert parse_pages("heap:base").is_base
     assert not parse_pages("static:2M").is_base
-    assert parse_pages("heap:huge").splits
-    assert not parse_pages("heap:huge;mmap:100%").splits
+    assert parse_pages("heap:base").split
+    assert not parse_pages("0%").split
     assert parse_pages("static:50%").needs_extent
     assert not parse_pages("heap:huge;mmap:2M@0-2M").needs_extent

@@ -1,0 +1,223 @@
+/* Beginning: what RATER_PAGES says, regions with their page sizes, calls that move the break. */
+#include "pages.h"
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct region regions[CATEGORIES];
+uint64_t huge_bytes = 2u << 20, large_bytes = UINT64_MAX;
+int active, foreign_malloc;
+unsigned moved_break;
+static int pooled, strict;
+static uint64_t largest_page; /* of all windows of the heap */
+
+
+void trouble(const char *what)
+{
+    int error = errno;
+    complain(what);
+    if (!strict) return;
+    char line[256]; /* no stdio: it may allocate */
+    int n = snprintf(line, sizeof line,
+                     "rater --pages: %s: %s; this copy does not run (with :best behind the layout it "
+                     "would, without these pages)\n", what, strerror(error));
+    if (write(2, line, (size_t)n) < 0) {}
+    syscall(SYS_exit_group, 125);
+}
+
+/* ---- page sizes ------------------------------------------------------------------------------ */
+
+/* Transparent pages of [start, end), addresses inside a region. */
+void advise(const struct region *r, uint64_t start, uint64_t end)
+{
+    syscall(SYS_madvise, start, end - start, MADV_NOHUGEPAGE);
+    for (unsigned i = first_window(r, start); i < r->count && r->base + r->of[i].start < end; i++) {
+        uint64_t s = MAX(start, r->base + r->of[i].start), e = MIN(end, r->base + r->of[i].end);
+        if (!r->of[i].pooled && s < e && syscall(SYS_madvise, s, e - s, MADV_HUGEPAGE) != 0)
+            trouble("MADV_HUGEPAGE");
+    }
+}
+
+/* One window in pages of the pool; what lies there (.bss) is kept. */
+static int take_of_pool(uint64_t start, uint64_t end, uint64_t page, int keep)
+{
+    const int normal = MAP_PRIVATE | MAP_ANONYMOUS;
+    void *kept = NULL;
+    if (keep) {
+        kept = raw_mmap(0, end - start, PROT_READ | PROT_WRITE, normal);
+        if (kept == MAP_FAILED) return 0;
+        memcpy(kept, (void *)start, end - start);
+    }
+    int had = raw_mmap(start, end - start, PROT_READ | PROT_WRITE,
+                       normal | MAP_FIXED | MAP_HUGETLB | (__builtin_ctzll(page) << MAP_HUGE_SHIFT)) != MAP_FAILED;
+    int error = errno;
+    if (!had) /* what was there is gone already */
+        raw_mmap(start, end - start, PROT_READ | PROT_WRITE, normal | MAP_FIXED | MAP_NORESERVE);
+    if (keep) {
+        for (uint64_t at = 0; at < end - start; at += PAGE) { /* pages of zeros stay untouched */
+            static const char zeros[PAGE];
+            if (memcmp((char *)kept + at, zeros, PAGE)) memcpy((char *)start + at, (char *)kept + at, PAGE);
+        }
+        syscall(SYS_munmap, kept, end - start);
+    }
+    errno = error;
+    return had;
+}
+
+static void shape(enum category which)
+{
+    struct region *r = &regions[which];
+    if (!r->end) return;
+    for (unsigned i = 0; i < r->count; i++) {
+        struct window *w = &r->of[i];
+        w->end = MIN(w->end, DOWN(r->end - r->base, w->page));
+        if (w->start >= w->end) { r->count = i; break; }
+        w->pooled = pooled || w->page > huge_bytes;
+    }
+    advise(r, r->base, r->end);
+    for (unsigned i = 0; i < r->count; i++) {
+        struct window *w = &r->of[i];
+        if (!w->pooled) continue;
+        if (take_of_pool(r->base + w->start, r->base + w->end, w->page, which == STATIC)) continue;
+        trouble("pages of the pool (MAP_HUGETLB)"); /* here it goes on with what there is */
+        uint64_t at = w->start;
+        while (at < w->end && take_of_pool(r->base + at, r->base + at + w->page, w->page, which == STATIC))
+            at += w->page;
+        syscall(SYS_madvise, r->base + at, w->end - at, MADV_NOHUGEPAGE);
+        w->end = at; /* maybe none of it */
+    }
+}
+
+/* ---- what RATER_PAGES says ------------------------------------------------------------------- */
+
+static void add_windows(struct region *r, unsigned bits, const char *text)
+{
+    while (*text && bits < 48) {
+        char *rest;
+        uint64_t first = strtoull(text, &rest, 10), count = 0;
+        if (rest == text || *rest != '+') break;
+        text = rest + 1;
+        count = strtoull(text, &rest, 10);
+        if (rest == text || (*rest && *rest != ',') || r->count == MOST_WINDOWS) break;
+        text = rest + (*rest == ',');
+        struct window w = {first << bits, (first + count) << bits, 1ull << bits, 0};
+        unsigned i = r->count++;
+        for (; i > 0 && r->of[i - 1].start > w.start; i--) r->of[i] = r->of[i - 1];
+        r->of[i] = w;
+        if (r == &regions[HEAP]) largest_page = MAX(largest_page, w.page);
+        if (!*text) return;
+    }
+    errno = EINVAL;
+    trouble("RATER_PAGES: windows");
+}
+
+/* .bss of the program itself, as far as whole huge pages fit: .data is of a file. */
+static int find_bss(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    uint64_t from = 0, to = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type != PT_LOAD || h->p_memsz <= h->p_filesz || !(h->p_flags & PF_W)) continue;
+        uint64_t s = UP(info->dlpi_addr + h->p_vaddr + h->p_filesz, PAGE);
+        uint64_t e = UP(info->dlpi_addr + h->p_vaddr + h->p_memsz, PAGE);
+        if (e > s && e - s > to - from) { from = s; to = e; }
+    }
+    from = UP(from, huge_bytes);
+    to = DOWN(to, huge_bytes);
+    if (from < to) { regions[STATIC].base = from; regions[STATIC].end = to; }
+    return 1; /* the first is the program */
+}
+
+static uint64_t read_number(const char *path)
+{
+    char text[32] = "";
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    return n > 0 ? strtoull(text, NULL, 10) : 0;
+}
+
+static void before_fork(void)
+{
+    report_fork();
+    pool_lock();
+}
+
+static void in_child(void)
+{
+    pool_unlock();
+    report_forked();
+}
+
+__attribute__((constructor(101))) static void begin(void)
+{
+    const char *given = getenv("RATER_PAGES");
+    if (given == NULL || *given == '\0') return;
+    uint64_t size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    if (size) huge_bytes = size;
+    uint64_t length = strlen(given) + 1, heap = 0, pool = 0;
+    /* Not on the heap, which is to begin empty; not static, which would be a copy in every process. */
+    char *words = raw_mmap(0, UP(length, PAGE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    if (words == MAP_FAILED) return;
+    memcpy(words, given, length);
+    for (char *next, *word = strtok_r(words, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
+        char *value = strchr(word, '=');
+        if (value) *value++ = '\0';
+        if (!strcmp(word, "strict")) strict = 1;
+        else if (!strcmp(word, "hugetlb")) pooled = 1;
+        else if (!value) { errno = EINVAL; trouble("RATER_PAGES: a word"); }
+        else if (!strcmp(word, "heap")) heap = strtoull(value, NULL, 10);
+        else if (!strcmp(word, "mmap")) pool = strtoull(value, NULL, 10);
+        else if (!strcmp(word, "large")) large_bytes = strtoull(value, NULL, 10);
+        else if (!strcmp(word, "report")) report_begin(value);
+        else if (*word == 'h') add_windows(&regions[HEAP], (unsigned)atoi(word + 1), value);
+        else if (*word == 'm') add_windows(&regions[MMAP], (unsigned)atoi(word + 1), value);
+        else if (*word == 's') add_windows(&regions[STATIC], (unsigned)atoi(word + 1), value);
+        else { errno = EINVAL; trouble("RATER_PAGES: a word"); }
+    }
+    syscall(SYS_munmap, words, UP(length, PAGE));
+    foreign_malloc = !blocks_are_ours();
+    if (heap && !foreign_malloc) heap_begin(heap, MAX(largest_page, huge_bytes));
+    shape(HEAP);
+    if (pool) pool_begin(pool);
+    shape(MMAP);
+    if (!regions[MMAP].end || foreign_malloc) large_bytes = UINT64_MAX;
+    dl_iterate_phdr(find_bss, NULL);
+    shape(STATIC);
+    pthread_atfork(before_fork, pool_unlock, in_child);
+    active = 1;
+    report("begin");
+}
+
+__attribute__((destructor)) static void end(void) { report("exit"); }
+
+/* `_exit` passes destructors by. (The child of a vfork is not to touch what is its parent's: `report`
+ * does nothing in it.) */
+EXPORT __attribute__((noreturn)) void _exit(int status)
+{
+    report("exit");
+    for (;;) syscall(SYS_exit_group, status);
+}
+EXPORT __attribute__((noreturn)) void _Exit(int status) { _exit(status); }
+
+/* ---- the break ------------------------------------------------------------------------------- */
+
+/* Memory that the program takes from the break itself lies in no category: counted for the report. */
+extern void *__sbrk(intptr_t);
+EXPORT void *sbrk(intptr_t more)
+{
+    if (active && more) moved_break++;
+    return __sbrk(more);
+}
+EXPORT int brk(void *to)
+{
+    uint64_t now = (uint64_t)__sbrk(0);
+    if (active) moved_break++;
+    return __sbrk((intptr_t)((uint64_t)to - now)) == (void *)-1 ? -1 : 0;
+}
