@@ -22,6 +22,7 @@ with ours have no such rule: nobody can tell its changes from a person's.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -305,7 +306,17 @@ def _not_taken(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
     text = f"{setting.name}: asked for {wanted}, the kernel made it {got} ({setting.root / file})"
     if setting.approximate and file.endswith("nr_hugepages"):
         return (
-            f"{text}: it had no more memory in one piece, or the pages are in use; free memory "
-            "(echo 1 > /proc/sys/vm/compact_memory), or reserve them at boot"
+            f"{text}: it had no more memory in one piece, or the pages are in use; `sync; echo 3 > "
+            "/proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory` makes room, `rater "
+            f"doctor -v` tells how many there can be, {_at_boot(file, wanted)} reserves them"
         )
     return text
+
+
+def _at_boot(file: str, pages: str) -> str:
+    """Return the words of the kernel's command line that reserve a pool, per node where it is."""
+    size = re.search(r"hugepages-(\d+)kB", file)
+    node = re.search(r"/node(\d+)/", file)
+    kilobytes = int(size[1]) if size else 0
+    of = f"{kilobytes >> 20}G" if kilobytes >= 1 << 20 else f"{kilobytes >> 10}M"
+    return f"booting with hugepagesz={of} hugepages={f'{node[1]}:' if node else ''}{pages}"

@@ -67,11 +67,33 @@ int main(void) {
 
 # One process for all runs: to import rater takes seconds there. What they came to is read out here.
 DRIVER = """
-import os, pathlib, shutil, sys
+import json, os, pathlib, shutil, signal, sys
 from rater.cli import main
+from rater.settings.paths import default_journal_path
+from rater.settings.tuner import Tuner
 
 program, *policies = sys.argv[1:]
 shared = pathlib.Path(os.environ["GUEST_SHARE"])
+
+def pools():
+    folder = pathlib.Path("/sys/devices/system/node")
+    files = folder.glob("node*/hugepages/hugepages-2048kB/nr_hugepages")
+    return [int(file.read_text()) for file in sorted(files)]
+
+def sets_pools_and_dies():
+    with Tuner(pathlib.Path("/"), default_journal_path(), "a test") as tuner:
+        tuner.set({"hugepages.2048kB.node1": "8", "hugepages.2048kB.node3": "4"})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+found = [pools()]
+child = os.fork()
+if not child:
+    sets_pools_and_dies()
+os.waitpid(child, 0)
+found.append(pools())
+assert main(["restore"]) == 0
+found.append(pools())
+(shared / "pools.json").write_text(json.dumps(found))
 for number, policy in enumerate(policies, 1):
     os.environ["GUEST_OUT"] = str(shared / str(number))
     os.mkdir(os.environ["GUEST_OUT"])
@@ -150,8 +172,8 @@ def hidden(paths: set[Path]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    """Boot once; what each policy's run left."""
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Boot once; the folder that the guest wrote to."""
     folder = tmp_path_factory.mktemp("guest")
     (folder / "touch.c").write_text(PROGRAM)
     (folder / "driver.py").write_text(DRIVER)
@@ -159,7 +181,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
     subprocess.run(["cc", "-O0", f"-DSIZE={BYTES}", "-o", program, folder / "touch.c"], check=True)
     compileall.compile_dir(CHECKOUT / "rater", quiet=1)  # the guest can not keep what it compiles
     here = {CHECKOUT, folder, Path(sys.prefix), Path(sys.base_prefix)}
-    kept = {f"RATER_{name}": f"/dev/shm/rater-{name}" for name in ("DB", "LOCK", "CACHE")}
+    kept = {
+        f"RATER_{name}": f"/dev/shm/rater-{name}" for name in ("DB", "LOCK", "CACHE", "JOURNAL")
+    }
     variables = {"PYTHONPATH": str(CHECKOUT)} | kept
     done = subprocess.run(
         [
@@ -176,7 +200,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
     said = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     assert done.returncode == 0, said
     print(done.stderr)
-    return {policy: left(shared, number) for number, policy in enumerate(POLICIES, 1)}
+    return shared
+
+
+@pytest.fixture(scope="module")
+def runs(guest: Path) -> dict[str, Ran]:
+    """What each policy's run left."""
+    return {policy: left(guest, number) for number, policy in enumerate(POLICIES, 1)}
 
 
 def left(shared: Path, number: int) -> Ran:
@@ -257,3 +287,10 @@ def test_the_proof_tells_a_copy_that_took_its_memory_elsewhere(runs: dict[str, R
     [reason] = ran.shown["placement"]["copies"][4]["reasons"]
     print(reason)
     assert re.search(r"\d+ % of its \S+ MB lay on lgroup 3.*, planned 0; .* bind:3", reason)
+
+
+def test_pools_of_huge_pages_are_put_back_on_their_lgroups_after_kill_9(guest: Path) -> None:
+    before, killed, restored = json.loads((guest / "pools.json").read_text())
+    assert before == [0, 0, 0, 0]
+    assert killed == [0, 8, 0, 4]
+    assert restored == before

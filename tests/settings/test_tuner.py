@@ -180,6 +180,23 @@ def test_a_pool_that_gets_fewer_pages_is_an_error_with_both_numbers_and_goes_bac
     assert box.contents() == before
 
 
+def test_a_pool_that_gets_fewer_pages_says_what_makes_room_and_what_reserves_it(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = node_pool(1)
+    taken = "sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory"
+
+    def takes_half(root: Path, file: str, value: str) -> None:
+        (root / file).write_text(f"{int(value) // 2}\n")
+
+    monkeypatch.setattr(tuner_module, "write_value", takes_half)
+    with pytest.raises(RunError) as raised, box.tuner() as tuner:
+        tuner.set({"hugepages.2048kB.node1": "100"})
+    assert f"asked for 100, the kernel made it 50 ({box.root / file})" in str(raised.value)
+    assert taken in str(raised.value)
+    assert "hugepagesz=2M hugepages=1:100 reserves them" in str(raised.value)
+
+
 def test_a_write_that_the_kernel_refuses_names_file_and_reason_and_the_rest_goes_back(
     box: Box, kernel: Kernel
 ) -> None:

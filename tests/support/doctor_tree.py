@@ -26,9 +26,13 @@ FIT = {
     "      0      0      0   7000\n"
     "Node 1, zone   Normal      0      0      0      0      0      0      0      0      0      0"
     "   7000",
-    "proc/pagetypeinfo": "Number of blocks type     Unmovable      Movable  Reclaimable\n"
-    "Node 0, zone   Normal          100        15000          100\n"
-    "Node 1, zone   Normal          100        15000          100",
+    "proc/pagetypeinfo": "".join(
+        f"Free pages count per migrate type at order       0      1\n"
+        f"Node    {n}, zone   Normal, type    Unmovable    100    200\n"
+        f"Number of blocks type     Unmovable      Movable  Reclaimable\n"
+        f"Node {n}, zone   Normal          100        15000          100\n\n"
+        for n in (0, 1)
+    ),
     "proc/sys/vm/swappiness": "60",
     "proc/sys/vm/zone_reclaim_mode": "0",
     "proc/sys/kernel/numa_balancing": "0",

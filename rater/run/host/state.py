@@ -167,17 +167,18 @@ def _heat(root: Path) -> Iterator[tuple[str, str]]:
 def _blocks(root: Path) -> Iterator[tuple[str, str]]:
     """Yield by node how many blocks of memory hold what cannot be moved, of how many; for root."""
     found: dict[str, tuple[int, int]] = {}
-    text = read_text(root / "proc/pagetypeinfo") or ""
-    at = text.find("Number of blocks type")
-    lines = text[at:].splitlines() if at >= 0 else []
-    kinds = lines[0].split()[4:] if lines else []
-    for line in lines[1:]:
-        words = line.replace(",", " ").split()
-        if len(words) < 4 + len(kinds) or words[0] != "Node":
+    kinds: list[str] = []  # the columns of the lines below a heading; each node has one
+    for line in (read_text(root / "proc/pagetypeinfo") or "").splitlines():
+        if line.startswith("Number of blocks type"):
+            kinds = line.split()[4:]
             continue
-        counts = dict(zip(kinds, map(int, words[4:]), strict=False))
+        words = line.replace(",", " ").split()
+        counts = words[4:]
+        if words[:1] != ["Node"] or len(counts) != len(kinds) or not "".join(counts).isdecimal():
+            continue
+        numbers = dict(zip(kinds, map(int, counts), strict=True))
         fixed, every = found.get(words[1], (0, 0))
-        found[words[1]] = fixed + counts.get("Unmovable", 0), every + sum(counts.values())
+        found[words[1]] = fixed + numbers.get("Unmovable", 0), every + sum(numbers.values())
     for node, (fixed, every) in found.items():
         if every:
             yield f"memory.node{node}.unmovable_share", f"{fixed / every:.4f}"
