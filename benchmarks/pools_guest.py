@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 _LIMIT_S = 300
@@ -51,6 +52,7 @@ import json, os, subprocess, sys, time
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 from rater.cli import main
 
 taker, shared = sys.argv[1], Path(os.environ["GUEST_SHARE"])
@@ -156,18 +158,18 @@ def main() -> int:
         return judged(json.loads((shared / "found.json").read_text()))
 
 
-def judged(found: dict[str, object]) -> int:
+def judged(found: dict[str, Any]) -> int:
     """Print what was seen, and what does not hold."""
     print(json.dumps(found, indent=1).replace("\\n", "\n    "))
     wrong = []
     for name, node in (("2M", 1), ("1G", 1)):
-        status, said, maps, after = found[f"{name} sweep"]  # type: ignore[misc]
+        status, said, maps, after = found[f"{name} sweep"]
         if status or said or f" N{node}=" not in maps or after != found["before"]:
             wrong.append(f"{name} sweep")
-        left, back, ended, told = found[f"{name} killed"]  # type: ignore[misc]
+        left, back, ended, told = found[f"{name} killed"]
         if left == found["before"] or back != found["before"] or ended or "put back" not in told:
             wrong.append(f"{name} killed")
-    status, said, _, after = found["too many"]  # type: ignore[misc]
+    status, said, _, after = found["too many"]
     if not status or "the kernel made it" not in said or after != found["before"]:
         wrong.append("too many")
     print(f"DOES NOT HOLD: {', '.join(wrong)}" if wrong else "all holds")

@@ -17,8 +17,8 @@ from rater.run.programs.script import Line, shown
 from rater.show.plans.commands import Executed
 from rater.show.plans.plan import Estimates, PlanView, plan_document, print_plan
 from rater.workflow.common import print_json_rows
+from rater.workflow.doctor.mend import tuned_settings_of
 from rater.workflow.run.head import directory_here
-from rater.workflow.run.own_settings import own_settings
 from rater.workflow.run.resolve import (
     Resolved,
     expected_total_s,
@@ -108,7 +108,7 @@ def executed(resolved: Resolved) -> Executed:
         wrap=shlex.join(request.wrap) or None,
         prepare=request.prepare,
         environment=tuple(environment.items()),
-        settings=tuple(own_settings(resolved).items()),
+        settings=tuple(tuned_settings_of(request).items()),
     )
 
 

@@ -21,9 +21,10 @@ from rater.store.connection import default_path, is_there
 from rater.store.store import open_store
 from rater.text.secrets import Redactor
 from rater.text.words import some
+from rater.workflow.doctor.mend import tuned_settings_of
+from rater.workflow.own_settings import refuse_unsettable
 from rater.workflow.page_sizes.layout import refuse_layout
 from rater.workflow.run.memory_tuning import refuse_pages
-from rater.workflow.run.own_settings import own_settings, refuse_unsettable
 from rater.workflow.run.prepare import needs_of
 from rater.workflow.run.resolve import Resolved, most_bytes
 from rater.workflow.speccpu.kit import kit_problems
@@ -133,7 +134,7 @@ def obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
             open_store(path).close()
 
     def settings() -> None:
-        refuse_unsettable(own_settings(resolved))
+        refuse_unsettable(tuned_settings_of(resolved.request))
 
     return _failures([lock, database, settings])
 

@@ -36,14 +36,16 @@ from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders
-from rater.settings.paths import sysroot
+from rater.settings.paths import default_journal_path, sysroot
+from rater.settings.tuner import Tuner
 from rater.stop_signals import HeldSignals, held
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.trusted_files import replace_file
 from rater.workflow.common import say
 from rater.workflow.counters import ready_counters
-from rater.workflow.doctor.mend import set_for
+from rater.workflow.doctor.mend import tuned_settings_of
+from rater.workflow.own_settings import RunSettings
 from rater.workflow.page_sizes.layout import refuse_layout
 from rater.workflow.page_sizes.ready import PageCopies, PagesReady, ready_pages
 from rater.workflow.restore_settings import put_back
@@ -51,7 +53,6 @@ from rater.workflow.results.placements import judge_placements
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.head import now_utc, start_of
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
-from rater.workflow.run.own_settings import own_settings
 from rater.workflow.run.preflight import Surroundings, secrets_for_others
 from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
 from rater.workflow.run.resolve import Resolved, most_bytes
@@ -77,6 +78,7 @@ class Session:
     # One of many: the caller holds the machine's lock and its settings for all of them, shows what
     # they came to and hears what else is to be said.
     one_of_many: Callable[[str], None] | None = None
+    settings: RunSettings | None = None
     _run: Run = field(init=False)
     _counters: CounterSet | None = None
 
@@ -101,12 +103,19 @@ class Session:
                 )
                 stack.enter_context(lock)
             left = put_back()  # settings of a dead sweep that could not be
-            if self.one_of_many is None:
-                what = f"rater run {self.attempt.uuid[:8]}"
-                stack.enter_context(set_for(what, own_settings(resolved), self._say))
+            if self.settings is None:
+                self.settings = self._own_settings(stack)
             refuse_pages(request)
             refuse_layout(request)
             return self._locked(stack, left, Surroundings(resolved))
+
+    def _own_settings(self, stack: ExitStack) -> RunSettings:
+        """Set what this run wants of the machine, until the stack is left."""
+        what = f"rater run {self.attempt.uuid[:8]}"
+        tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
+        settings = RunSettings(tuner, self._say)
+        settings.set(tuned_settings_of(self.resolved.request))
+        return settings
 
     def _locked(self, stack: ExitStack, left: tuple[str, ...], surroundings: Surroundings) -> int:
         resolved, attempt = self.resolved, self.attempt

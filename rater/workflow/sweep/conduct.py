@@ -35,9 +35,9 @@ from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, refuse_no_directory, show
+from rater.workflow.doctor.mend import tuned_settings_of
 from rater.workflow.restore_settings import put_back
 from rater.workflow.run.head import directory_here, now_utc
-from rater.workflow.run.own_settings import own_settings, settings_of_points
 from rater.workflow.sweep.attempt import ChangedError
 from rater.workflow.sweep.ready import (
     PointReady,
@@ -202,7 +202,7 @@ def conduct(
                 print(f"rater: warning: {warning}", file=sys.stderr)
             store = stack.enter_context(open_store(default_path(args.db)))
             tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
-            points = _with_own_settings(points, kinds)
+            points = _tuned(points, kinds)
             wanted = _wanted(points.values())
             if wanted:
                 tuner.refuse_unless_settable(wanted)
@@ -322,19 +322,19 @@ def _stopped(signum: int) -> SweepEnded:
     return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", 128 + signum)
 
 
-def _with_own_settings(
+def _tuned(
     points: Mapping[int, PointReady], kinds: Mapping[str, AxisKind]
 ) -> dict[int, PointReady]:
-    """Return the points with all settings that their runs want, those that are axes among them."""
-    own = {
-        number: own_settings(point.resolved) if point.resolved else {}
-        for number, point in points.items()
-    }
-    axes = [name for name, kind in kinds.items() if kind is AxisKind.SETTING]
-    return {
-        number: replace(points[number], settings=wanted | points[number].settings)
-        for number, wanted in settings_of_points(own, axes).items()
-    }
+    """Return the points with what --tuned wants beside the settings that are their axes.
+
+    Axes stand over that.
+    """
+    request = next((it.request for it in points.values() if it.request), None)
+    own = tuned_settings_of(request) if request else {}  # --tuned is no axis
+    for name, kind in kinds.items():
+        if kind is AxisKind.SETTING:
+            own.pop(find(name, sysroot()).name, None)
+    return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
 
 
 def _wanted(points: Iterable[PointReady]) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ from rater.record.status import RunStatus
 from rater.settings.tuner import TakenError
 from rater.show.console.format import duration, number
 from rater.text.words import count, some
+from rater.workflow.own_settings import RunSettings
 from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
 from rater.workflow.sweep.ready import PointReady, resolved_with
 from rater.workflow.sweep.signals import rest_before
@@ -139,13 +140,17 @@ class Runner:
         lines = self.args.quiet or not sys.stderr.isatty()
         quiet = argparse.Namespace(db=self.args.db, json=False, quiet=lines)
         try:
+            report = partial(self._report_once, point.label)
             if point.settings:
                 self._set(point)
             resolved = self._resolved(point)
-            report = partial(self._report_once, point.label)
-            status = Session(quiet, resolved, self.cache, attempt, one_of_many=report).run()
-            self.made += 1
-            self._refuse_taken(attempt.number)
+            with RunSettings(self.tuner, report) as own:
+                session = Session(
+                    *(quiet, resolved, self.cache, attempt), one_of_many=report, settings=own
+                )
+                status = session.run()
+                self.made += 1
+                self._refuse_taken(attempt.number)
         except (StoreError, ChangedError, TakenError):
             raise
         except RaterError as error:
