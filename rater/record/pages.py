@@ -89,3 +89,19 @@ class PageTrace:
     def of_size(self, page_bytes: int) -> PageReuse:
         """Return the references to pages of one of PAGE_SIZES."""
         return next(it for it in self.reuse if it.page_bytes == page_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHead:
+    """A trace in a list."""
+
+    number: int
+    uuid: str
+    traced_at: str
+    host: str
+    name: str
+    suite: str | None
+    size: str | None
+    engine: str
+    rate: float
+    elapsed_s: float

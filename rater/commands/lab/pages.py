@@ -25,6 +25,15 @@ def register(subparsers: Subparsers) -> None:
         metavar="SUITE/BENCHMARK",
         help="one benchmark of a suite; or a command behind `--`",
     )
+    parser.add_argument("--list", dest="listing", action="store_true", help="the traces there are")
+    parser.add_argument(
+        "--show",
+        dest="trace",
+        metavar="TRACE",
+        nargs="?",
+        const="last",
+        help="show a stored trace again: a number, last, last~1, the start of a uuid",
+    )
     parser.add_argument(
         "--size", metavar="SIZE", help="of the benchmark (default: test, else the first)"
     )

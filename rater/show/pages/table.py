@@ -15,7 +15,7 @@ from rater.analysis.pages.ranking import (
 from rater.analysis.pages.reuse import PageMemory, far_references, page_memory
 from rater.plan.pages.mappings import mapping_layout, mapping_name
 from rater.plan.pages.tlb import Tlb
-from rater.record.pages import BASE_PAGE, CATEGORIES, PAGE_SIZES, PageReuse, PageTrace
+from rater.record.pages import BASE_PAGE, CATEGORIES, PAGE_SIZES, PageReuse, PageTrace, TraceHead
 from rater.show.console.format import duration
 from rater.show.console.printer import Printer
 from rater.show.console.table import Column, Columns
@@ -27,12 +27,17 @@ _MOST_ROWS = 16
 
 
 def print_trace(
-    trace: PageTrace, tlb: Tlb, printer: Printer, pictured: int | None = BASE_PAGE
+    trace: PageTrace,
+    tlb: Tlb,
+    printer: Printer,
+    number: int,
+    pictured: int | None = BASE_PAGE,
 ) -> None:
     """Print what a program refers to, by page size and category; `pictured`: the histogram's."""
     size = f", {trace.size}" if trace.size else ""
     native = f", {duration(trace.native_s)} by itself" if trace.native_s is not None else ""
-    printer.line(f"{trace.name}{size}: {many(sum(trace.references))} references", "bold")
+    what = f"trace {number}, {trace.name}{size}"
+    printer.line(f"{what}: {many(sum(trace.references))} references", "bold")
     printer.prose(
         f"traced by {trace.engine} in {duration(trace.elapsed_s)}{native}; "
         f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} of all pages'}; "
@@ -176,6 +181,25 @@ def costs_text(trace: PageTrace, costs: PageCosts) -> str:
         f"{both([costs.l1_miss_ns(it) for it in ends])} ns, a walk "
         f"{both([costs.walk_ns(touched, it) for it in ends])} ns at {many(touched)} pages; a fault "
         f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge}"
+    )
+
+
+def print_heads(heads: Sequence[TraceHead], printer: Printer) -> None:
+    """Print which traces there are."""
+    if not heads:
+        printer.line("no traces stored yet; `rater pages SUITE/BENCHMARK` makes one")
+        return
+    of = Columns(heads)
+    printer.table(
+        [
+            of.right("trace|", lambda it: it.number),
+            of.left("when|UTC", lambda it: it.traced_at.replace("T", " ").removesuffix("Z")),
+            of.left("host|", lambda it: it.host, flexible=True, optional=1),
+            of.left("what|", lambda it: f"{it.suite}/{it.name}" if it.suite else it.name),
+            of.left("size|", lambda it: it.size),
+            of.percent("of all|pages", lambda it: it.rate, optional=2),
+            of.numbers("traced|s", lambda it: it.elapsed_s),
+        ]
     )
 
 

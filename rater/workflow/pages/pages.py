@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rater.analysis.pages.costs import Loads, page_costs
@@ -24,9 +26,12 @@ from rater.run.programs.compile import cache_root
 from rater.run.workplace.trial import guarded
 from rater.show.console.printer import Printer
 from rater.show.pages.picture import reuse_svg
-from rater.show.pages.table import print_ranking, print_trace
+from rater.show.pages.table import print_heads, print_ranking, print_trace
 from rater.show.pages.to_json import pages_document
-from rater.workflow.common import refuse_no_directory, say, show
+from rater.store.connection import default_path
+from rater.store.pages import StoredTrace, find_trace, keep_trace, load_trace, trace_heads
+from rater.store.store import open_store
+from rater.workflow.common import existing_store, refuse_no_directory, say, show
 from rater.workflow.pages.subject import Stage, Subject, limits_of, staged, subject_of
 from rater.workflow.results.output_file import drawing_file, write_drawing
 
@@ -44,29 +49,51 @@ class _Asked:
 
 
 def pages(args: argparse.Namespace) -> int:
-    """Trace one program and rank the mappings of its data to page sizes."""
-    refuse_no_directory()
+    """Trace one program and rank the mappings of its data to page sizes; or show what there is."""
     file = drawing_file(args.file)
+    if args.listing:
+        return _list(args)
+    if args.trace is not None:
+        if args.which is not None or args.command is not None:
+            raise InputError("--show names a trace that is there: leave the program out")
+        with existing_store(args) as store:
+            stored = load_trace(store, find_trace(store, args.trace))
+    else:
+        stored = _made(args)
+    _present(args, stored, file)
+    return 0
+
+
+def _made(args: argparse.Namespace) -> StoredTrace:
+    """Trace, and store what was found."""
+    refuse_no_directory()
     sizes = parse_page_sizes(args.sizes)
     cache, limits = cache_root(), limits_of(args)
     named = parse_tlb(args.tlb) if args.tlb else None
     tools = build_tools(find_valgrind(), cache)
-    with guarded():
-        subject = subject_of(args, cache, limits)
-        measured = machine_costs(cache, anew=args.measure)
-        tlb = named or _own_tlb(measured)
-        with staged(subject, cache) as stage:
-            native_s = stage.native_s(limits)
-            asked = _Asked(tools, tlb, sizes, args.sample)
-            trace = _traced(subject, stage, asked, native_s, limits)
-    costs = page_costs(measured, tlb)
+    with open_store(default_path(args.db)) as store:  # what cannot be stored is not traced
+        with guarded():
+            subject = subject_of(args, cache, limits)
+            measured = machine_costs(cache, anew=args.measure)
+            with staged(subject, cache) as stage:
+                native_s = stage.native_s(limits)
+                asked = _Asked(tools, named or own_tlb(measured), sizes, args.sample)
+                trace = _traced(subject, stage, asked, native_s, limits)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
+        return load_trace(store, number)
+
+
+def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -> None:
+    trace, loads = stored.trace, Loads(args.loads)
+    tlb = parse_tlb(trace.tlb)
+    costs = page_costs(stored.costs, tlb)
     ranked = rank(trace, costs)
-    loads = Loads(args.loads)
     if file is not None:
         write_drawing(reuse_svg(trace), file)
 
     def text(printer: Printer) -> None:
-        print_trace(trace, tlb, printer)
+        print_trace(trace, tlb, printer, stored.number)
         printer.line()
         print_ranking(trace, ranked, costs, printer, loads=loads, budget=args.budget)
         if file is not None:
@@ -74,14 +101,27 @@ def pages(args: argparse.Namespace) -> int:
 
     def document() -> dict[str, Any]:
         return pages_document(
-            trace, ranked, costs, loads=loads, budget=args.budget, number=None, check=None
+            trace,
+            ranked,
+            costs,
+            loads=loads,
+            budget=args.budget,
+            number=stored.number,
+            check=None,
         )
 
     show(args, document, text)
+
+
+def _list(args: argparse.Namespace) -> int:
+    with existing_store(args) as store:
+        heads = trace_heads(store)
+    show(args, lambda: [asdict(it) for it in heads], lambda printer: print_heads(heads, printer))
     return 0
 
 
-def _own_tlb(measured: dict[str, Any]) -> Tlb:
+def own_tlb(measured: Mapping[str, Any]) -> Tlb:
+    """Return the TLB of the machine that was measured; raises `InputError` where it tells none."""
     found = tlb_of_cpuid(measured["cpuid"])
     if found is None:
         raise InputError(
