@@ -25,7 +25,8 @@ FAMILIES = (
     *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
     *("compare", "scale", "sweep", "settings"),
     *("suites", "layouts", "topo", "lint_bind", "shell.completion"),
-    *("lab.doctor", "lab.model", "lab.pages", "lab.lab", "fleet.merge", "fleet.fleet"),
+    *("lab.doctor", "lab.model", "lab.pages", "lab.lab"),
+    *("fleet.merge", "fleet.fleet", "fleet.history"),
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "lab", "restore")

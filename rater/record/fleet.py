@@ -92,6 +92,19 @@ class HostTimes:
     copy_s: tuple[float, ...]  # of the median copy
 
 
+@record
+class HistoryPoint:
+    """A host, or what is usual, in one fleet."""
+
+    fleet: int
+    started_at: str | None  # by the host's clock: a label, no order
+    seconds: dict[str, float]  # its time in each benchmark, of the median iteration
+    usual_s: dict[str, float]  # the other hosts' median
+    hosts: int  # how many others
+    facts: dict[str, str]  # what it was and how it was set
+    usual_facts: dict[str, str]  # what most others were
+
+
 def latest(runs: Iterable[IndexedRun]) -> dict[str, tuple[IndexedRun, ...]]:
     """Return the attempt of each host that counts: the last complete one, else the last."""
     chosen: dict[str, tuple[IndexedRun, ...]] = {}

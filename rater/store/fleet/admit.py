@@ -185,7 +185,8 @@ def _store(
         for benchmark, run, bracket_s, copy_s in found.results:
             more = {**of_node, "benchmark": benchmark, "run": run}
             insert(connection, "result", None, **more, bracket_s=bracket_s, copy_s=copy_s)
-    if known is not None and known.sha256 is not None:
+    # In a transaction of the caller's it may yet be wanted again.
+    if known is not None and known.sha256 is not None and not connection.in_transaction:
         archive.forget(connection, known.sha256)
     return Admission(
         Admitted.ADDED if known is None else Admitted.REPLACED,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rater.errors import InputError
 from rater.record.fleet import FleetWord, HostTimes, IndexedRun, fleet_word, latest
@@ -16,17 +15,6 @@ from rater.store.store import Store
 from rater.text.words import some
 
 _COLUMNS = ", ".join(IndexedRun.__dataclass_fields__)
-
-
-@dataclass(frozen=True, slots=True)
-class HostMark:
-    """A host's time in a benchmark once, for its history: one point of a series."""
-
-    fleet: int
-    benchmark: str
-    host: str
-    started_at: str | None
-    seconds: float  # the median iteration's
 
 
 def fleet_number(connection: sqlite3.Connection, word: FleetWord) -> int:
@@ -122,21 +110,3 @@ def opened_run(connection: sqlite3.Connection, run: IndexedRun) -> Iterator[Stor
 
 def _times(text: str | None) -> tuple[float, ...]:
     return () if text is None else tuple(json.loads(text))
-
-
-def marks_of(
-    connection: sqlite3.Connection, fleets: Sequence[int], benchmark: str | None = None
-) -> list[HostMark]:
-    """Return the last attempt's median iteration of every host of these fleets."""
-    found: dict[tuple[int, str, str], HostMark] = {}
-    marks = ", ".join("?" * len(fleets))
-    where = f"result.fleet IN ({marks})" + (" AND benchmark = ?" if benchmark else "")
-    for fleet, name, host, started, bracket_s, copy_s in connection.execute(
-        "SELECT result.fleet, benchmark, result.host, started_at, bracket_s, copy_s "
-        f"FROM result JOIN fleet_run USING (fleet, host, attempt, run) WHERE {where} "
-        "ORDER BY result.fleet, benchmark, result.host, attempt, run",
-        (*fleets, *([benchmark] if benchmark else [])),
-    ):
-        times = sorted(_times(bracket_s) or _times(copy_s))
-        found[fleet, name, host] = HostMark(fleet, name, host, started, times[len(times) // 2])
-    return list(found.values())
