@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+
 from rater.commands.common import POINTS, Subparsers, add_common, add_file, later
+from rater.record.fleet import is_fleet_word
 
 
 def register(subparsers: Subparsers) -> None:
@@ -19,7 +22,8 @@ def register(subparsers: Subparsers) -> None:
         metavar="POINT",
         nargs="*",
         default=[],
-        help=f"{POINTS}; of several the first is what the others are compared with (default: last)",
+        help=f"{POINTS}; of several the first is what the others are compared with (default: "
+        "last); or fleet:N: all hosts of a fleet",
     )
     add_file(
         parser,
@@ -29,4 +33,10 @@ def register(subparsers: Subparsers) -> None:
         "--force", action="store_true", help="write over FILE though rater did not make it"
     )
     add_common(parser)
-    parser.set_defaults(run=later("results.report", "report"))
+    parser.set_defaults(run=_report)
+
+
+def _report(args: argparse.Namespace) -> int:
+    if any(is_fleet_word(word) and "/" not in word for word in args.which):
+        return later("fleet.report", "report")(args)
+    return later("results.report", "report")(args)

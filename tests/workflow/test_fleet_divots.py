@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from rater.cli import main
+from tests.support.browser import Browser
 from tests.support.calls import Rater
 from tests.support.fleets import SETTINGS, MadeHost, collected
+from tests.support.pages import needs_browser, opened
+
+EVIL = "</script><script>document.title='taken'</script>"
+STORY = "document.getElementById('story')"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five hosts, of which n2 is 8 % slow."""
+    """Five hosts, of which n2 is 8 % slow with an evil setting, and n5 has another microcode."""
     database = tmp_path_factory.mktemp("made") / "rater.db"
-    odd = SETTINGS | {"cpu.governor": "powersave"}
-    collected(database, {"n2": MadeHost(node="n2", slow={"": 1.08}, settings=odd)})
+    odd = SETTINGS | {"cpu.governor": "powersave", "thp.enabled": EVIL}
+    slow = MadeHost(node="n2", slow={"": 1.08}, settings=odd)
+    collected(database, {"n2": slow, "n5": MadeHost(node="n5", microcode="0x77")})
     return database
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> Path:
+    """The page of this fleet."""
+    file = made.with_name("fleet.html")
+    assert main(["--db", str(made), "report", "fleet:1", "-o", str(file)]) == 0
+    return file
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +51,15 @@ def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: 
     assert "1 slow host, the slowest first: 1. n2: +" in told
     assert "in all benchmarks (median) inside: no copy and no part stands out" in told
     assert "set otherwise: cpu.governor is powersave (most others: performance)" in told
-    assert "5 hosts can show a host slower by 1." in told
+    assert "1 host (apart: microcode 0x77)" in told
+    assert "4 hosts can show a host slower by 1." in told
 
 
 def test_as_json_it_has_every_host_and_the_reason(rater: Rater) -> None:
     status, out, _ = rater("divots", "fleet:last", "--json")
     found = json.loads(out)
-    (kind,) = found["kinds"]
+    kind, alone = found["kinds"]
+    assert (alone["hosts"], alone["cannot_tell"]) == (["n5"], True)
     assert (status, found["fleet"], kind["cannot_tell"]) == (0, 1, False)
     assert [it["host"] for it in kind["slow"]] == ["n2"]
     assert kind["slow"][0]["slowdown"] == pytest.approx(1.08, abs=0.01)
@@ -86,3 +104,31 @@ def test_a_history_of_one_fleet_shows_where_the_host_is_and_no_steps(rater: Rate
     status, _, err = rater("history", "n77")
     assert status == 2
     assert "neither a host nor a benchmark of a fleet; benchmarks: lu, vm; hosts: n1, n2" in err
+
+
+def test_the_page_names_the_slow_host_and_has_every_host(page: Path) -> None:
+    text = page.read_text()
+    told = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert told is not None
+    data = json.loads(told[1])
+    assert [it["name"] for it in data["hosts"] if it["slow"]] == ["n2"]
+    assert [it["name"] for it in data["hosts"] if it["kind"] == 1] == ["n5"]
+    assert all(60 < value < 100 for value in data["hosts"][0]["values"])
+    assert "Cannot tell: one host alone of this kind" in text
+    assert EVIL not in text
+
+
+@needs_browser
+def test_a_click_on_a_row_tells_more_of_the_host(page: Path, browser: Browser) -> None:
+    opened(browser, page)
+    assert browser.js("document.title").startswith("Fleet 1: 5 hosts")
+    assert browser.js("document.querySelectorAll('#rows tr[data-host]').length") == 5
+    assert browser.js("document.querySelectorAll('#rows td.found').length") == 2
+    browser.click("#rows tr[data-host=n2]")
+    told = browser.js(f"{STORY}.textContent")
+    assert "in all benchmarks (median)" in told
+    assert "rater divots fleet:1/n2" in told
+    assert browser.js("location.hash") == "#n2"
+    browser.click("#only")
+    assert browser.js("document.querySelectorAll('#rows tr[data-host]').length") == 1
+    assert browser.said() == []

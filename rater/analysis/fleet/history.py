@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rater.analysis.fleet.steps import FEWEST_POINTS, Step, steps_in
+from rater.analysis.fleet.steps import FEWEST_POINTS, LevelStep, steps_in
 from rater.record.fleet import HistoryPoint
 from rater.settings.known import volatile
 
@@ -19,7 +19,7 @@ _UNINTERESTING = ("env.PATH",)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactChange:
     """What was one thing before a step and another after it."""
 
     name: str
@@ -40,12 +40,12 @@ class ToldStep:
     level: float  # time after over what is usual (of a benchmark: over its first level)
     fleets_since: int  # with it
     by_chance: float
-    changes: tuple[Change, ...]
+    changes: tuple[FactChange, ...]
     host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class FleetCourse:
     """Times over what is usual, fleet by fleet."""
 
     name: str  # a benchmark, or "" for all
@@ -61,7 +61,7 @@ class History:
     name: str
     points: int
     steps: tuple[ToldStep, ...]  # in the order of time
-    series: tuple[Series, ...]  # the first one of all benchmarks
+    series: tuple[FleetCourse, ...]  # the first one of all benchmarks
     alone: int  # fleets in which nobody was like it
 
     @property
@@ -136,7 +136,7 @@ def _told(
 def _step(
     benchmark: str | None,
     points: Sequence[HistoryPoint],
-    step: Step,
+    step: LevelStep,
     since: int,
     host: str | None,
 ) -> ToldStep:
@@ -155,10 +155,10 @@ def _step(
     )
 
 
-def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[Change, ...]:
+def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]:
     """Return what was otherwise before; first what the other hosts have not changed as well."""
     found = [
-        Change(name, old, new, after.usual_facts.get(name) == new and bool(after.usual_facts))
+        FactChange(name, old, new, after.usual_facts.get(name) == new and bool(after.usual_facts))
         for name in sorted(before.facts.keys() | after.facts.keys())
         if (old := before.facts.get(name)) != (new := after.facts.get(name))
         and not volatile(name)
@@ -175,8 +175,8 @@ def _is_same(one: ToldStep, whole: ToldStep) -> bool:
     return abs(one.fleet - whole.fleet) <= 1 and size * of > 0 and abs(size - of) < _SAME * abs(of)
 
 
-def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> Series:
-    return Series(
+def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetCourse:
+    return FleetCourse(
         name,
         tuple(point.fleet for point, _ in values),
         tuple(point.started_at for point, _ in values),

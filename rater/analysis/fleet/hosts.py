@@ -112,20 +112,25 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindCompared:
     )
     typical = _logs([[it.copy_s.get(name, ()) for name in names] for it in results])
     kind, apart = results[0].kind, tuple(_apart(results[0].kind, first))
+    usual = _usual_settings(results)
+    odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
     if len(results) < FEWEST_HOSTS:
-        each = _distances(whole)
+        each = _distances(whole) if len(results) > 1 else np.full(whole.shape[:2], np.nan)
         return KindCompared(
             *(kind, apart, tuple(it.host for it in results), names),
             {it.host: _slowdowns(row) for it, row in zip(results, each, strict=True)},
-            *((), None, None, ()),
+            slow=(),
+            visible_whole=None,
+            visible_one=None,
+            quiet=(),
+            odd_settings=odd,
         )
     found = compare_hosts(whole)
     copies = _distances(typical)
-    usual = _usual_settings(results)
     slow = [
         replace(
             _slow(it, results[it.host], names, found.distances[it.host], copies[it.host]),
-            odd_settings=tuple(_odd(results[it.host].settings, usual)),
+            odd_settings=odd.get(results[it.host].host, ()),
         )
         for it in found.slow
     ]
@@ -145,6 +150,7 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindCompared:
         float(np.expm1(found.visible_whole)),
         float(np.expm1(found.visible_one)),
         tuple(results[h].host for h in quiet),
+        odd,
     )
 
 

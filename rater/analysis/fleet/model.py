@@ -84,6 +84,7 @@ class KindCompared:
     visible_whole: float | None  # slowdown in all benchmarks that it would show; None: cannot tell
     visible_one: float | None  # in one of them
     quiet: tuple[str, ...]  # those nearest to what is usual, to confirm others against
+    odd_settings: dict[str, tuple[OddSetting, ...]]  # by host, of those that have any
 
     @property
     def cannot_tell(self) -> bool:

@@ -28,7 +28,7 @@ _ALPHA = 0.005  # false steps in a series without any
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LevelStep:
     """A change of level: values are ln."""
 
     first: int  # the first point after it
@@ -44,13 +44,13 @@ class Step:
 
 def steps_in(
     values: Sequence[float] | Floats, least: float, alpha: float = _ALPHA
-) -> tuple[Step, ...]:
+) -> tuple[LevelStep, ...]:
     """Return the steps of `least` or more in a series without gaps, in their order."""
     cuts = sorted(_cuts(np.asarray(values, dtype=float), 0, least, alpha))
     edges = [0, *(first for first, _ in cuts), len(values)]
     levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
     return tuple(
-        Step(first, levels[place], levels[place + 1], chance)
+        LevelStep(first, levels[place], levels[place + 1], chance)
         for place, (first, chance) in enumerate(cuts)
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rater.analysis.divots.data.words import per_cent
-from rater.analysis.fleet.history import Change, History, Series, ToldStep
+from rater.analysis.fleet.history import FactChange, FleetCourse, History, ToldStep
 from rater.analysis.fleet.steps import FEWEST_POINTS
 from rater.show.console.printer import Printer
 from rater.text.words import count, some
@@ -56,7 +56,7 @@ def step_text(step: ToldStep) -> str:
     )
 
 
-def changes_lines(changes: Sequence[Change]) -> list[str]:
+def changes_lines(changes: Sequence[FactChange]) -> list[str]:
     """Return what changed at a step."""
     if not changes:
         return ["nothing that is recorded changed then: no setting, kernel, microcode or machine"]
@@ -77,7 +77,7 @@ def _is_of_host(history: History) -> bool:
     return history.series[0].name == "" if history.series else True
 
 
-def _change(change: Change) -> str:
+def _change(change: FactChange) -> str:
     names = {"machine_id_hash": "machine (another machine-id)", "cpu_model": "CPU"}
     name = names.get(change.name, change.name)
     if change.name == "machine_id_hash":
@@ -89,7 +89,7 @@ def _day(date: str | None) -> str:
     return "date not known" if date is None else date[:10]
 
 
-def _print_course(series: Series, printer: Printer) -> None:
+def _print_course(series: FleetCourse, printer: Printer) -> None:
     if not series.ratios:
         return
     logs = [math.log(it) for it in series.ratios][-max(20, printer.width - 30) :]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.divots.data.words import per_cent
-from rater.analysis.fleet.model import FleetCompared, HostKind, KindCompared, SlowHost
+from rater.analysis.fleet.model import FleetCompared, HostKind, KindCompared, OddSetting, SlowHost
 from rater.show.console.printer import Printer
 from rater.show.divots.findings import disturbed_line
 from rater.show.divots.to_json import evidence_line
@@ -50,12 +50,17 @@ def slow_lines(slow: SlowHost, inside: Analysis | None = None) -> list[str]:
     lines = [f"{slow.host}: {finding_text(slow)}"]
     lines += inside_lines(inside) if inside is not None else part_lines(slow)
     if slow.odd_settings:
-        odd = [
-            f"{it.name} is {it.value or 'not there'} (most others: {it.usual or 'not there'})"
-            for it in slow.odd_settings
-        ]
-        lines.append(f"set otherwise: {some(odd, _MOST_NAMED)}")
+        lines.append(odd_text(slow.odd_settings))
     return lines
+
+
+def odd_text(settings: Sequence[OddSetting]) -> str:
+    """Return what a host has set otherwise than most of its kind."""
+    odd = [
+        f"{it.name} is {it.value or 'not there'} (most others: {it.usual or 'not there'})"
+        for it in settings
+    ]
+    return f"set otherwise: {some(odd, _MOST_NAMED)}"
 
 
 def inside_lines(inside: Analysis) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rater.analysis.fleet.history import Change, benchmark_history, host_history
+from rater.analysis.fleet.history import FactChange, benchmark_history, host_history
 from rater.analysis.fleet.steps import steps_in
 from rater.record.fleet import HistoryPoint
 from rater.show.fleet.history import changes_lines, step_text
@@ -72,8 +72,8 @@ def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> No
     assert (step.benchmark, step.fleet, step.fleets_since) == (None, 7, 6)
     assert step.ratio == pytest.approx(1.05, abs=0.006)
     assert step.changes == (
-        Change("kernel", "6.1", "6.2", others_too=False),
-        Change("thp", "False", "True", others_too=True),
+        FactChange("kernel", "6.1", "6.2", others_too=False),
+        FactChange("thp", "False", "True", others_too=True),
     )
     assert step_text(step).startswith("2026-09-07 (fleet 7): all benchmarks +")
     assert changes_lines(step.changes) == [
@@ -108,4 +108,4 @@ def test_a_benchmark_tells_its_usual_time_and_the_hosts_that_left_it() -> None:
     }
     found = benchmark_history("lu", usual, hosts)
     assert [(it.host, it.fleet) for it in found.steps] == [(None, 7), ("n2", 4)]
-    assert found.steps[0].changes == (Change("kernel", "6.1", "6.2", others_too=False),)
+    assert found.steps[0].changes == (FactChange("kernel", "6.1", "6.2", others_too=False),)
