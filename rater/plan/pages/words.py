@@ -32,8 +32,8 @@ class PageOrder:
         """Return the windows of one category."""
         return tuple(it for it in self.windows if it.category is category)
 
-    def words(self, reports: str) -> str:
-        """Return the text for the library, which is to write below the folder `reports`."""
+    def words(self, reports: str | None) -> str:
+        """Return the text for the library, which is to write below the folder `reports`, if any."""
         parts = [f"heap={self.heap_bytes}", f"mmap={self.mmap_bytes}"]
         parts += [f"large={LARGE_BYTES}"] if self.split else []
         parts += ["hugetlb"] if self.pooled else []
@@ -47,7 +47,7 @@ class PageOrder:
                 f"{category[0]}{size.bit_length() - 1}={','.join(them)}"
                 for size, them in sizes.items()
             ]
-        return " ".join((*parts, f"report={reports}"))
+        return " ".join((*parts, *([] if reports is None else [f"report={reports}"])))
 
 
 def capped(

@@ -25,6 +25,7 @@ def read_trace(
     document: Mapping[str, Any],
     *,
     huge_bytes: int,
+    told: bool,
     elapsed_s: float,
     native_s: float | None,
     tlb: str,
@@ -33,6 +34,7 @@ def read_trace(
 ) -> PageTrace:
     """Return a trace; `names` are name, command, suite and size of what ran.
 
+    `told`: the library of --pages was in it, which has one range for each category.
     Counts of a sample are those of all pages by estimate: divided by the sample's share.
     """
     rate = float(document["rate"])
@@ -50,7 +52,7 @@ def read_trace(
         stores=tuple(document["stores"]),
         reuse=tuple(_reuse(it, rate) for it in document["sizes"]),
         mappings=tuple(_mapping(it, rate) for it in document["mappings"]),
-        regions=_regions(document, huge_bytes, rate),
+        regions=_regions(document, huge_bytes, rate, told=told),
     )
 
 
@@ -100,7 +102,9 @@ def _mapping(mapping: Mapping[str, Any], rate: float) -> PageMapping:
     return PageMapping(*_sizes(mapping), _scaled(mapping["l1"], rate), _scaled(mapping["l2"], rate))
 
 
-def _regions(document: Mapping[str, Any], huge_bytes: int, rate: float) -> tuple[RegionMisses, ...]:
+def _regions(
+    document: Mapping[str, Any], huge_bytes: int, rate: float, *, told: bool
+) -> tuple[RegionMisses, ...]:
     """Return misses by region for all in base pages and all in huge pages, where both are there."""
     by_sizes = {_sizes(it): it["regions"] for it in document["mappings"]}
     base, huge = (by_sizes.get((size,) * 3) for size in (4096, huge_bytes))
@@ -111,13 +115,15 @@ def _regions(document: Mapping[str, Any], huge_bytes: int, rate: float) -> tuple
         for category, region, l1, walks in rows:
             row = found.setdefault((category, region), [0, 0, 0, 0])
             row[place], row[place + 1] = l1, walks
-    heap = document["heap"][0] // REGION_BYTES
+    begins = document["begins"]
     rows = []
     for place, name in enumerate(CHOSEN):
         regions = sorted(region for category, region in found if category == place)
         for number, region in enumerate(regions):
-            # --pages keeps mappings side by side, however far apart they lie in the trace.
-            at = region - heap if name == "heap" and heap else number
+            # The library of --pages has one range for the heap, one for mappings; without it
+            # mappings lie apart, and count one behind the other.
+            ranged = told and place < len(begins) and begins[place]
+            at = region - begins[place] // REGION_BYTES if ranged else number
             if at >= 0:
                 rows.append(RegionMisses(name, at, *_scaled(found[place, region], rate)))
     return tuple(rows)

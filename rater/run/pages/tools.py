@@ -53,7 +53,6 @@ class TraceTools:
     valgrind: Valgrind
     tool: Path
     analyser: Path
-    heap: Path  # preloaded into the traced program
 
     @property
     def engine(self) -> str:
@@ -139,12 +138,10 @@ def build_tools(valgrind: Valgrind, cache: Path) -> TraceTools:
     tool = compile_program(
         "rater-tracer", [_SOURCES / "tracer.c"], flags, [*present[:2], "-lgcc", *present[2:]], cache
     )
-    heap_flags = ("-O2", "-fPIC", "-shared", f"-I{valgrind.headers.parent}")
     return TraceTools(
         valgrind,
         tool.executable,
         native_program("analyse", cache, ("-pthread",)),
-        compile_program("rater-heap.so", [_SOURCES / "heap.c"], heap_flags, (), cache).executable,
     )
 
 

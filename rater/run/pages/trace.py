@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError, RunError
+from rater.plan.pages.words import VARIABLE, PageOrder
 from rater.run.copies.launch import CopySpec
+from rater.run.page_sizes.machine import reserves
 from rater.run.pages.tools import TOOL, TraceTools
 from rater.run.programs.child_process import (
     Excess,
@@ -24,10 +26,8 @@ from rater.run.programs.child_process import (
     last_will,
     wait_within,
 )
+from rater.settings.paths import sysroot
 
-_HEAP_SHARE = 0.5  # of all memory, reserved for small blocks, never touched by itself
-_MOST_HEAP = 64 << 30
-_LEAST_HEAP = 64 << 20
 _PIPE_BYTES = 1 << 20
 
 
@@ -57,8 +57,8 @@ class Traced:
     status: int  # exit code, or less than 0 the signal that ended it
 
 
-def tracer_words(tools: TraceTools, descriptor: int) -> tuple[str, ...]:
-    """Return what stands in front of each traced command."""
+def tracer_words(tools: TraceTools, descriptor: int, *, told: bool) -> tuple[str, ...]:
+    """Return what stands in front of each traced command; `told`: it says what its ranges are."""
     return (
         str(tools.valgrind.program),
         "-q",
@@ -66,6 +66,7 @@ def tracer_words(tools: TraceTools, descriptor: int) -> tuple[str, ...]:
         "--trace-children=yes",
         f"--page-fd={descriptor}",
         f"--page-inode={os.fstat(descriptor).st_ino}",
+        f"--told-ranges={'yes' if told else 'no'}",
     )
 
 
@@ -74,8 +75,9 @@ def run_traced(
     running: Callable[[tuple[str, ...], Callable[[CopySpec], Traced]], Traced],
     analysis: TraceAnalysis,
     limits: Limits,
+    library: Path | None,
 ) -> Traced:
-    """Trace one run to its end.
+    """Trace one run to its end, with the library of page sizes where it can be preloaded.
 
     `running` is given what stands in front of each command, and what to do in the run directory
     that it makes. Raises `InputError` where it cannot be started,
@@ -90,7 +92,8 @@ def run_traced(
         with tools.library_folder() as libraries:
             environment = {**spec.environment, b"VALGRIND_LIB": os.fsencode(libraries)}
             environment.pop(b"VALGRIND_OPTS", None)
-            environment |= _heap_environment(tools, spec.environment)
+            if library is not None:
+                environment |= _preloaded(library, spec.environment)
             analyser = subprocess.Popen(
                 [str(tools.analyser), *analysis.arguments],
                 stdin=reading,
@@ -113,7 +116,7 @@ def run_traced(
         return Traced(json.loads(output), *ended)
 
     try:
-        return running(tracer_words(tools, writing), traced)
+        return running(tracer_words(tools, writing, told=library is not None), traced)
     finally:
         for end in tuple(ends):
             _close(ends, end)
@@ -129,14 +132,17 @@ def _widen(descriptor: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def _heap_environment(tools: TraceTools, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables that let a program tell its heap to the tracer."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    heap = int(min(_MOST_HEAP, max(_LEAST_HEAP, memory * _HEAP_SHARE))) & -(2 << 20)
+def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables that let a program lay out its data as `rater run --pages` does.
+
+    All in base pages, and it tells the tracer what is where.
+    """
+    heap, mmap = reserves(None, {}, sysroot())
+    order = PageOrder((), heap, mmap, split=True, pooled=False, strict=False)
     before = of.get(b"LD_PRELOAD", b"")
     return {
-        b"LD_PRELOAD": b":".join([os.fsencode(tools.heap), *([before] if before else [])]),
-        b"RATER_TRACE_HEAP": str(heap).encode(),
+        b"LD_PRELOAD": b":".join([os.fsencode(library), *([before] if before else [])]),
+        VARIABLE.encode(): order.words(None).encode(),
     }
 
 

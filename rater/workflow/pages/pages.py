@@ -17,6 +17,7 @@ from rater.plan.pages.mappings import mapping_argument, page_mappings, parse_pag
 from rater.plan.pages.tlb import Tlb, parse_tlb, tlb_of_cpuid
 from rater.record.pages import PAGE_SIZES, PageTrace
 from rater.run.copies.launch import CopySpec
+from rater.run.page_sizes.library import build_library
 from rater.run.pages.costs import machine_costs
 from rater.run.pages.read import read_trace
 from rater.run.pages.tools import TraceTools, build_tools, find_valgrind
@@ -32,6 +33,7 @@ from rater.store.connection import default_path
 from rater.store.pages import StoredTrace, find_trace, keep_trace, load_trace, trace_heads
 from rater.store.store import open_store
 from rater.workflow.common import existing_store, refuse_no_directory, say, show
+from rater.workflow.page_sizes.layout import program_problems
 from rater.workflow.pages.subject import Stage, Subject, limits_of, staged, subject_of
 from rater.workflow.results.output_file import drawing_file, write_drawing
 
@@ -148,7 +150,8 @@ def _traced(
     def running(wrap: tuple[str, ...], doing: Callable[[CopySpec], Traced]) -> Traced:
         return stage.run(wrap, doing)
 
-    traced = run_traced(tools, running, analysis, limits)
+    library = _library(subject, cache_root())
+    traced = run_traced(tools, running, analysis, limits, library[0])
     if traced.status != 0:
         raise RunError(
             f"{subject.name} {ended_text(traced.status)} under the tracer (by itself it did not)"
@@ -156,6 +159,7 @@ def _traced(
     return read_trace(
         traced.document,
         huge_bytes=_HUGE,
+        told=library[0] is not None,
         elapsed_s=traced.elapsed_s,
         native_s=native_s,
         tlb=str(tlb),
@@ -164,20 +168,27 @@ def _traced(
         command=subject.command,
         suite=subject.suite,
         size=subject.size,
-        notes=_notes(traced),
+        notes=_notes(traced, library[1]),
     )
 
 
-def _notes(traced: Traced) -> tuple[str, ...]:
+def _library(subject: Subject, cache: Path) -> tuple[Path | None, list[str]]:
+    """Return the library of page sizes, None where it does not reach the program, and why."""
+    library = build_library(cache, split=True).executable
+    problems = program_problems(subject.files, library)
+    return (None if problems else library), problems
+
+
+def _notes(traced: Traced, problems: list[str]) -> tuple[str, ...]:
     document, notes = traced.document, []
     if document["forks"]:
         notes.append(
             f"it started {document['forks']} processes, which are not traced: trace the one that "
             "does the work by itself"
         )
-    if not document["heap"][0]:
-        notes.append(
-            "a static program, or one without the C library's malloc: its heap is told apart from "
-            "its mappings only as far as it is below the break"
-        )
+    notes += [
+        f"{it}: `rater run --pages` does not reach it, and its heap is told apart from its "
+        "mappings only below the break"
+        for it in problems
+    ]
     return tuple(notes)

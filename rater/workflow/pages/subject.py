@@ -38,6 +38,7 @@ class Subject:
     suite: str | None
     size: str | None
     command: tuple[str, ...]  # for people
+    files: tuple[Path, ...]  # what its commands execute
     program: Callable[[tuple[str, ...]], Program]  # what stands in front of each command
 
 
@@ -67,7 +68,7 @@ def _of_command(command: list[str]) -> Subject:
     def program(wrap: tuple[str, ...]) -> Program:
         return Program(name, argv_of(lines, wrap), (), (), str(Path.cwd()))
 
-    return Subject(name, None, None, tuple(command), program)
+    return Subject(name, None, None, tuple(command), (found,), program)
 
 
 def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject:
@@ -102,7 +103,8 @@ def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject:
         )
 
     words = tuple(word for line in lines for word in shlex.split(line.shell()))
-    return Subject(benchmark.name, suite.name, size.name, words, program)
+    files = tuple(dict.fromkeys(Path(line.words[0]) for line in lines))
+    return Subject(benchmark.name, suite.name, size.name, words, files, program)
 
 
 class Stage:

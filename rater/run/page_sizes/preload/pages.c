@@ -190,6 +190,8 @@ __attribute__((constructor(101))) static void begin(void)
     if (!regions[MMAP].end || foreign_malloc) large_bytes = UINT64_MAX;
     dl_iterate_phdr(find_bss, NULL);
     shape(STATIC);
+    announce(HEAP);
+    announce(MMAP);
     pthread_atfork(before_fork, pool_unlock, in_child);
     active = 1;
     report("begin");

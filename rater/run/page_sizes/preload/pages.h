@@ -87,6 +87,8 @@ void *pool_remap(void *old, size_t old_bytes, size_t bytes, int flags, void *to)
 int blocks_are_ours(void);
 void heap_begin(uint64_t bytes, uint64_t align);
 
+void announce(enum category which);
+
 void report_begin(const char *directory);
 void report_fork(void);
 void report_forked(void);

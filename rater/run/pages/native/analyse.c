@@ -209,7 +209,7 @@ static struct batch *hand_over(struct batch *full)
 static struct table touched[SIZES]; /* by page: its category + 1; 0: not there */
 static struct regions regions;
 static uint64_t references[CATEGORIES], stores[CATEGORIES], faults[SIZES][CATEGORIES];
-static uint64_t changes, programs, forks, heap_begin, heap_end;
+static uint64_t changes, programs, forks, begins[2], ends[2]; /* of heap and mmap: the largest range */
 
 /* What is gone is a fault again: whole pages only. */
 static void forget(uint64_t begin, uint64_t end)
@@ -254,7 +254,11 @@ static void event(int kind, uint64_t begin, uint64_t end, struct batch **batch)
         return;
     case EVENT_UNMAP: kind = 0; break;
     case EVENT_HEAP:
-        if (heap_begin == 0 || end - begin > heap_end - heap_begin) { heap_begin = begin; heap_end = end; }
+    case EVENT_MMAP:
+        if (end - begin > ends[kind - EVENT_HEAP] - begins[kind - EVENT_HEAP]) {
+            begins[kind - EVENT_HEAP] = begin;
+            ends[kind - EVENT_HEAP] = end;
+        }
         break;
     }
     if (first >= upto || kind > EVENT_OTHER) return;
@@ -422,7 +426,7 @@ int main(int argc, char **argv)
     }
     read_all();
     printf("{\"page_changes\": %" PRIu64 ", \"programs\": %" PRIu64 ", \"forks\": %" PRIu64 ", \"rate\": %.9g,\n", changes, programs, forks, rate);
-    printf(" \"heap\": [%" PRIu64 ", %" PRIu64 "],\n ", heap_begin, heap_end);
+    printf(" \"begins\": [%" PRIu64 ", %" PRIu64 "],\n ", begins[0], begins[1]);
     print_row("references", references, ",\n ");
     print_row("stores", stores, ",\n \"sizes\": [");
     for (int k = 0; k < SIZES; k++) { printf(k ? ",\n  " : "\n  "); print_distances(&distances[k]); }

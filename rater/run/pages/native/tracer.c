@@ -35,7 +35,7 @@ static UInt filled;
 static UWord page = ~0ul; /* of the run of references under way */
 static ULong count, stored;
 static Addr library_start, library_end; /* what the loader maps of a file before its parts */
-static Bool stack_told;
+static Bool stack_told, ranges_told; /* by the program: what else is mapped is none of its data */
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -220,7 +220,7 @@ static void on_mmap(Addr begin, SizeT size, Bool r, Bool w, Bool x, ULong debug)
     } else {
         /* Reserved without access (heaps of java and node, stacks of threads): made accessible
          * later, which no page layout can shape. */
-        tell(r && w && !x ? EVENT_MMAP : EVENT_OTHER, begin, end);
+        tell(r && w && !x && !ranges_told ? EVENT_MMAP : EVENT_OTHER, begin, end);
     }
 }
 
@@ -231,9 +231,9 @@ static void on_startup(Addr begin, SizeT size, Bool r, Bool w, Bool x, ULong deb
     tell(w ? EVENT_STATIC : EVENT_OTHER, begin, begin + size);
 }
 
-static void on_brk(Addr begin, SizeT size, ThreadId thread) { (void)thread; tell(EVENT_HEAP, begin, begin + size); }
+static void on_brk(Addr begin, SizeT size, ThreadId thread) { (void)thread; tell(ranges_told ? EVENT_OTHER : EVENT_HEAP, begin, begin + size); }
 static void on_munmap(Addr begin, SizeT size) { tell(EVENT_UNMAP, begin, begin + size); }
-static void on_mremap(Addr from, Addr to, SizeT size) { (void)from; tell(EVENT_MMAP, to, to + size); }
+static void on_mremap(Addr from, Addr to, SizeT size) { (void)from; tell(ranges_told ? EVENT_OTHER : EVENT_MMAP, to, to + size); }
 
 static void before_syscall(ThreadId thread, UInt number, UWord *args, UInt n) { (void)thread; (void)number; (void)args; (void)n; }
 static void after_syscall(ThreadId thread, UInt number, UWord *args, UInt n, SysRes result)
@@ -270,13 +270,15 @@ static Bool option(const HChar *arg)
 {
     if VG_INT_CLO(arg, "--page-fd", given) {}
     else if VG_BINT_CLO(arg, "--page-inode", inode, 0, 0x7fffffffffffffffLL) {}
+    else if VG_BOOL_CLO(arg, "--told-ranges", ranges_told) {}
     else return False;
     return True;
 }
 static void usage(void)
 {
     VG_(printf)("    --page-fd=N       descriptor of the pipe that gets the records\n"
-                "    --page-inode=N    the pipe's inode\n");
+                "    --page-inode=N    the pipe's inode\n"
+                "    --told-ranges=yes the program says what is heap and mmap (preload/announce.c)\n");
 }
 static void debug_usage(void) {}
 static void post_init(void)
