@@ -59,7 +59,7 @@ def main(trials: int) -> None:
     """Print the table."""
     random = np.random.default_rng(17)
     print(f"{trials} sweeps each, {ROUNDS} rounds, runs vary by {RUN_NOISE * 100:g} %")
-    print(f"{'case':10} {'lumps':>6} {'layouts':>7} {'nothing':>8} {'line':>6} {'bend':>6}  wrong %")
+    print("case        lumps layouts  nothing   line   bend  wrong %")
     for name, (slope, bend, right) in CASES.items():
         for lumps in (0.0, 0.02):
             for layouts in (5, 9, 16, 54):

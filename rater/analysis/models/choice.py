@@ -3,7 +3,7 @@
 A model with one more term is taken where all of this holds:
 
 - the term's F test (extra sum of squares) is significant at 5 %,
-- AICc is smaller,
+- AICc is smaller (where n - k - 1 is 3 or more: with less its correction outweighs all data),
 - the two models differ somewhere by more than the run-to-run noise of a layout's value.
 
 The first model is the constant: where no other is better by these rules, nothing is chosen. A
@@ -34,6 +34,7 @@ from rater.analysis.stats.student_t import f_exceeded, quantile
 _ALPHA = 0.05
 MARGIN = 0.01  # of the mean of y: a term that changes less does not matter
 _MOST_LAYOUTS = 1000
+_LEAST_ROOM = 3  # n - k - 1
 
 
 class TermState(StrEnum):
@@ -111,12 +112,10 @@ def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -
     half = quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
     p = _p(best, fit)
     known = replace(unknown, low=effect - half, high=effect + half, p=p)
-    if p < _ALPHA and _aicc_is_less(fit, best):
+    if p < _ALPHA and _aicc_agrees(fit, best, len(y)):
         return replace(known, state=TermState.THERE)
     if abs(effect) + half <= margin:
         return replace(known, state=TermState.SMALL)
-    if fit.quality.aicc is None:  # so few that the larger model would win by its size alone
-        return replace(known, more_layouts=fit.quality.parameters + 3 - len(y))
     more = _more_layouts(abs(effect), half, fit.degrees_of_freedom, len(y), margin)
     return replace(known, more_layouts=more)
 
@@ -130,9 +129,11 @@ def _p(small: PolynomialFit, large: PolynomialFit) -> float:
     )
 
 
-def _aicc_is_less(fit: PolynomialFit, best: PolynomialFit) -> bool:
+def _aicc_agrees(fit: PolynomialFit, best: PolynomialFit, n: int) -> bool:
     here, there = fit.quality.aicc, best.quality.aicc
-    return here is not None and there is not None and here < there
+    if here is None or there is None or n - fit.quality.parameters - 2 < _LEAST_ROOM:
+        return True  # its correction would be all there is to it
+    return here < there
 
 
 def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: float) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.counters.counted import BenchmarkCounts, run_counts
-from rater.analysis.models.axis import NumericAxis, model_axis
+from rater.analysis.models.axis import PAGES, NumericAxis, model_axis
 from rater.analysis.models.quantity import (
     EFFORTS,
     HITS,
@@ -23,6 +23,7 @@ from rater.analysis.models.quantity import (
     Quantity,
     counted_features,
     effort_of,
+    huge_share,
 )
 from rater.analysis.results.points import Point, PointRun
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
@@ -109,10 +110,12 @@ def observe(
     `predicted`: the misses of a copy that a stored trace predicts. Raises `InputError` where no
     x or no y is known.
     """
-    counts = wanted.explaining in (Explaining.WALKS, Explaining.MISSES) or any(
-        one.run.counted for point in points for one in point.runs
+    every_run = [one.run for point in points for one in point.runs]
+    needed = wanted.explaining is Explaining.AXIS or (
+        wanted.explaining in (None, Explaining.HUGE)
+        and not any(run.counted or any(copy.pages for copy in run.copies) for run in every_run)
     )
-    axis = model_axis(points, wanted.axis, needed=not counts)
+    axis = model_axis(points, wanted.axis, needed=needed)
     observing = _Observing(
         {point.label: _members(point) for point in points}, axis, wanted, predicted, []
     )
@@ -123,7 +126,7 @@ def observe(
         raise InputError(f"no benchmark has a valid result: {some(list(told), 3)}")
     found = [
         one
-        for held, of_held in _by_held(points, axis).items()
+        for held, of_held in _by_held(points, axis.name if axis else PAGES).items()
         for key in keys
         if (one := observing.of(key, held, of_held)) is not None
     ]
@@ -144,13 +147,12 @@ def _members(point: Point) -> tuple[_RunOf, ...]:
     )
 
 
-def _by_held(points: Sequence[Point], axis: NumericAxis | None) -> dict[str, list[Point]]:
-    """Return the points by the values of the other axes; all of them where there is no axis."""
+def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
+    """Return the points by the values of the other axes; all of them where none has this one."""
+    known = any(name == axis for point in points for name, _ in point.values)
     return grouped(
         (
-            ""
-            if axis is None
-            else " ".join(f"{name}={value}" for name, value in point.values if name != axis.name),
+            " ".join(f"{name}={value}" for name, value in point.values if known and name != axis),
             point,
         )
         for point in points
@@ -184,7 +186,8 @@ class _Observing:
             )
             for point in known
         }
-        chosen = next(self._sources(key, known, features), None)
+        sources = self._sources(key, known, features)
+        chosen = max(sources, key=lambda found: len(found[1]), default=None)  # of equals the first
         if chosen is None:
             self.reasons.append(f"{key[0]}: {_missing_x(self.wanted.explaining)}")
             return None
@@ -238,18 +241,42 @@ class _Observing:
         for name, text in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
             counted = {label: of[name] for label, of in features.items() if name in of}
             yield Quantity(name, text, "", "counted by the hardware"), counted
+        if self.axis is None or self.axis.name == PAGES:
+            yield from self._of_pages(key, points)
         if self.axis is None:
             return
         values = {point.label: dict(point.values)[self.axis.name] for point in points}
+        yield (
+            self.axis.quantity,
+            {label: self.axis.values[text] for label, text in values.items()},
+        )
+
+    def _of_pages(
+        self, key: Key, points: Sequence[Point]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what is known of page layouts: misses predicted, the share that copies had."""
+        values = {point.label: dict(point.values).get(PAGES) for point in points}
         if self.predicted is not None:
-            found = {label: self.predicted(key[0], text) for label, text in values.items()}
+            found = {
+                label: self.predicted(key[0], text)
+                for label, text in values.items()
+                if text is not None
+            }
             yield (
                 Quantity(MISSES, "TLB misses of a copy", "", "predicted from a stored trace"),
                 {label: misses for label, misses in found.items() if misses is not None},
             )
+        had = {
+            point.label: [
+                share
+                for it in self.members[point.label]
+                if (share := huge_share(it.run.run, key)) is not None
+            ]
+            for point in points
+        }
         yield (
-            self.axis.quantity,
-            {label: self.axis.values[text] for label, text in values.items()},
+            Quantity(Explaining.HUGE, "large pages", "%", "the share that copies had, as proved"),
+            {label: statistics.median(shares) for label, shares in had.items() if shares},
         )
 
 

@@ -80,6 +80,23 @@ def effort_of(
     return None if log is None else exp(log)
 
 
+def huge_share(run: StoredRun, key: Key) -> float | None:
+    """Return the per cent of its memory that a benchmark's median copy had in large pages.
+
+    Of the data that --pages shapes, as it was proved; None: that was not seen.
+    """
+    found = []
+    for copy in run.copies:
+        of_it = copy.benchmark == key[0] and key[1] in (None, copy.tune) and copy.counted
+        if of_it and is_good(copy) and copy.pages:
+            resident = sum(region.resident_bytes for region in copy.pages)
+            huge = [region.huge_bytes for region in copy.pages]
+            if resident and None not in huge:
+                stray = sum(region.stray_bytes for region in copy.pages)
+                found.append(100 * (sum(it or 0 for it in huge) + stray) / resident)
+    return statistics.median(found) if found else None
+
+
 def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
     """Return what the counters say of address translation in a copy's run: walks, misses, hits.
 

@@ -9,6 +9,7 @@ import pytest
 from rater.analysis.models.observed import ModelData, ModelWanted, observe
 from rater.analysis.models.quantity import Effort, Explaining
 from rater.analysis.results.points import Point, PointRun
+from rater.record.page_sizes import PageRegion
 from rater.record.stored import StoredRun
 from tests.support.counted_runs import counted_run
 
@@ -52,6 +53,49 @@ def test_without_counted_walks_x_is_predicted_else_the_share_of_the_axis() -> No
     data = observed(points("pipeline"), misses=10.0)
     assert (data.x.kind, data.x.source) == ("misses", "predicted from a stored trace")
     assert [one.x for one in data.layouts] == [30, 40, 50]
+
+
+def region(huge_bytes: int | None) -> PageRegion:
+    """A heap of 100 bytes."""
+    sizes = {"extent_bytes": 100, "resident_bytes": 100, "planned_bytes": 100}
+    return PageRegion(
+        category="heap",
+        split=False,
+        share_of_bytes=None,
+        **sizes,
+        touched_bytes=100,
+        huge_bytes=huge_bytes,
+        stray_bytes=0,
+        page_bytes=(),
+        largest_page_bytes=1 << 21,
+        seen="exit",
+        processes=1,
+        forks=0,
+        note=None,
+    )
+
+
+def with_pages(every: list[Point], *huge_bytes: int | None) -> list[Point]:
+    found = []
+    for one, size in zip(every, huge_bytes, strict=True):
+        run = one.runs[0].run
+        copies = tuple(replace(copy, pages=(region(size),)) for copy in run.copies)
+        found.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
+    return found
+
+
+def test_the_share_that_copies_had_is_better_than_what_was_planned() -> None:
+    data = observed(with_pages(points("pipeline"), 0, 40, 90))
+    assert data.x.source == "the share that copies had, as proved"
+    assert [one.x for one in data.layouts] == [0, 40, 90]
+    data = observed(with_pages(points("pipeline"), 0, None, 90))
+    assert (data.x.source, len(data.layouts)) == ("the share that --pages planned", 3)
+
+
+def test_layouts_that_are_no_shares_have_the_share_that_copies_had() -> None:
+    every = points("pipeline")
+    every[1] = point("heap:huge", every[1].runs[0].run)
+    assert [one.x for one in observed(with_pages(every, 0, 40, 90)).layouts] == [0, 40, 90]
 
 
 def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:

@@ -145,7 +145,7 @@ def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
     pipeline, memory = "intel-skx:pipeline", "intel-skx:memory"
     for asked, found in {
         "cpi": [pipeline, memory, "intel-skx:translation"],
-        "all": [pipeline, memory, "intel-skx:translation", "intel-skx:numa"],
+        "all": [pipeline, memory, *(f"intel-skx:{it}" for it in ("translation", "tlb", "numa"))],
         "numa,pipeline": ["intel-skx:numa", pipeline],
         "pipeline,pipeline": [pipeline],
         "pipeline+memory, software": [f"{pipeline}+{memory}", "software:software"],
