@@ -78,19 +78,3 @@ def pool_pages(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) 
             pages = (it.end - it.start) // it.page_bytes
             found[it.page_bytes] = found.get(it.page_bytes, 0) + pages
     return found
-
-
-def pools_needed(
-    per_copy: Mapping[int, int], nodes: Iterable[tuple[int, ...]]
-) -> dict[tuple[int, int | None], int]:
-    """Return pages needed, by page size and node; node None: of any.
-
-    `nodes`: by copy, the nodes its memory comes from; a copy with several, or none, may take them
-    of any.
-    """
-    found: dict[tuple[int, int | None], int] = {}
-    for those in nodes:
-        node = those[0] if len(those) == 1 else None
-        for size, pages in per_copy.items():
-            found[size, node] = found.get((size, node), 0) + pages
-    return found

@@ -279,12 +279,14 @@ class Request:
         "(heap:huge;mmap:base;static:huge); :best behind it: as far as it can be had",
         metavar="LAYOUT",
         kind=PAGES,
+        implies=("setting hugepages.node",),
         traits=SWEPT,
     )
     pages_backing: str | None = _how(
         "large pages of --pages are: thp (default: transparent ones), hugetlb (of the pool)",
         choices=PAGE_BACKINGS,
         neutral=("thp",),
+        implies=("setting hugepages.node",),
         traits=SWEPT,
     )
     pages_heap_bytes: int | None = _how(

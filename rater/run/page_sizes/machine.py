@@ -9,12 +9,13 @@ from pathlib import Path
 
 from rater.plan.pages.layout import BASE_BYTES, Category, PageLayout, size_text
 from rater.plan.pages.windows import EVERYTHING, page_windows
+from rater.plan.pools.pools import PoolNeed, PoolShortage, pool_shortages
+from rater.run.host.memory import pool_rooms
 from rater.run.host.sysfiles import listed, meminfo, read_number, read_text
 from rater.settings.catalog import present_settings
 
 _THP = Path("sys/kernel/mm/transparent_hugepage")
 _POOLS = Path("sys/kernel/mm/hugepages")
-_NODES = Path("sys/devices/system/node")
 _GIVEN = ("always", "madvise")
 _KEPT_FREE = 1 << 30  # address space that a program needs besides
 _LEAST_HEAP = 64 << 20
@@ -116,52 +117,16 @@ def _thp_problems(
         )
 
 
-def pool_problems(
-    needed: Mapping[tuple[int, int | None], int], root: Path, copies: int
-) -> list[str]:
-    """Return which pools are too small, with the command that makes them large enough.
-
-    `needed`: pages by page size and node (None: of any) for all copies.
-    """
-    found = []
-    for size in sorted({size for size, _ in needed}):
-        name = f"hugepages-{size >> 10}kB"
-        by_node = {node: pages for (it, node), pages in needed.items() if it == size}
-        for node, pages in sorted(it for it in by_node.items() if it[0] is not None):
-            free = read_number(root / _NODES / f"node{node}/hugepages/{name}/free_hugepages")
-            if free is not None and free < pages:
-                found.append(
-                    _too_small(size, f"on node {node}", pages, free, copies)
-                    + f": rater settings hugepages.{size >> 10}kB.node{node}, or echo "
-                    f"{_total(root / _NODES / f'node{node}/hugepages/{name}', pages, free)} > "
-                    f"/{_NODES}/node{node}/hugepages/{name}/nr_hugepages"
-                )
-        if found:
-            continue
-        pages = sum(by_node.values())
-        pool = root / _POOLS / name
-        free = (read_number(pool / "free_hugepages") or 0) - (
-            read_number(pool / "resv_hugepages") or 0
-        )
-        more = read_number(pool / "nr_overcommit_hugepages") or 0
-        if free + more < pages:
-            found.append(
-                _too_small(size, "", pages, free, copies)
-                + f": echo {_total(pool, pages, free)} > /{_POOLS}/{name}/nr_hugepages"
-            )
-    return found
-
-
-def _too_small(size: int, where: str, pages: int, free: int, copies: int) -> str:
-    place = f" {where}" if where else ""
-    return (
-        f"the pool of {size_text(size)} pages{place} has {free} free, and "
-        f"{copies} {'copy needs' if copies == 1 else 'copies need'} {pages}; as root"
-    )
-
-
-def _total(pool: Path, pages: int, free: int) -> int:
-    return (read_number(pool / "nr_hugepages") or 0) + pages - max(0, free)
+def lacking_pages(needs: Iterable[PoolNeed], root: Path) -> tuple[PoolShortage, ...]:
+    """Return the pools that have too few free pages for what copies need."""
+    promised, on_demand = {}, {}
+    for size in pool_sizes(root):
+        pool = root / _POOLS / f"hugepages-{size >> 10}kB"
+        promised[size] = read_number(pool / "resv_hugepages") or 0
+        surplus = read_number(pool / "surplus_hugepages") or 0
+        on_demand[size] = (read_number(pool / "nr_overcommit_hugepages") or 0) - surplus
+    rooms = pool_rooms(root / "proc", root / "sys")
+    return pool_shortages(needs, rooms, promised=promised, on_demand=on_demand)
 
 
 def reserves(

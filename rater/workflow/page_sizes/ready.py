@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import InputError
 from rater.plan.pages.layout import Category, PageLayout
 from rater.plan.pages.windows import page_windows
-from rater.plan.pages.words import VARIABLE, PageOrder, capped, pool_pages, pools_needed
+from rater.plan.pages.words import VARIABLE, PageOrder, capped, pool_pages
 from rater.plan.placement.place import Placement
+from rater.plan.pools.pools import (
+    PoolNeed,
+    largest_needs,
+    pool_needs,
+)
 from rater.plan.request.request import Request
 from rater.record.run import BenchmarkUsed
 from rater.run.page_sizes.library import build_library
-from rater.run.page_sizes.machine import huge_page_bytes, limit_problem, pool_problems, reserves
+from rater.run.page_sizes.machine import huge_page_bytes, limit_problem, reserves
 from rater.run.page_sizes.proof import PageSetup
 from rater.run.programs.child_process import Limits
 from rater.run.programs.memory_tuning import CopyTuning
@@ -27,6 +32,7 @@ from rater.workflow.page_sizes.layout import (
     program_problems,
 )
 from rater.workflow.page_sizes.learn import learn_sizes
+from rater.workflow.page_sizes.pools import filled
 
 type Extents = Mapping[Category, int]
 
@@ -60,11 +66,14 @@ def ready_pages(
     work: Path,
     known: Callable[[BenchmarkUsed, bool], Extents],
     say: Callable[[str], None],
+    fill: Callable[[Mapping[str, str]], None],
 ) -> PagesReady | None:
     """Return what copies need; None where page sizes are not chosen.
 
-    `known` tells how large a program's data was in an earlier run (with large blocks apart or
-    not). Raises `InputError` where the layout cannot be had, unless the best of it will do.
+    `fill` sets pools of huge pages, by the names of their settings, until the run is over; it
+    raises `RaterError` where it cannot. `known` tells how large a program's data was in an earlier
+    run (with large blocks apart or not). Raises `InputError` where the layout cannot be had, unless
+    the best of it will do.
     """
     asked = pages_asked(request)
     if asked is None:
@@ -86,8 +95,11 @@ def ready_pages(
         orders[name] = _order(asked, shares.get(name, {}), huge, root)
         limit = limit_problem(orders[name].heap_bytes, orders[name].mmap_bytes)
         problems += [limit] if limit else []
-    pools = _pools(asked, orders.values(), copies.placements, huge)
-    problems += pool_problems(pools, root, len(copies.placements))
+    needs = _pool_needs(asked, orders.values(), copies.placements, huge)
+    pools: tuple[tuple[str, str], ...] = ()
+    if not problems or asked.layout.best:
+        pools, lacking = filled(needs, fill, root)
+        problems += lacking
     problems = list(dict.fromkeys(problems))
     if problems and not asked.layout.best:
         raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
@@ -109,6 +121,7 @@ def ready_pages(
         settings=(
             ("copies.pages", f"{asked.layout}, {'hugetlb' if asked.pooled else 'thp'}"),
             ("copies.pages.library", f"sha256 {(library.sha256 or '')[:12]}"),
+            *pools,
         ),
     )
 
@@ -185,14 +198,11 @@ def _order(asked: PagesAsked, extents: Extents, huge: int, root: Path) -> PageOr
     )
 
 
-def _pools(
-    asked: PagesAsked, orders: Iterable[PageOrder], placements: Iterable[Placement], huge: int
-) -> dict[tuple[int, int | None], int]:
+def _pool_needs(
+    asked: PagesAsked, orders: Iterable[PageOrder], placements: Sequence[Placement], huge: int
+) -> tuple[PoolNeed, ...]:
     """Return what the program that needs most takes of each pool, with all copies."""
-    nodes = [it.memory_nodes for it in placements]
-    found: dict[tuple[int, int | None], int] = {}
-    for order in orders:
-        per_copy = pool_pages(order.windows, huge, pooled=asked.pooled)
-        for key, pages in pools_needed(per_copy, nodes).items():
-            found[key] = max(found.get(key, 0), pages)
-    return found
+    per_copy = [pool_pages(order.windows, huge, pooled=asked.pooled) for order in orders]
+    return largest_needs(
+        pool_needs(placements, {placed.copy: pages for placed in placements}) for pages in per_copy
+    )

@@ -21,9 +21,9 @@ class Start:
     conditions: Conditions
 
     def with_settings(self, settings: tuple[tuple[str, str], ...]) -> Start:
-        """Return it with more that is kept of what it is made under."""
-        kept = (*self.conditions.settings, *settings)
-        return Start(self.run, replace(self.conditions, settings=kept))
+        """Return it with more that is kept of what it is made under, or with newer values."""
+        kept = dict(self.conditions.settings) | dict(settings)
+        return Start(self.run, replace(self.conditions, settings=tuple(kept.items())))
 
 
 @dataclass(frozen=True, slots=True)

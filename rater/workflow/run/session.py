@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -103,11 +103,10 @@ class Session:
                 )
                 stack.enter_context(lock)
             left = put_back()  # settings of a dead sweep that could not be
-            if self.settings is None:
-                self.settings = self._own_settings(stack)
+            settings = self.settings or self._own_settings(stack)
             refuse_pages(request)
             refuse_layout(request)
-            return self._locked(stack, left, Surroundings(resolved))
+            return self._locked(stack, left, Surroundings(resolved), settings)
 
     def _own_settings(self, stack: ExitStack) -> RunSettings:
         """Set what this run wants of the machine, until the stack is left."""
@@ -117,7 +116,13 @@ class Session:
         settings.set(tuned_settings_of(self.resolved.request))
         return settings
 
-    def _locked(self, stack: ExitStack, left: tuple[str, ...], surroundings: Surroundings) -> int:
+    def _locked(
+        self,
+        stack: ExitStack,
+        left: tuple[str, ...],
+        surroundings: Surroundings,
+        settings: RunSettings,
+    ) -> int:
         resolved, attempt = self.resolved, self.attempt
         for warning in resolved.warnings:
             self._say(f"warning: {warning}")
@@ -134,7 +139,7 @@ class Session:
         unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
         stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
-        pages = _pages_of(ready, start, store, self.cache, self._say)
+        pages = _pages_of(ready, start, store, self.cache, say_text=self._say, fill=settings.set)
         if pages is not None:
             ready = replace(ready, programs=pages.programs)
             start = start.with_settings(pages.settings)
@@ -307,7 +312,13 @@ class Session:
 
 
 def _pages_of(
-    ready: Ready, start: Start, store: Store, cache: Path, say_text: Callable[[str], None]
+    ready: Ready,
+    start: Start,
+    store: Store,
+    cache: Path,
+    *,
+    say_text: Callable[[str], None],
+    fill: Callable[[Mapping[str, str]], None],
 ) -> PagesReady | None:
     """Make the page sizes of copies ready; None where they are not chosen."""
     resolved = ready.resolved
@@ -327,7 +338,12 @@ def _pages_of(
         return {Category(name): extent for name, extent in found.items()}
 
     return ready_pages(
-        resolved.request, copies, cache=cache, work=ready.work, known=known, say=say_text
+        *(resolved.request, copies),
+        cache=cache,
+        work=ready.work,
+        known=known,
+        say=say_text,
+        fill=fill,
     )
 
 

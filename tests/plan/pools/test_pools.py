@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rater.plan.pages.layout import Category, parse_pages
 from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.pools.pools import (
     PoolNeed,
-    PoolShortage,
-    pages_of_copy,
+    largest_needs,
     pool_needs,
     pool_settings,
     pool_shortages,
@@ -34,31 +32,12 @@ def room(node: int, total: int, free: int, most: int = 1000, size: int = HUGE) -
     return PoolRoom(node, size, total, free, None, most)
 
 
-@pytest.mark.parametrize(
-    ("text", "extents", "pages"),
-    [
-        ("huge", {Category.HEAP: 64 * MB, Category.MMAP: 5 * MB}, {HUGE: 32 + 3}),
-        ("50%", {Category.HEAP: 64 * MB}, {HUGE: 16}),
-        ("base", {Category.HEAP: 64 * MB}, {}),
-        ("heap:1G;mmap:2M", {Category.HEAP: GB + 1, Category.MMAP: 4 * MB}, {GB: 2, HUGE: 2}),
-        ("2M@64M-128M", {Category.HEAP: 96 * MB}, {HUGE: 16}),  # as far as there is data
-        ("2M@64M-128M", {Category.HEAP: 64 * MB}, {}),
-    ],
-)
-def test_a_copy_takes_the_pages_that_its_windows_cover(
-    text: str, extents: dict[Category, int], pages: dict[int, int]
-) -> None:
-    assert pages_of_copy(parse_pages(text), extents, HUGE) == pages
-
-
 def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:
-    copies = [on(0, 0), on(1, 0), on(2, 1)]
-    needs = pool_needs(copies, {key: {HUGE: 10, GB: 1} for key in range(3)}, (0, 1))
+    copies = [on(0, 0), on(1, 0), on(2, 1), on(3, None)]
+    needs = pool_needs(copies, {copy: {HUGE: 10, GB: 1} for copy in range(4)})
     assert needs == (
-        PoolNeed(0, HUGE, 20),
-        PoolNeed(0, GB, 2),
-        PoolNeed(1, HUGE, 10),
-        PoolNeed(1, GB, 1),
+        *(PoolNeed(0, HUGE, 20), PoolNeed(1, HUGE, 10), PoolNeed(None, HUGE, 10)),
+        *(PoolNeed(0, GB, 2), PoolNeed(1, GB, 1), PoolNeed(None, GB, 1)),
     )
 
 
@@ -68,36 +47,61 @@ def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:
         (on(0, 0, MemoryPolicy.BIND, (1,)), {1: 9}),
         (on(0, 0, MemoryPolicy.INTERLEAVE, (0, 1)), {0: 5, 1: 5}),  # each part rounded up
         (on(0, 0, MemoryPolicy.PREFERRED, (1, 2)), {1: 9}),
-        (on(0, None, MemoryPolicy.NONE), {0: 3, 1: 3, 2: 3}),  # may be anywhere
+        (on(0, None, MemoryPolicy.NONE), {None: 9}),
     ],
 )
 def test_memory_that_is_bound_elsewhere_takes_pages_there(
-    placed: Placement, by_node: dict[int, int]
+    placed: Placement, by_node: dict[int | None, int]
 ) -> None:
-    needs = pool_needs([placed], {0: {HUGE: 9}}, (0, 1, 2))
-    assert {need.node: need.pages for need in needs} == by_node
+    assert {it.node: it.pages for it in pool_needs([placed], {0: {HUGE: 9}})} == by_node
+
+
+def test_programs_that_run_one_after_the_other_need_what_the_largest_needs() -> None:
+    first, second = [PoolNeed(0, HUGE, 9), PoolNeed(1, HUGE, 1)], [PoolNeed(0, HUGE, 4)]
+    assert largest_needs([first, second]) == (PoolNeed(0, HUGE, 9), PoolNeed(1, HUGE, 1))
+    assert largest_needs([second, first]) == (PoolNeed(0, HUGE, 9), PoolNeed(1, HUGE, 1))
 
 
 def test_pools_are_set_to_what_is_in_use_and_needed_and_only_where_they_lack_it() -> None:
-    needs = [PoolNeed(0, HUGE, 20), PoolNeed(1, HUGE, 20), PoolNeed(2, GB, 1)]
-    short = pool_shortages(needs, [room(0, 30, 20), room(1, 30, 5), room(2, 0, 0, size=GB)])
-    assert [it.need.node for it in short] == [1, 2]
-    assert pool_settings(short) == {
+    needs = [PoolNeed(0, HUGE, 20), PoolNeed(1, HUGE, 20), PoolNeed(2, GB, 1), PoolNeed(3, GB, 1)]
+    rooms = [room(0, 30, 20), room(1, 30, 5), room(2, 0, 0, size=GB)]
+    assert pool_settings(pool_shortages(needs, rooms)) == {
         "hugepages.2048kB.node1": "45",  # 25 in use
         "hugepages.1048576kB.node2": "1",
     }
 
 
+@pytest.mark.parametrize(
+    ("free", "promised", "on_demand", "set_to"),
+    [
+        ((10, 0), 0, 0, {}),  # all of one pool will do
+        ((4, 0), 0, 0, {0: 7, 1: 3}),  # 6 lack: 3 more of each
+        ((10, 0), 4, 0, {0: 12, 1: 2}),  # others have reserved 4 of them
+        ((4, 0), 0, 6, {}),  # the kernel makes them when asked
+    ],
+)
+def test_what_is_needed_of_any_lgroup_may_lie_on_one_and_is_taken_from_all_alike(
+    free: tuple[int, int], promised: int, on_demand: int, set_to: dict[int, int]
+) -> None:
+    rooms = [room(node, pages, pages) for node, pages in enumerate(free)]
+    short = pool_shortages(
+        [PoolNeed(None, HUGE, 10)], rooms, promised={HUGE: promised}, on_demand={HUGE: on_demand}
+    )
+    assert {it.room.node: it.total for it in short} == set_to
+
+
 def test_a_shortage_names_the_numbers_and_the_command() -> None:
     (short,) = pool_shortages([PoolNeed(1, HUGE, 20)], [room(1, 30, 5)])
     assert shortage_text([short]) == (
-        "lgroup 1 has 5 free pages of 2 MB, its copies need 20; as root: echo 45 > "
+        "the pool of 2M pages on lgroup 1 has 5 free, copies need 20; as root: echo 45 > "
         "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
     )
-    few = PoolShortage(PoolNeed(1, HUGE, 2000), room(1, 0, 0, most=1000))
-    none = PoolShortage(PoolNeed(1, GB, 1), None)
-    assert (few.is_hopeless, none.is_hopeless, short.is_hopeless) == (True, True, False)
-    assert shortage_text([few, none]) == (
-        "lgroup 1 has 0 free pages of 2 MB, its copies need 2000 (memory for 1000 more at most), "
-        "lgroup 1 has 0 free pages of 1 GB, its copies need 1: this kernel or CPU has no such pages"
+
+
+def test_what_an_lgroup_has_no_memory_for_is_not_set() -> None:
+    (short,) = pool_shortages([PoolNeed(1, HUGE, 2000)], [room(1, 0, 0, most=1000)])
+    assert pool_settings([short]) == {}
+    assert shortage_text([short]) == (
+        "the pool of 2M pages on lgroup 1 has 0 free, copies need 2000 (memory for 1000 more at "
+        "most)"
     )
