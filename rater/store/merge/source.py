@@ -39,6 +39,7 @@ _PIECE_BYTES = 1 << 20
 _ATTEMPTS = 20  # at a file that is being written
 _PAUSE_S = 0.05
 _PREFIX = "rater-merge-"
+_LEFT_S = 60.0  # nobody takes so long from making a folder to locking it
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
 
 type _State = tuple[int, int, int, int]  # what changes with a file's content
@@ -64,7 +65,9 @@ def scratch_folder() -> Iterator[Path]:
     place = Path(tempfile.gettempdir())
     for left in place.glob(f"{_PREFIX}*"):
         with suppress(OSError), _locked(left):
-            if left.lstat().st_uid == os.geteuid():
+            found = left.lstat()
+            # A new one may be another rater's that has not locked it yet.
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _LEFT_S:
                 shutil.rmtree(left)
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))

@@ -202,9 +202,12 @@ def test_copies_that_a_killed_rater_left_are_removed_and_those_in_use_are_not(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = tmp_path / "rater-merge-of-one-killed"
     left.mkdir()
+    os.utime(left, (0, 0))
+    new = tmp_path / "rater-merge-not-locked-yet"
+    new.mkdir()
     with scratch_folder() as first, scratch_folder() as second:
         assert (left.exists(), first.exists(), second.exists()) == (False, True, True)
-    assert [*tmp_path.glob("rater-merge-*")] == []
+    assert [*tmp_path.glob("rater-merge-*")] == [new]
 
 
 def test_what_is_a_database_shows_in_its_first_bytes(tmp_path: Path, sound: Path) -> None:
