@@ -1,4 +1,5 @@
--- Which runs are stored? `rater list` reads this; :run narrows it to one.
+-- Which runs are stored? `rater list` reads this; :run narrows it to one. (A range, as an OR would
+-- read all runs for one.)
 -- In the sqlite3 shell: .read db/queries/runs.sql
 SELECT
   run.id AS run, run.uuid, run.source, run.status, run.reason, run.started_at,
@@ -12,5 +13,5 @@ SELECT
 FROM run
 JOIN host ON host.id = run.host_id
 LEFT JOIN divot_search ON divot_search.run_id = run.id
-WHERE :run IS NULL OR run.id = :run
+WHERE run.id BETWEEN coalesce(:run, 0) AND coalesce(:run, 9223372036854775807)
 ORDER BY run.id;

@@ -21,7 +21,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench",
     ),
     "rater rerun": ("rater rerun 7", "rater rerun last --tag fan=fixed"),
-    "rater list": ("rater list", "rater list --json"),
+    "rater list": (
+        "rater list                      # the latest runs",
+        "rater list --since 7d --host 'n1*' --tag thp=always",
+        "rater list --limit 0 --json     # all runs, for programs",
+    ),
     "rater show": (
         "rater show last",
         "rater show 7 --copies           # every copy's time over the median copy",

@@ -21,7 +21,28 @@ from rater.errors import InputError
 def register(subparsers: Subparsers) -> None:
     """Declare the subcommands that read and change what is stored."""
     listing = subparsers.add_parser("list", help="the runs that are stored")
-    listing.set_defaults(run=later("results.stored", "list_runs"))
+    listing.add_argument(
+        "--limit",
+        metavar="N",
+        type=int,
+        help="the latest N runs, 0 for all (default: as many as fit on the screen; all of them "
+        "with --json and where the output is no terminal)",
+    )
+    listing.add_argument(
+        "--tag",
+        metavar="KEY[=VALUE]",
+        action="append",
+        default=[],
+        help="runs with this tag; several times: with all of them",
+    )
+    listing.add_argument("--host", metavar="NAME", help="runs of a host; n1* for several")
+    listing.add_argument("--suite", metavar="NAME", help="runs of a suite; spec* for several")
+    listing.add_argument(
+        "--since",
+        metavar="TIME",
+        help="runs begun since a date (2026-11-20; UTC), or within 7d, 12h",
+    )
+    listing.set_defaults(run=later("results.listing", "list_runs"))
 
     show = subparsers.add_parser("show", help="the results of a run")
     add_run_word(show, "?", ONE_RUN)

@@ -106,3 +106,36 @@ def kept_search(
         )
         return search, tuple(text for (text,) in found)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunScore:
+    """The one number of a run, as `run_score` keeps it."""
+
+    value: float | None  # None: not every benchmark has a valid result
+    unit: str | None
+    copy_runs: int  # rows that there were then
+    version: int  # of the formula
+
+
+def keep_score(connection: sqlite3.Connection, run_id: int, score: RunScore) -> None:
+    """Store the number of a run, in the place of what was known before."""
+    insert(connection, "run_score", score, replace=True, run_id=run_id)
+
+
+def kept_score(connection: sqlite3.Connection, run_id: int, version: int) -> RunScore | None:
+    """Return the number of a run; None: not worked out yet, or from other rows than it has."""
+    for score in read_table(connection, RunScore, "run_score", run_id=run_id, version=version):
+        if score.copy_runs == copy_runs(connection, run_id):
+            return score
+    return None
+
+
+def divot_count(connection: sqlite3.Connection, run_id: int) -> int | None:
+    """Return how many divots were found in a run; None: it was not searched."""
+    (count,) = connection.execute(
+        "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
+        "FROM divot_search AS search WHERE run_id = ?",
+        (run_id,),
+    ).fetchone() or (None,)
+    return count

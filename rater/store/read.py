@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -42,18 +43,26 @@ _COPY_RUN = ("phase", "copy", "step")
 _gate = cache(GateFacts)  # the same few, copy after copy
 
 
-def run_heads(connection: sqlite3.Connection, run_id: int | None = None) -> tuple[RunHead, ...]:
-    """Return the heads of all runs by number, or the one of `run_id`."""
+def run_heads(
+    connection: sqlite3.Connection, numbers: Iterable[int] | None = None
+) -> tuple[RunHead, ...]:
+    """Return the heads of all runs by number, or those of `numbers` that are there, as given."""
+    if numbers is None:
+        return _heads(connection, None)
+    return tuple(head for number in numbers for head in _heads(connection, number))
+
+
+def _heads(connection: sqlite3.Connection, run_id: int | None) -> tuple[RunHead, ...]:
     names: defaultdict[int, list[str]] = defaultdict(list)
     tags: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     of_run = {"run": run_id}
-    where = "WHERE :run IS NULL OR run_id = :run ORDER BY"
+    where = "WHERE run_id = :run" if run_id is not None else ""
     for run, name in connection.execute(
-        f"SELECT run_id, name FROM benchmark {where} position", of_run
+        f"SELECT run_id, name FROM benchmark {where} ORDER BY run_id, position", of_run
     ):
         names[run].append(name)
     for run, name, value in connection.execute(
-        f"SELECT run_id, name, value FROM tag {where} name", of_run
+        f"SELECT run_id, name, value FROM tag {where} ORDER BY run_id, name", of_run
     ):
         tags[run].append((name, value))
 
@@ -83,7 +92,7 @@ def _owner(pid: int | None, pid_start: int | None, boot_id: str | None) -> Proce
 
 def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     """Return a run with all its rows; raises `InputError` when there is none of this number."""
-    heads = run_heads(connection, run_id)
+    heads = _heads(connection, run_id)
     if not heads:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
     if heads[0].copies > MOST_COPIES:  # a number that pages and pictures would make room for

@@ -10,7 +10,7 @@ from rater.process_id import ProcessId, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
 from rater.record.status import RunStatus
-from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, folder_of
+from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
 from rater.store import resume
 from rater.store.connection import connect
 from rater.store.divots import (
@@ -22,7 +22,7 @@ from rater.store.divots import (
     kept_search,
     run_times,
 )
-from rater.store.find import find_all, find_one
+from rater.store.find import RunFilter, find_all, find_one, matching
 from rater.store.insert import (
     Context,
     append_events,
@@ -192,17 +192,16 @@ class Store(OpenDatabase):
 
     # -- reading --------------------------------------------------------------------------------
 
-    def runs(self) -> tuple[RunHead, ...]:
-        """Return the heads of all runs in the order they were stored, without secrets."""
+    def runs(self, numbers: Iterable[int] | None = None) -> tuple[RunHead, ...]:
+        """Return the heads of runs (None: of all, as they were stored), without secrets."""
         with self._reading():
-            heads = run_heads(self._connection)
+            heads = run_heads(self._connection, numbers)
         return tuple(redacted_head(head, Redactor(self._secrets)) for head in heads)
 
-    def folders(self) -> dict[int, str | None]:
-        """Return the names of the folders of all runs by number, those of damaged ones too."""
+    def matching(self, wanted: RunFilter, limit: int | None) -> tuple[tuple[int, ...], int]:
+        """Return the numbers of the latest `limit` runs that match, and how many match in all."""
         with self._reading():
-            found = self._connection.execute("SELECT id, uuid FROM run").fetchall()
-        return {run_id: folder_of(uuid) for run_id, uuid in found}
+            return matching(self._connection, wanted, limit)
 
     def load(self, run_id: int, *, secrets: bool = False) -> StoredRun:
         """Return a run with all its rows; raises `InputError` when there is none.

@@ -351,11 +351,11 @@ def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
     return read(connection, StoredSweep, _HEAD, finish=sweep, sweep=number)
 
 
-def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> tuple[int, ...]:
+def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> dict[int, str]:
     """Remove sweeps with every run made for them, and these runs too, all or none.
 
-    Returns the runs that are gone: those named first, then the sweeps' own by number. Raises
-    `InputError` while a sweep, or a run, still runs.
+    Returns the uuids of the runs that are gone by number: those named first, then the sweeps' own.
+    Raises `InputError` while a sweep, or a run, still runs.
     """
     with store.writing("removing a sweep") as connection:
         gone = dict.fromkeys(runs)
@@ -371,8 +371,13 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> t
                     "SELECT run_id FROM sweep_run WHERE sweep_id = ? ORDER BY run_id", (sweep,)
                 )
             )
+        uuids = {
+            run: uuid
+            for run in gone
+            for (uuid,) in connection.execute("SELECT uuid FROM run WHERE id = ?", (run,))
+        }
         remove_runs(connection, gone)
         for sweep in sweeps:
             keep_removed(connection, "sweep", sweep)
         connection.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))
-    return tuple(gone)
+    return uuids

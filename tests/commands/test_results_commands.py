@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from rater.record.status import CopyStatus
+from rater.record.events import OutputChecked
+from rater.record.status import CopyStatus, Validity
+from rater.store.store import open_store
 from tests.support.calls import Rater
+from tests.support.calls import rows as rows_of
+from tests.support.example_events import ended, over
 from tests.support.made_runs import make_run
 from tests.support.observations import DOCUMENT, observed
 from tests.support.stored_runs import GONE
@@ -54,7 +58,64 @@ def test_list_is_a_line_a_run_for_people(database: Path, rater: Rater) -> None:
     status, out, _ = rater("list")
     assert status == 0
     assert "killed" in out.splitlines()[-1]
-    assert "homogeneous" in out
+    assert "mini/gups" in out
+
+
+def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a", tags=(("fan", "old"), ("day", "1")))
+    make_run(database, uuid="b", tags=(("fan", "old"), ("day", "2")))
+    make_run(database, uuid="c", tags=(("fan", "new"),))
+    asked: list[tuple[tuple[object, ...], list[int]]] = [
+        (("--limit", 2), [2, 3]),
+        (("--limit", 0), [1, 2, 3]),
+        (("--tag", "fan=old"), [1, 2]),
+        (("--tag", "fan"), [1, 2, 3]),
+        (("--tag", "fan", "--tag", "day=2"), [2]),
+        (("--host", "node7", "--limit", 1), [3]),
+        (("--host", "nod?7"), [1, 2, 3]),
+        (("--host", "other"), []),
+        (("--suite", "mini"), [1, 2, 3]),
+        (("--suite", "m*", "--tag", "day=2"), [2]),
+        (("--since", "2026-11-20"), [1, 2, 3]),
+        (("--since", "2026-11-20T14:00+01:00"), []),
+    ]
+    for words, runs in asked:
+        heads = parsed(rater("list", "--json", *words)[1])
+        assert [head["run"] for head in heads] == runs, words
+    # 2 copies x 10 s / 4 s; kept, so that the next list reads it
+    assert {(round(it["score"]), it["score_unit"], it["divots"]) for it in heads} <= {
+        (5, "ratio", None)
+    }
+    assert rows_of("SELECT run_id, round(value) FROM run_score") == [(1, 5), (2, 5), (3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--limit", -1), "expected a number of runs, 0 for all"),
+        (("--since", "tuesday"), "expected a date (2026-11-20"),
+        (("--since", "7"), "expected a date"),
+        (("--tag", "=x"), "expected KEY=VALUE"),
+    ],
+)
+def test_what_no_list_can_be_narrowed_by_is_refused(
+    words: tuple[object, ...], said: str, database: Path, rater: Rater
+) -> None:
+    make_run(database)
+    status, out, err = rater("list", *words)
+    assert (status, out, said in err) == (2, "", True)
+
+
+def test_a_score_is_worked_out_again_when_the_run_has_more_copies(
+    database: Path, rater: Rater
+) -> None:
+    make_run(database, finished=False, owner=GONE)
+    assert parsed(rater("list", "--json")[1])[0]["score"] is None
+    with open_store(database) as store:
+        store.append(1, ended(1, 4.0), over(0.0, 4.0))
+        for copy in (0, 1):
+            store.append(1, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+    assert round(parsed(rater("list", "--json")[1])[0]["score"]) == 5
 
 
 def test_json_and_db_may_stand_before_the_command(tmp_path: Path, rater: Rater) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from rater.analysis.counters.cpu_use import CpuUse, RunCounters
 from rater.analysis.results.copy_outcome import is_good
@@ -37,6 +38,20 @@ def reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, .
         lost = f"{percent(noise_cost, 0)} % of the score"
         found.append(f"times vary so much that noise alone cost {lost}")
     return tuple(found)
+
+
+class _Costs(Protocol):
+    @property
+    def others_cost(self) -> float | None: ...
+    @property
+    def noise_cost(self) -> float | None: ...
+
+
+def disturbed_members(of: _Costs) -> dict[str, Any]:
+    """Return why a run was too disturbed to judge (empty: it was not), and what that rests on."""
+    costs = {"others_cost": of.others_cost, "noise_cost": of.noise_cost}
+    why = reasons(of.others_cost, of.noise_cost)
+    return {"disturbed": [*why]} | {k: None if v is None else round(v, 5) for k, v in costs.items()}
 
 
 def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:

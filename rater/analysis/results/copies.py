@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from rater.analysis.results.copy_outcome import FailedCopy, failed_copy, is_good
 from rater.analysis.results.energy import copy_estimates
 from rater.analysis.results.model import Summary
-from rater.analysis.results.rates import PER_HOUR, RATIO, Key, benchmark_rates
+from rater.analysis.results.rates import Key, benchmark_rates
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.groups import grouped
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import PER_HOUR, RATIO, StoredBracket, StoredCopy, StoredRun
 
 
 @dataclass(frozen=True, slots=True)

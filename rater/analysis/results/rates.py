@@ -18,13 +18,12 @@ from rater.analysis.results.score import summarise
 from rater.analysis.results.steady import SteadyMix, SteadyRate
 from rater.analysis.stats.descriptive import geometric_mean, lower_median_index
 from rater.record.status import RunStatus
-from rater.record.stored import RunHead, StoredRun
+from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
 from rater.text.words import copies_text, some
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
 HOUR_S = 3600.0
-RATIO, PER_HOUR = "ratio", "copies/hour"
 _COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nought is chance
 # Rates do not depend on where copies were seen; to judge that costs more than all the rest.
 _NOT_PROVED = RunProof()

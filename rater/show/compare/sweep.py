@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.model import Comparison
-from rater.analysis.results.rates import RATIO, Overall
+from rater.analysis.results.rates import Overall
 from rater.analysis.stats.descriptive import geometric_mean
 from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Measure, Slot, Values, label_of
+from rater.record.stored import RATIO
 from rater.show.console.format import decimals, duration, number
 from rater.show.console.letters import letters
 from rater.show.console.printer import Printer

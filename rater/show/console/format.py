@@ -159,3 +159,27 @@ def what_ran(suite: str | None, benchmarks: Sequence[str]) -> tuple[str, str]:
     if len(benchmarks) == 1:
         return f"{name}/{benchmarks[0]}", ""
     return name, count(len(benchmarks), "benchmark")
+
+
+def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) -> list[str]:
+    """Return texts of one column in at most `width` cells, so that different ones look different.
+
+    They are cut at their ends, else in the middle, else at their beginnings: names may differ
+    nowhere else. Where no cut tells all apart, it is the one that tells most.
+    """
+    cuts = [
+        [_cut(text, width, share, ascii_only=ascii_only) for text in texts]
+        for share in (1.0, 0.5, 0.0)
+    ]
+    return max(cuts, key=lambda cut: len(set(cut)))  # of equal ones the first
+
+
+def _cut(text: str, width: int, share: float, *, ascii_only: bool) -> str:
+    """Return text of at most `width` cells; `share` of what is kept is its beginning."""
+    if share == 1.0 or cell_len(text) <= width or width <= 1:
+        return crop(text, width, ascii_only=ascii_only)
+    head = round((width - 1) * share)
+    tail = text[-(width - 1 - head) :]
+    while cell_len(tail) > width - 1 - head:
+        tail = tail[1:]
+    return crop(text, head + 1, ascii_only=ascii_only) + tail

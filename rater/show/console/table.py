@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rich.cells import cell_len
 
-from rater.show.console.format import aligned, crop, decimals, number, or_dash
+from rater.show.console.format import aligned, crop, crop_apart, decimals, number, or_dash
 from rater.text.words import percent, signed_percent
 
 _LEAST_TEXT = 8  # cells that a flexible column keeps
@@ -110,19 +110,24 @@ class Columns[T]:
 def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> list[str]:
     """Return heading lines (two, or one when no column has a unit) and rows, `width` at most.
 
-    In this order: gaps of two characters become one, flexible columns are cut,
+    In this order: gaps of two characters become one, flexible columns are cut (where that leaves
+    different cells different),
     optional columns are left out, flexible columns are cut further.
     """
     kept, gap, shares = _arranged(columns, width)
     rows = [tuple(column.lines[place] for column in kept) for place in (0, 1)]
-    rows = [*(rows if any(rows[1]) else rows[:1]), *zip(*(one.cells for one in kept), strict=True)]
-    cut = [
+    heading = [
         [
-            crop(cell, shares[i], ascii_only=ascii_only) if i in shares else cell
-            for i, cell in enumerate(row)
+            crop(text, shares[i], ascii_only=ascii_only) if i in shares else text
+            for i, text in enumerate(row)
         ]
-        for row in rows
+        for row in (rows if any(rows[1]) else rows[:1])
     ]
+    cells = [
+        crop_apart(column.cells, shares[i], ascii_only=ascii_only) if i in shares else column.cells
+        for i, column in enumerate(kept)
+    ]
+    cut = [*heading, *zip(*cells, strict=True)]
     lines = aligned(cut, [column.right for column in kept], gap)
     return [crop(line, width, ascii_only=ascii_only) for line in lines]
 

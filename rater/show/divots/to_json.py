@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rater.analysis.conditions.disturbed import reasons
+from rater.analysis.conditions.disturbed import disturbed_members
 from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.data.between import Between, Look
 from rater.analysis.divots.data.finding import Analysis, Evidence, Finding, Kind, Single
@@ -109,13 +109,6 @@ def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list
         singles = [row | to_json(it, TABLE) for it in one.singles]
         rows += [single | {"together_with": [*one.copies]} for single in singles] or [row]
     return rows
-
-
-def disturbed_members(of: Analysis | RunHead) -> dict[str, Any]:
-    """Return why a run was too disturbed to judge (empty: it was not), and what that rests on."""
-    costs = {"others_cost": of.others_cost, "noise_cost": of.noise_cost}
-    why = reasons(of.others_cost, of.noise_cost)
-    return {"disturbed": [*why]} | {k: None if v is None else round(v, 5) for k, v in costs.items()}
 
 
 def divots_document(

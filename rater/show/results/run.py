@@ -1,4 +1,4 @@
-"""Results as tables on a terminal or in a file: one run, or the list of runs."""
+"""Results as tables on a terminal or in a file: one run, their head and their parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from rater.analysis.compare.barrier import can_compare, compare_with_barrier
-from rater.analysis.conditions.disturbed import reasons
 from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.placement.proof import RunProof
@@ -15,7 +14,7 @@ from rater.analysis.results.copy_outcome import FailedCopy
 from rater.analysis.results.model import BenchmarkScore, SuiteScore, Summary
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
-from rater.show.console.format import clock, decimals, number, place, what_ran
+from rater.show.console.format import decimals, number, place, what_ran
 from rater.show.console.printer import Printer
 from rater.show.console.rows import (
     NotMet,
@@ -30,18 +29,13 @@ from rater.show.divots.findings import print_findings
 from rater.show.results.barrier import print_beside
 from rater.show.results.cpu_use import notable_text
 from rater.show.results.energy import print_energy
+from rater.show.results.heads import STATUS_STYLE, details_text, started_text
 from rater.show.results.metrics import print_metrics
 from rater.show.results.placement import print_memory, print_placement
 from rater.show.results.rotated import print_rotated
 from rater.show.results.steady import print_mix, print_verdicts, print_windows
 from rater.text.cpuset import format_list
 from rater.text.words import copies_text, count
-
-_STATUS_STYLE = {
-    RunStatus.FAILED: "bold red",
-    RunStatus.INTERRUPTED: "bold yellow",
-    RunStatus.KILLED: "bold yellow",
-}
 
 _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
 
@@ -116,65 +110,10 @@ def _next(head: RunHead, divots: Analysis | None) -> Iterator[str]:
     yield f"rater show {head.run}"
 
 
-def print_list(heads: Sequence[RunHead], console: Console) -> None:
-    """Print one line per run."""
-    printer = Printer(console)
-    if not heads:
-        printer.line("no runs yet: rater run makes one")
-        return
-    of = Columns(heads)
-    columns = [
-        of.right("run", lambda head: head.run),
-        of.left("started (UTC)", _started, optional=2),
-        of.left("status", _status),
-        of.left("mode", lambda head: head.mode),
-        of.right("copies", lambda head: head.copies),
-        of.left("what", _what, flexible=True),
-        of.right(
-            "time",
-            lambda head: None if head.elapsed_s is None else clock(head.elapsed_s),
-            optional=1,
-        ),
-    ]
-    if any(head.tags for head in heads):
-        columns.append(of.left("tags", _tags, flexible=True, optional=3))
-    styles = ["yellow" if _disturbed(head) else "" for head in heads]
-    pairs = zip(heads, styles, strict=True)
-    printer.table(columns, [_STATUS_STYLE.get(head.status, style) for head, style in pairs])
-
-
-def _status(head: RunHead) -> str:
-    return f"{head.status.value}, disturbed" if _disturbed(head) else head.status.value
-
-
-def _disturbed(head: RunHead) -> bool:
-    """Tell whether too much disturbed a run to judge it."""
-    return bool(reasons(head.others_cost, head.noise_cost))
-
-
-def _started(head: RunHead) -> str:
-    return "-" if head.started_at is None else head.started_at[:16].replace("T", " ")
-
-
-def _tags(head: RunHead) -> str:
-    return " ".join(f"{key}={value}" for key, value in head.tags)
-
-
-def _details(head: RunHead) -> str:
-    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
-    return f" ({details})" if details else ""
-
-
-def _what(head: RunHead) -> str:
-    """Return `mini/lu (test, base)` or `3 of mini (test, base)`, which can be cut at its end."""
-    what, several = what_ran(head.suite, head.benchmarks)
-    return f"{len(head.benchmarks)} of {what}{_details(head)}" if several else what + _details(head)
-
-
 def print_head(head: RunHead, printer: Printer) -> None:
     """Print what ran, when and where, and how it ended if that was not well."""
     what, several = what_ran(head.suite, head.benchmarks)
-    words = [what + _details(head), *([several] if several else [])]
+    words = [what + details_text(head), *([several] if several else [])]
     rotated = head.mode == "steady" and head.order == "rotated"
     mode = f"{head.mode} in rotated order" if rotated else head.mode
     words += [mode, copies_text(head.copies)]
@@ -188,7 +127,7 @@ def print_head(head: RunHead, printer: Printer) -> None:
         words.append(f"the first {head.discard} not counted")
     printer.prose(f"run {head.run}: {', '.join(words)}", "bold")
     facts = [
-        head.started_at and f"{_started(head)} UTC",
+        head.started_at and f"{started_text(head)} UTC",
         head.hostname and f"on {head.hostname}",
         head.layout and f"layout {head.layout}",
         head.memory and f"memory {head.memory}",
@@ -201,7 +140,7 @@ def print_head(head: RunHead, printer: Printer) -> None:
         printer.prose("not finished: it still runs", "bold yellow")
     elif head.status is not RunStatus.COMPLETE:
         reason = f": {head.reason}" if head.reason else ""
-        printer.prose(f"{head.status.value}{reason}", _STATUS_STYLE.get(head.status, ""))
+        printer.prose(f"{head.status.value}{reason}", STATUS_STYLE.get(head.status, ""))
 
 
 def print_benchmarks(summary: Summary, printer: Printer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-from rater.store.merge.tables import GONE, NUMBERS_AS_TEXT, MergeTable, Role, newest_tables
+from rater.store.merge.tables import DERIVED, GONE, NUMBERS_AS_TEXT, MergeTable, Role, newest_tables
 
 
 def content_digest(connection: sqlite3.Connection) -> str:
@@ -27,7 +27,7 @@ def root_digests(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     found = []
     for root in tables:
         if root.role is Role.ROOT:
-            of_it = [it for it in tables if it.owner == root.name]
+            of_it = [it for it in tables if it.owner == root.name and it.name not in DERIVED]
             for number, uuid in identity[root.name].items():
                 digest = hashlib.sha256()
                 for table in of_it:

@@ -21,7 +21,7 @@ from rater.store.merge.source import (
     copied,
     scratch_folder,
 )
-from rater.store.merge.tables import GONE, NUMBERS_AS_TEXT, MergeTable, Role, newest_tables
+from rater.store.merge.tables import DERIVED, GONE, NUMBERS_AS_TEXT, MergeTable, Role, newest_tables
 from rater.store.open_database import OpenDatabase
 
 _FROM = "source"  # what the copy is called beside ours
@@ -222,7 +222,7 @@ def _progress(
             f"SELECT count(*) FROM {schema}.{it.name} WHERE {it.owner_column} = ?", (number,)
         ).fetchone()[0]
         for it in tables
-        if it.owner == root.name
+        if it.owner == root.name and it.name not in DERIVED
     )
     return (*got, rows)
 

@@ -28,6 +28,8 @@ PAGE_TRACES = (
 )
 # What is true of one database alone: what was removed from it, merged into it, archived beside it.
 LOCAL = {"removed", "merged_file", *ARCHIVE, *FLEET, *PAGE_TRACES}
+# Worked out from other rows: they go along with those, and say nothing of how far a run has got.
+DERIVED = {"run_score"}
 # Numbers of runs that stand in a text column: of rows whose FIELD is WORD, VALUE is a number.
 NUMBERS_AS_TEXT = {("tag", "value"): ("name", "replaced-by", "run")}
 GONE = "removed"  # what stands there for a run that is in no database any more

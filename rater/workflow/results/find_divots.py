@@ -29,7 +29,7 @@ def find_divots(args: argparse.Namespace) -> int:
         numbers = list(
             dict.fromkeys(n for spec in args.which or ["last"] for n in store.find_all(spec))
         )
-        heads = {head.run: head for head in store.runs()}
+        heads = {head.run: head for head in store.runs(numbers)}
         runs = [
             (heads[number], analysis_of(store, heads[number], thresholds, fresh=args.fresh))
             for number in numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rater.analysis.compare.barrier import can_compare, comparable, compare_with_barrier
+from rater.analysis.conditions.disturbed import disturbed_members
 from rater.analysis.counters.counted import run_counts
 from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.placement.proof import RunProof
@@ -13,7 +14,7 @@ from rater.analysis.results.score import summarise
 from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.show.console.printer import Printer
-from rater.show.divots.to_json import disturbed_members, divot_rows
+from rater.show.divots.to_json import divot_rows
 from rater.show.results.copies import CopiesView, copies_document, print_copies
 from rater.show.results.copy_runs import copy_runs_document, print_copy_runs
 from rater.show.results.counters import counters_document, print_counters
@@ -24,6 +25,7 @@ from rater.show.results.to_json import summary_document
 from rater.store.store import Store
 from rater.workflow.common import show, store_to_read
 from rater.workflow.results.divots import analysis_beside_results
+from rater.workflow.results.listing import latest_like
 
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
 
@@ -102,7 +104,7 @@ def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
     """Return the stored run that a steady one is compared with, None for others."""
     if run.head.mode != "steady":
         return None
-    number = comparable(run.head, store.runs())
+    number = comparable(run.head, latest_like(store, run.head))
     return None if number is None else store.load(number)
 
 

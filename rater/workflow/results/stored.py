@@ -1,4 +1,4 @@
-"""What is stored: `rater list`, `export`, `rm`."""
+"""What is stored: `rater export`, `rm`."""
 
 from __future__ import annotations
 
@@ -7,44 +7,21 @@ import sys
 from collections.abc import Sequence
 
 from rater.errors import InputError
-from rater.record.stored import RunHead
+from rater.record.stored import folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
-from rater.show.divots.to_json import disturbed_members
-from rater.show.results.run import print_list
-from rater.store.connection import default_path, is_there
 from rater.store.exchange.export import (
     full_document,
-    head_document,
     observations_document,
     write_csv,
     write_document,
 )
 from rater.store.find import TAG
-from rater.store.store import open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.text.words import count
 from rater.trusted_files import other_writer
-from rater.workflow.common import existing_store, print_json, say, show, store_to_read
+from rater.workflow.common import existing_store, print_json, say, store_to_read
 from rater.workflow.speccpu.import_results import write_rsf
-
-
-def list_runs(args: argparse.Namespace) -> int:
-    """Print the runs that are stored."""
-    path = default_path(args.db)
-    heads: tuple[RunHead, ...] = ()
-    if is_there(path):
-        with open_store(path) as store:
-            heads = store.runs()
-    else:
-        # Looking makes no database: a mistyped --db would leave an empty one behind.
-        say(f"there is no database {path} yet")
-    show(
-        args,
-        lambda: [head_document(head) | disturbed_members(head) for head in heads],
-        lambda printer: print_list(heads, printer.console),
-    )
-    return 0
 
 
 def export_run(args: argparse.Namespace) -> int:
@@ -93,10 +70,9 @@ def remove(args: argparse.Namespace) -> int:
         named = list(dict.fromkeys(n for which in words for n in store.find_all(which)))
         if not args.yes:
             _ask([*of_sweeps, *(it for it in words if it.startswith(TAG))], sweeps, named)
-        folders = store.folders()
         numbers = remove_sweeps(store, sweeps, named)
-    for number in numbers:
-        folder = folders.get(number) if ours else None
+    for uuid in numbers.values():
+        folder = folder_of(uuid) if ours else None
         trouble = remove_run_dir(cache_root() / "work" / folder) if folder else None
         if trouble:
             say(trouble)

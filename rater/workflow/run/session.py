@@ -50,6 +50,7 @@ from rater.workflow.page_sizes.layout import refuse_layout
 from rater.workflow.page_sizes.ready import PageCopies, PagesReady, ready_pages
 from rater.workflow.restore_settings import put_back
 from rater.workflow.results.placements import judge_placements
+from rater.workflow.results.scores import store_score
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.head import now_utc, start_of
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
@@ -167,6 +168,7 @@ class Session:
                 return 1
             run = store.load(entered.number)
             proved = judge_placements(store, run)
+            store_score(store, run)
         status = self._finish(store, run, proved, outcome)
         return status if signals.first is None else 128 + signals.first
 

@@ -267,7 +267,8 @@ class Runner:
         self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]
     ) -> None:
         """Say in a line what a run came to and how long the rest will take."""
-        from rater.analysis.results.rates import RATIO, overall
+        from rater.analysis.results.rates import overall
+        from rater.record.stored import RATIO
         from rater.store.sweeps import load_sweep
 
         assert run is not None

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from rater.analysis.results.score import summarise
 from rater.record.status import CopyStatus, RunStatus
-from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.record.stored import StoredCopy, StoredRun
 from rater.show.console.table import seconds_columns
-from rater.show.results.run import print_list, print_summary
-from tests.support.example_runs import HEAD, S, copy_row, stored
+from rater.show.results.run import print_summary
+from tests.support.example_runs import S, copy_row, stored
 
 LONG = "sparse-solver-large-input"  # 25 characters
 
@@ -28,12 +28,6 @@ def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: A
 def turned(rows: Sequence[StoredCopy], **head: Any) -> str:
     """What is printed of a run in rotated order."""
     return shown(stored(rows, mode="rotated", order="rotated", **head))
-
-
-def list_of(*heads: RunHead, width: int = 80) -> str:
-    stream = io.StringIO()
-    print_list(heads, Console(file=stream, width=width))
-    return stream.getvalue()
 
 
 def text_of(stream: io.TextIOWrapper) -> str:
@@ -255,23 +249,6 @@ def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> N
     assert "rater report" not in shown(run, after_run=False)
 
 
-def test_the_list_has_a_line_per_run_and_gives_way_at_60_columns() -> None:
-    heads = [
-        replace(HEAD, tags=(("smt", "off"),), elapsed_s=61.2),
-        replace(
-            HEAD, run=113, suite="/home/me/a-suite-of-mine.toml", status=RunStatus.RUNNING,
-            started_at=None, elapsed_s=None, copies=1024, mode="staggered",
-        ),
-    ]  # fmt: skip
-    for width in (60, 80, 120):
-        lines = list_of(*heads, width=width).splitlines()
-        assert len(lines) == 3
-        assert max(len(line) for line in lines) <= width
-        assert "1:01" in lines[1] and "running" in lines[2]
-    assert "smt=off" in lines[1]
-    assert list_of() == "no runs yet: rater run makes one\n"
-
-
 def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
     assert seconds_columns([0.000912, 0.000964]) == [["0.000912", "0.000964"]]
     assert seconds_columns([0.000912, 150.0], [None, 140.0]) == [
@@ -292,7 +269,5 @@ def test_a_table_with_wide_names_is_aligned_and_not_wrapped(width: int) -> None:
 
 
 def test_a_run_of_some_benchmarks_of_a_suite_is_told_from_the_whole() -> None:
-    head = replace(HEAD, benchmarks=("lu", "sort", "rays"))
-    assert "3 of mini (test, base)" in list_of(head)
     text = shown(suite_run(["lu", "sort", "rays"], 1))
     assert text.startswith("run 7: mini (test, base), 3 benchmarks, homogeneous, 2 copies\n")

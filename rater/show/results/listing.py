@@ -1,0 +1,120 @@
+"""The list of runs: a line each, as much of them as the terminal has room for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rater.analysis.conditions.disturbed import reasons
+from rater.record.stored import PER_HOUR, RunHead
+from rater.show.console.format import clock, number, what_ran
+from rater.show.console.printer import Printer
+from rater.show.console.table import Columns
+from rater.show.results.heads import STATUS_STYLE, details_text, started_text
+
+_OTHER_LINES = 4  # heading, what is left out, the shell's prompt
+_LEAST_ROWS = 5
+_PLAIN = "homogeneous"  # mode that goes without saying where all runs have it
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run as lists show it."""
+
+    head: RunHead
+    score: float | None  # None: no valid result of all benchmarks, or not worked out
+    unit: str | None
+    divots: int | None  # None: not searched
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Runs by number, and of how many they are the latest."""
+
+    runs: tuple[ListedRun, ...]
+    count: int
+    narrowed: bool = False  # not all runs were asked for
+
+
+def rows_that_fit() -> int:
+    """Return how many runs fit on the screen."""
+    return max(_LEAST_ROWS, shutil.get_terminal_size().lines - _OTHER_LINES)
+
+
+def print_list(page: RunPage, printer: Printer) -> None:
+    """Print one line per run; what does not fit is cut or left out, tags are never left out."""
+    runs = page.runs
+    if not runs:
+        printer.line(
+            "no run matches: rater list shows all"
+            if page.narrowed
+            else "no runs yet: rater run makes one"
+        )
+        return
+    of = Columns(runs)
+    hosts, modes = {it.head.hostname for it in runs}, {it.head.mode for it in runs}
+
+    def text(value: Callable[[RunHead], object]) -> Callable[[ListedRun], object]:
+        return lambda run: value(run.head)
+
+    columns = [
+        of.right("run", text(lambda head: head.run)),
+        of.left("started (UTC)", text(started_text), optional=4),
+        of.left("status", text(_status)),
+        *([of.left("mode", text(lambda head: head.mode), optional=3)] * (modes != {_PLAIN})),
+        of.right("copies", text(lambda head: head.copies), optional=2),
+        of.right("score", _score),
+        of.right("divots", lambda run: run.divots, optional=1),
+        *([of.left("host", text(lambda head: head.hostname), flexible=True)] * (len(hosts) > 1)),
+        of.left("what", text(_what), flexible=True),
+        of.right("time", text(_time), optional=5),
+    ]
+    if any(it.head.tags for it in runs):
+        columns.append(of.left("tags", text(_tags), flexible=True))
+    columns.append(
+        of.left("command", text(lambda head: head.command_line), flexible=True, optional=7)
+    )
+    printer.table(columns, [_style(it.head) for it in runs])
+    one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
+    if len(runs) < page.count:
+        of_them = "that match" if page.narrowed else "stored"
+        printer.prose(
+            f"the latest {len(runs)} of {page.count} runs {of_them}{one_host} "
+            "(--limit N: more, --limit 0: all)"
+        )
+    elif one_host and page.count > 1:
+        printer.prose(f"{page.count} runs{one_host}")
+
+
+def _score(run: ListedRun) -> str | None:
+    if run.score is None:
+        return None
+    return f"{number(run.score)}{'/h' if run.unit == PER_HOUR else ''}"
+
+
+def _time(head: RunHead) -> str | None:
+    return None if head.elapsed_s is None else clock(head.elapsed_s)
+
+
+def _style(head: RunHead) -> str:
+    return STATUS_STYLE.get(head.status, "yellow" if _disturbed(head) else "")
+
+
+def _status(head: RunHead) -> str:
+    return f"{head.status.value}, disturbed" if _disturbed(head) else head.status.value
+
+
+def _disturbed(head: RunHead) -> bool:
+    """Tell whether too much disturbed a run to judge it."""
+    return bool(reasons(head.others_cost, head.noise_cost))
+
+
+def _tags(head: RunHead) -> str:
+    return " ".join(f"{key}={value}" for key, value in head.tags)
+
+
+def _what(head: RunHead) -> str:
+    """Return `mini/lu (test, base)` or `3 of mini (test, base)`."""
+    what, several = what_ran(head.suite, head.benchmarks)
+    return (f"{len(head.benchmarks)} of {what}" if several else what) + details_text(head)
