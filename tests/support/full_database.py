@@ -65,8 +65,9 @@ def _row(
             row[column] = allowed[place % len(allowed)]
         elif kind == "TEXT":
             row[column] = f"{column} {seed}"
-        else:  # 1 is allowed everywhere
-            row[column] = (1 + at + 10 * place) * (0.5 if kind == "REAL" else 1)
+        else:  # shares and counts: 1 is allowed everywhere, and what is between 0 and 1 in shares
+            count = 1 + at + 10 * place
+            row[column] = 1 / count if kind == "REAL" else count
     if {"start_ns", "finish_ns", "elapsed_ns"} <= row.keys():
         row |= {"start_ns": 5, "finish_ns": 12, "elapsed_ns": 7}
     return row

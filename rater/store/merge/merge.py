@@ -62,7 +62,8 @@ class MergedFile:
     removed: int = 0  # runs left out because they were removed here
     running: tuple[int, ...] = ()  # known runs left as they are because they run here now
     sweeps: int = 0  # sweeps added or replaced
-    left_out: tuple[str, ...] = ()  # tables of the file that are none of rater's
+    traces: int = 0  # traced programs added
+    left_out: tuple[str, ...] = ()  # tables with rows that stay behind: of others, and of fleets
 
 
 def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) -> MergedFile:
@@ -135,6 +136,9 @@ def _merge(
         query = f"SELECT new FROM temp.{_map(root)} WHERE state = ? ORDER BY new"
         return tuple(number for (number,) in connection.execute(query, (state,)))
 
+    def changed(root: str) -> int:
+        return len(numbers(root, _NEW)) + len(numbers(root, _REPLACED))
+
     result = MergedFile(
         path=path,
         schema=source.schema,
@@ -143,7 +147,8 @@ def _merge(
         known=len(numbers("run", _SAME)) - len(running),
         removed=removed["run"],
         running=tuple(running),
-        sweeps=len(numbers("sweep", _NEW)) + len(numbers("sweep", _REPLACED)),
+        sweeps=changed("sweep"),
+        traces=changed("page_trace"),
         left_out=source.left_out,
     )
     for table in tables:

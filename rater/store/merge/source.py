@@ -30,7 +30,7 @@ from rater.store.connection import (
     foreign,
 )
 from rater.store.intact import refuse_damaged
-from rater.store.merge.tables import ARCHIVE, LOCAL, newest_tables
+from rater.store.merge.tables import ARCHIVE, FLEET, LOCAL, newest_tables
 from rater.store.schema import lacking, migrate, number_of
 from rater.text.words import some
 from rater.trusted_files import UntrustedError, is_trusted, meant_file, write_all
@@ -330,7 +330,9 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
         if kinds.get(name) != "table":
             raise SourceRefusedError(f"{path}: {name} is no table in it, but a {kinds.get(name)}")
     others = [it for it in kinds if it not in own and kinds[it] != "view"]
-    of_archive = [
-        it for it in ARCHIVE if connection.execute(f"SELECT 1 FROM {it} LIMIT 1").fetchone()
+    of_fleets = [
+        it
+        for it in (*FLEET, *ARCHIVE)
+        if connection.execute(f"SELECT 1 FROM {it} LIMIT 1").fetchone()
     ]
-    return tuple(sorted([*others, *of_archive]))
+    return tuple(sorted([*others, *of_fleets]))

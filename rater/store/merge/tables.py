@@ -21,13 +21,8 @@ from rater.store.schema import migrate
 ARCHIVE = ("fleet_setting", "fleet_run", "result")
 # Jobs of the machine that submitted them: a fleet goes on, and is collected, in its own database.
 FLEET = ("fleet", "fleet_node", "fleet_attempt", "fleet_change")
-# Traced programs of this machine, and what misses cost on it: traced again where they are wanted.
-PAGE_TRACES = (
-    *("page_trace", "page_category", "page_size", "page_touched", "page_reuse", "page_mapping"),
-    *("page_region_misses", "page_check"),
-)
 # What is true of one database alone: what was removed from it, merged into it, archived beside it.
-LOCAL = {"removed", "merged_file", *ARCHIVE, *FLEET, *PAGE_TRACES}
+LOCAL = {"removed", "merged_file", *ARCHIVE, *FLEET}
 # Worked out from other rows: they go along with those, and say nothing of how far a run has got.
 DERIVED = {"run_score"}
 # Numbers of runs that stand in a text column: of rows whose FIELD is WORD, VALUE is a number.

@@ -40,6 +40,7 @@ def _merge_all(
 ) -> tuple[list[MergedFile], list[str]]:
     merged: list[MergedFile] = []
     errors: list[str] = []
+    alone = len(sources) == 1
     for path in sources:
         try:
             result = merge_database(store, path, restore=args.restore)
@@ -50,7 +51,7 @@ def _merge_all(
         merged.append(result)
         if not args.json:
             # Of many files that have nothing new the last line is enough.
-            if result.added or result.replaced or result.sweeps or len(sources) == 1:
+            if any((result.added, result.replaced, result.sweeps, result.traces)) or alone:
                 print(in_words(result))
             for text in remarks(result):
                 say(text)
@@ -66,6 +67,8 @@ def in_words(result: MergedFile) -> str:
         done.append(f"{runs_text(result.replaced)} replaced, which went on since")
     if result.sweeps:
         done.append(f"{count(result.sweeps, 'sweep')} added")
+    if result.traces:
+        done.append(f"{count(result.traces, 'traced program')} added")
     if result.known:
         done.append(f"{count(result.known, 'run')} known")
     if result.schema is None:
@@ -85,7 +88,7 @@ def remarks(result: MergedFile) -> list[str]:
     if result.running:
         told.append(f"{result.path}: {runs_text(result.running)} still running here, left as it is")
     if result.left_out:
-        told.append(f"{result.path}: not merged: {some(result.left_out)} (no runs in them)")
+        told.append(f"{result.path}: tables that stay behind: {some(result.left_out)}")
     return told
 
 
