@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_DRAWS = 400
+from rater.analysis.pages.ranking import RankedMapping
+from rater.record.pages import CHOSEN, PageMapping, PageTrace
+
+_DRAWS = 1000
 _SEED = 20
+_SURE = 3.0  # standard errors that the largest benefit has to be above nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class CheckedMapping:
     median_s: float
     predicted: float  # benefit as a share of the largest
     measured: float
-    noise: float  # standard error of `measured`, by bootstrap
+    noise: float  # standard error of `measured`, by bootstrap over rounds
 
     @property
     def error(self) -> float:
@@ -38,6 +42,7 @@ class BenefitCheck:
     """All mappings that ran."""
 
     mappings: tuple[CheckedMapping, ...]
+    predicted_s: float  # that the best one saves
     most_saved_s: float  # by the best one measured
     most_saved_noise_s: float  # standard error
     told: bool  # the benefit stands out of the noise
@@ -57,36 +62,65 @@ class BenefitCheck:
 def check_benefits(
     names: Sequence[str], saved_ns: Sequence[float], times_s: Sequence[Sequence[float]]
 ) -> BenefitCheck:
-    """Hold predicted savings of mappings, the base first, against times of runs.
+    """Hold predicted savings of mappings, the base first, against times of runs by round.
 
-    The measured benefit of a mapping is (base - it) / (base - fastest), of medians; its noise the
-    spread of that over bootstrap samples of the times.
+    A mapping saves the median over rounds of (base - it) in the same round, which slow drift of
+    the machine hits alike; its noise is the spread of that share over bootstrap samples of rounds.
     """
-    medians = np.array([statistics.median(it) for it in times_s])
-    most = float(medians[0] - medians.min())
+    rounds = min(len(it) for it in times_s)
+    times = np.array([list(it[:rounds]) for it in times_s])
+    differences = times[0] - times
+    saved = np.median(differences, axis=1)
+    most, best = float(saved.max()), int(saved.argmax())
     random = np.random.default_rng(_SEED)
-    drawn = np.array(
-        [np.median(random.choice(np.asarray(it), (_DRAWS, len(it))), axis=1) for it in times_s]
-    )
-    best = int(medians.argmin())
-    noise_s = float(np.std(drawn[0] - drawn[best])) if best else float(np.std(drawn[0]))
-    spread = np.std((drawn[0] - drawn) / most, axis=1) if most > 0 else np.zeros(len(medians))
+    drawn = random.integers(0, rounds, (_DRAWS, rounds))
+    again = np.median(differences[:, drawn], axis=2)  # mappings x draws
+    noise_s = float(np.std(again[best])) if best else float(np.std(again[1:], axis=1).mean())
+    spread = np.std(again / most, axis=1) if most > 0 else np.zeros(len(times))
     largest = max(*saved_ns, 0.0)
     return BenefitCheck(
         tuple(
             CheckedMapping(
                 name,
-                tuple(times),
-                float(median),
-                saved / largest if largest > 0 else 0.0,
-                float((medians[0] - median) / most) if most > 0 else 0.0,
+                tuple(map(float, own)),
+                float(np.median(own)),
+                predicted / largest if largest > 0 else 0.0,
+                float(less / most) if most > 0 else 0.0,
                 float(noise),
             )
-            for name, saved, times, median, noise in zip(
-                names, saved_ns, times_s, medians, spread, strict=True
+            for name, predicted, own, less, noise in zip(
+                names, saved_ns, times, saved, spread, strict=True
             )
         ),
+        largest * 1e-9,
         most,
         noise_s,
-        most > 3 * noise_s,
+        most > _SURE * noise_s,
+    )
+
+
+def mappings_to_check(
+    trace: PageTrace, ranked: Sequence[RankedMapping], saved_ns: Sequence[float], *, every: bool
+) -> list[int]:
+    """Return places of the mappings to run, that in base pages first.
+
+    Of those that differ only in categories of which the program touches nothing, one stands for
+    all. `every` one of these, or the predicted best and worst and the largest pages for all.
+    """
+    of: dict[tuple[int, ...], int] = {}
+    for place, one in enumerate(ranked):
+        of.setdefault(_touched_sizes(trace, one.mapping), place)
+    different = list(of.values())
+    if every:
+        return different
+    by_saving = sorted(different, key=lambda place: saved_ns[place])
+    most = max(different, key=lambda place: ranked[place].large_bytes)
+    return sorted({0, by_saving[0], by_saving[-1], most})
+
+
+def _touched_sizes(trace: PageTrace, mapping: PageMapping) -> tuple[int, ...]:
+    base = min(it.page_bytes for it in trace.reuse)
+    return tuple(
+        size if trace.references[place] else base
+        for place, size in zip(range(len(CHOSEN)), mapping.sizes, strict=True)
     )

@@ -69,6 +69,21 @@ def register(subparsers: Subparsers) -> None:
         "large programs; its error is said",
     )
     parser.add_argument(
+        "--check",
+        nargs="?",
+        const="chosen",
+        choices=("chosen", "all"),
+        help="then run the predicted best, the worst and the all-or-nothing mappings (all: every "
+        "one) with `rater run --pages`, turn by turn, and say how far the prediction is off",
+    )
+    parser.add_argument(
+        "--rounds",
+        metavar="N",
+        type=_pages,
+        default=9,
+        help="of --check: runs of each mapping, three times the program each (default: 9)",
+    )
+    parser.add_argument(
         "--measure",
         action="store_true",
         help="measure anew what misses and faults cost here, instead of once a machine and kernel",

@@ -218,7 +218,10 @@ def print_check(check: BenefitCheck, printer: Printer) -> None:
         ]
     )
     printer.line()
-    saved = f"{check.most_saved_s * 1e3:.1f} ms +-{check.most_saved_noise_s * 1e3:.1f}"
+    saved = (
+        f"{check.most_saved_s * 1e3:.1f} ms +-{check.most_saved_noise_s * 1e3:.1f}, predicted "
+        f"{check.predicted_s * 1e3:.1f} ms"
+    )
     if not check.told:
         printer.prose(
             f"the most that any mapping saves, {saved}, does not stand out of the noise: "

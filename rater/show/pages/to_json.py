@@ -67,6 +67,7 @@ def pages_document(
     if check is not None:
         document["check"] = {
             "told": check.told,
+            "predicted_s": check.predicted_s,
             "most_saved_s": check.most_saved_s,
             "most_saved_noise_s": check.most_saved_noise_s,
             "mean_error": check.mean_error,

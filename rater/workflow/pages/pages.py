@@ -27,13 +27,21 @@ from rater.run.programs.compile import cache_root
 from rater.run.workplace.trial import guarded
 from rater.show.console.printer import Printer
 from rater.show.pages.picture import reuse_svg
-from rater.show.pages.table import print_heads, print_ranking, print_trace
+from rater.show.pages.table import print_check, print_heads, print_ranking, print_trace
 from rater.show.pages.to_json import pages_document
 from rater.store.connection import default_path
-from rater.store.pages import StoredTrace, find_trace, keep_trace, load_trace, trace_heads
+from rater.store.pages import (
+    StoredTrace,
+    find_trace,
+    keep_check,
+    keep_trace,
+    load_trace,
+    trace_heads,
+)
 from rater.store.store import open_store
 from rater.workflow.common import existing_store, refuse_no_directory, say, show
 from rater.workflow.page_sizes.layout import program_problems
+from rater.workflow.pages.check import checked, run_check
 from rater.workflow.pages.subject import Stage, Subject, limits_of, staged, subject_of
 from rater.workflow.results.output_file import drawing_file, write_drawing
 
@@ -91,6 +99,13 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
     tlb = parse_tlb(trace.tlb)
     costs = page_costs(stored.costs, tlb)
     ranked = rank(trace, costs)
+    saved_ns = [it.saved_ns(loads) for it in ranked]
+    times = stored.checks
+    if args.check:
+        times = run_check(args, stored, ranked, saved_ns)
+        with existing_store(args) as store:
+            keep_check(store, stored.number, times)
+    check = checked(ranked, saved_ns, times)
     if file is not None:
         write_drawing(reuse_svg(trace), file)
 
@@ -98,6 +113,9 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
         print_trace(trace, tlb, printer, stored.number)
         printer.line()
         print_ranking(trace, ranked, costs, printer, loads=loads, budget=args.budget)
+        if check is not None:
+            printer.line()
+            print_check(check, printer)
         if file is not None:
             printer.line(f"{args.file}: {len(trace.reuse)} panels")
 
@@ -109,7 +127,7 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
             loads=loads,
             budget=args.budget,
             number=stored.number,
-            check=None,
+            check=check,
         )
 
     show(args, document, text)

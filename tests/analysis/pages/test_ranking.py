@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from rater.analysis.pages.check import check_benefits
+from rater.analysis.pages.check import check_benefits, mappings_to_check
 from rater.analysis.pages.costs import Loads, page_costs
 from rater.analysis.pages.predict import predicted_misses
 from rater.analysis.pages.ranking import benefits, best_within, by_saving, frontier, rank
@@ -107,6 +108,22 @@ def test_errors_are_in_per_cent_of_the_largest_benefit() -> None:
     assert (check.told, check.most_saved_s) == (True, 1.0)
     assert math.isclose(check.mean_error, 0.05)
     assert math.isclose(check.max_error, 0.1)
+
+
+def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:
+    times = [[2.0, 3.0, 4.0], [1.5, 2.5, 3.5]]
+    check = check_benefits(["none", "heap"], [0.0, 100.0], times)
+    assert check.most_saved_s == 0.5
+    assert (check.most_saved_noise_s, check.told) == (0.0, True)
+
+
+def test_mappings_to_run_are_those_that_differ_in_data_the_program_has() -> None:
+    trace = a_trace()  # no static data: a page size for it changes nothing
+    more = [replace(it, static_bytes=HUGE) for it in trace.mappings]
+    ranked = rank(replace(trace, mappings=(*trace.mappings, *more)), COST)
+    saved = [it.saved_ns(DEPENDENT) for it in ranked]
+    assert mappings_to_check(trace, ranked, saved, every=True) == [0, 1, 2, 3]
+    assert mappings_to_check(trace, ranked, saved, every=False) == [0, 3]
 
 
 def test_a_benefit_within_the_noise_judges_no_prediction() -> None:
