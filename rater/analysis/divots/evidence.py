@@ -17,9 +17,10 @@ from statistics import median
 
 from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.counters.rates import tables_of
-from rater.analysis.divots.data.finding import Evidence, Finding, Kind
+from rater.analysis.divots.data.finding import PLACED, Evidence, Finding, Kind
 from rater.analysis.divots.measures import (
     MEASURES,
+    SHARED,
     EvidenceMeasure,
     EvidenceRow,
     counted_of,
@@ -33,6 +34,7 @@ _OVER_TIME = (Kind.SLOW_ITERATION, Kind.STARTUP, Kind.DRIFT)
 _NOT_COMPARED = (Kind.WANDERING, Kind.RECURRING, Kind.LAYOUT)
 _SPREADS = 3.0  # of the others among themselves: less is their own noise
 _MOST_CELLS = 2 / 3  # that must show it
+_WAYS = 20  # of which one by chance is 5 %
 _NOT_PLANNED = 0.5  # share of the copies, more than of the others
 # Behind what it costs (100), before how likely it is by chance (10).
 _LEAST_WEIGHT, _MOST_WEIGHT = 20.0, 80.0
@@ -55,13 +57,14 @@ def with_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding,
 
 
 def _with(one: Finding, rows: Mapping[_Cell, list[EvidenceRow]]) -> Finding:
+    shared = _shared(one, rows)
     cells = [sides for sides in _cells(one, rows) if sides[0] and sides[1]]
     if not cells:
-        return one
+        return replace(one, evidence=(*one.evidence, *shared))
     others = "before" if one.kind is Kind.DRIFT else "else" if one.kind in _OVER_TIME else "others"
     found = [it for measure in MEASURES if (it := _compared(measure, cells, others, one.fast))]
     placed = _placement(cells) if not one.fast else None
-    found += [placed] if placed else []
+    found += [*shared, placed] if placed else shared
     found.sort(key=lambda it: -it.weight)
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *found))
 
@@ -186,6 +189,30 @@ def _compared(
     if other > measure.zero or value <= measure.zero:
         text += f" ({others} {measure.number(other)})"
     return Evidence(measure.name, text, _weight(distance * measure.prominence), value, other)
+
+
+def _shared(one: Finding, rows: Mapping[_Cell, list[EvidenceRow]]) -> list[Evidence]:
+    """Return what the benchmarks of a slow part have in common, and no other of the run has.
+
+    All of k of n benchmarks lie above all others by chance in one of (n over k) cases.
+    """
+    names = {cell[0] for cell in rows}
+    ways = math.comb(len(names), len(one.benchmarks))
+    if one.kind not in PLACED or one.fast or not one.benchmarks or ways < _WAYS:
+        return []
+    for measure in SHARED:
+        values: defaultdict[str, list[float]] = defaultdict(list)
+        for (name, _, _), copies in rows.items():
+            values[name] += [v for row in copies if (v := measure.value(row)) is not None]
+        own = [median(known) for name, known in values.items() if known and name in one.benchmarks]
+        rest = [
+            median(known) for name, known in values.items() if known and name not in one.benchmarks
+        ]
+        if len(own) + len(rest) == len(names) and min(own) >= measure.ratio * max(rest):
+            least, most = measure.number(min(own)), measure.number(max(rest))
+            text = f"{measure.words(least)} or more (other benchmarks at most {most})"
+            return [Evidence(measure.name, text, _LEAST_WEIGHT, min(own), max(rest))]
+    return []
 
 
 def _weight(distance: float) -> float:

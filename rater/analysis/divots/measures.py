@@ -292,3 +292,23 @@ MEASURES = (
         prominence=0.7,  # what makes it so stands before it
     ),
 )
+
+# What benchmarks are like, by which those that suffer may differ from the others.
+SHARED = (
+    EvidenceMeasure(
+        "benchmarks-misses",
+        _counted("llc_mpki"),
+        0.0,
+        lambda v: f"these miss the last cache {v} times in 1000 instructions",
+        lambda v: f"{v:.3g}",
+        ratio=2.0,
+    ),
+    EvidenceMeasure(
+        "benchmarks-memory",
+        _number(lambda row: row.copy, "max_rss_bytes"),
+        0.0,
+        lambda v: f"these use {v} of memory each",
+        lambda v: f"{v / (1 << 20):.0f} MiB",
+        ratio=2.0,
+    ),
+)

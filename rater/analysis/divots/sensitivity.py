@@ -19,7 +19,7 @@ from rater.analysis.divots.model.fit import to_be_sure
 from rater.analysis.divots.model.noise import group_centred, noise_of_cells, tail_of
 from rater.analysis.divots.model.parts import PartArrays, arrays_of
 from rater.analysis.divots.model.score import tails_of, worth_of
-from rater.analysis.stats.robust import Bools, Ints, median, quantiles
+from rater.analysis.stats.robust import Bools, Ints, mean, median, quantiles
 
 _FOUND = 0.8  # of the planted ones: what is promised
 _DRAWS, _SEED = 200, 1  # as many make that share known to 3 %
@@ -71,6 +71,10 @@ def _found_at(
     # What parts differ by beyond the least that is allowed for was seen in this run.
     seen = np.maximum(0.0, error**2 * (1 - chance) - limits.TAU_FEW**2)
     scatter = np.sqrt(error**2 * chance + seen) * random.standard_normal(error.shape)
+    # Of two copies what both show is told: in each cell less, by half of what they differ by.
+    cell = np.maximum(found.noise.between, found.noise.repeat)[:, None, None] / math.sqrt(2)
+    apart = mean(np.abs(cell * random.standard_normal((*error.shape, found.table.shape[1]))))
+    scatter -= np.where(parts.sizes[at] == 2, apart, 0.0)
     # Another run's noise is another guess at the same, as this one's is.
     doubt = chance / math.sqrt(found.noise.freedom)
     error = error * np.exp(doubt * random.standard_normal(error.shape))

@@ -51,6 +51,8 @@ def summary_of(table: Table, hit: Hit) -> str:
         how = words.sizes([math.exp(float(e)) for e in effects])
         return f"{which}{where}: {len(effects)} of {whole} copies {how}"
     told = f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
+    if "changing" in hit.facts:
+        told += ", other copies each time"
     return told + _undecided(table, hit, copies)
 
 

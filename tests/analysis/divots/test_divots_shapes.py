@@ -344,3 +344,21 @@ def test_a_slow_cpu_of_twelve_copies_is_named_not_its_copies(cpus: int) -> None:
     rows = [(*row[:5], row[4], *row[6:]) for row in rows_of(times, machine)]
     found = one([*analyse([rows], names(2), Thresholds()).findings])
     assert (found.kind, found.place) == (Kind.SLOW_CPU, "CPU 0 (12 copies)")
+
+
+def test_now_this_and_now_that_copy_of_one_lgroup_is_one_finding_of_the_lgroup() -> None:
+    times = quiet(8, 2, 32)
+    for b in range(8):
+        times[b, b % 2, 16 + b] *= 0.6
+    [found] = divots(times, Machine(4, 8))
+    assert found.place == "lgroup 2"
+    assert found.slowdown == pytest.approx(0.6, rel=0.02)
+    assert found.summary.endswith("(1 of 8 copies, 2 of 2 iterations), other copies each time")
+    assert len(found.singles) == 8
+
+
+def test_slow_copies_here_and_there_are_told_one_by_one() -> None:
+    times = quiet(4, 2, 32)
+    for b in range(4):
+        times[b, b % 2, 9 * b] *= 1.4
+    assert sorted(it.copies for it in divots(times, Machine(4, 8))) == [(0,), (9,), (18,), (27,)]

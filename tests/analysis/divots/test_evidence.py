@@ -331,3 +331,27 @@ def test_three_are_in_the_line_and_all_in_json() -> None:
     }
     assert sum(it["text"] in evidence_line(found) for it in measured) == 3
     assert from_json(to_json(found)) == found
+
+
+def test_what_the_benchmarks_of_a_slow_lgroup_share_is_told() -> None:
+    mib = {"a": 900, "b": 40, "c": 800, "d": 3, "e": 10, "f": 700}
+    rows = [
+        row(number, phase=phase, benchmark=name, max_rss_bytes=size * MIB)
+        for phase, (name, size) in enumerate(mib.items())
+        for number in range(COPIES)
+    ]
+    one = finding(benchmarks=("a", "c", "f"))
+    assert told(stored(rows), one) == [
+        "these use 700 MiB of memory each or more (other benchmarks at most 40 MiB)"
+    ]
+    assert told(stored(rows), finding(benchmarks=("a", "b", "c"))) == []  # f has as much
+    assert told(stored(rows), finding(benchmarks=())) == []  # all of them
+
+
+def test_what_two_of_four_benchmarks_share_may_be_chance() -> None:
+    rows = [
+        row(number, phase=phase, benchmark=name, max_rss_bytes=size * MIB)
+        for phase, (name, size) in enumerate((("a", 900), ("b", 900), ("c", 3), ("d", 3)))
+        for number in range(COPIES)
+    ]
+    assert told(stored(rows), finding(benchmarks=("a", "b"))) == []  # one of six ways

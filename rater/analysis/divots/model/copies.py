@@ -24,6 +24,8 @@ from rater.analysis.divots.model.parts import Part, ln_choose, set_part
 from rater.analysis.divots.model.place import place_of
 from rater.analysis.stats.robust import Bools, Floats, Ints, median, middle, quantiles
 
+_ALIKE = math.log(limits.ALIKE)
+
 
 def two_modes(
     table: Table,
@@ -155,6 +157,44 @@ def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Flo
     return found
 
 
+def of_one_part(machine: list[Part], hits: list[Hit]) -> list[Hit]:
+    """Return the hits, those of now these and now other copies of one part as one finding.
+
+    Where they are slow, or fast, by as much, what they share is the cause. By chance k findings
+    are all of one of n parts, which has a share p of the copies, with probability n p^k.
+    """
+    kinds = (Kind.OUTLIER_COPY, Kind.SLOW_GROUP, Kind.WANDERING)
+    for sign in (1, -1):
+        few = [it for it in hits if it.kind in kinds and sign * it.size > 0]
+        most = -math.log(limits.ALPHA)
+        best: tuple[Part, list[Hit]] | None = None
+        for part in machine:
+            inside = [it for it in few if _few_of(it, part.slots)]
+            if len(inside) < limits.SEVERAL:
+                continue
+            usual = float(np.median([it.size for it in inside]))
+            inside = [it for it in inside if abs(math.log(it.size / usual)) <= _ALIKE]
+            nats = -len(inside) * math.log(part.size / len(part.slots)) - math.log(len(machine))
+            cells = np.any([it.covered for it in inside], axis=0)
+            changing = 2 * cells.sum(axis=(0, 1)).max() <= cells.any(axis=2).sum()
+            if len(inside) >= limits.SEVERAL and nats > most and changing:
+                most, best = nats, (part, inside)
+        if best is not None:
+            part, inside = best
+            covered = np.any([it.covered for it in inside], axis=0)
+            effect = np.sum([it.effect for it in inside], axis=0)
+            one = Hit(Kind.OUTLIER_COPY, covered, effect, part.kind, (part.name,))
+            one.facts = {"changing": float(len(inside))}
+            hits = [it for it in hits if it not in inside] + [one]
+    return hits
+
+
+def _few_of(hit: Hit, slots: Bools) -> bool:
+    """Tell whether a hit is of some copies of these slots, not of all in any of its cells."""
+    within = not (hit.slots & ~slots).any() and not hit.everywhere
+    return within and bool(hit.covered.sum(axis=2).max() < slots.sum())
+
+
 def _of_cell(hits: list[Hit], cell: tuple[int, int], sign: int) -> list[Hit]:
     """Return hits of a few copies that are of that cell alone, slow or fast as `sign` says."""
     few = (Kind.SLOW_CPU, Kind.OUTLIER_COPY)
@@ -182,7 +222,7 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
     scale = np.nan_to_num(shortest(rest.reshape(b * i, s))).reshape(b, i)
     scale = np.maximum(scale, np.maximum(steps[:, None], limits.NOISE_FLOOR))
     nearer, farther = _beyond_of_three((edge + gap) / -scale), _beyond_of_three(edge / -scale)
-    nats = (at + 1) * np.log(nearer / farther) - math.log(most)
+    nats = (at + 1.0) * np.log(nearer / farther) - math.log(most)
     total = np.maximum(nats, 0.0).sum(axis=1)
     # How seldom i exponential values have such a sum (Erlang's distribution).
     ways = sum(total**k / math.factorial(k) for k in range(i))

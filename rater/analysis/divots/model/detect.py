@@ -14,6 +14,7 @@ from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.copies import (
     always_different,
     lucky_copies,
+    of_one_part,
     single_hits,
     two_and_two,
     two_modes,
@@ -81,6 +82,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     noise = noise_of(rest, groups, steps)
     effects = single_copies(rest, groups, noise, thresholds)
     hits += single_hits(table, machine, hits, effects)
+    hits = of_one_part(machine, hits)
     rest = np.where(effects != 0, np.nan, rest)
     hits += always_different(table, rest, noise)
     hits = [hit for hit in hits if _counts(hit, thresholds)]
