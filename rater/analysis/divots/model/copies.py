@@ -160,8 +160,8 @@ def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Flo
 def of_one_part(machine: list[Part], hits: list[Hit]) -> list[Hit]:
     """Return the hits, those of now these and now other copies of one part as one finding.
 
-    Where they are slow, or fast, by as much, what they share is the cause. By chance k findings
-    are all of one of n parts, which has a share p of the copies, with probability n p^k.
+    Where they are slow, or fast, by as much, what they share is the cause. That so many of all
+    are of one of n parts by chance is as likely as Chernoff's bound of a binomial tail, n times.
     """
     kinds = (Kind.OUTLIER_COPY, Kind.SLOW_GROUP, Kind.WANDERING)
     for sign in (1, -1):
@@ -174,7 +174,8 @@ def of_one_part(machine: list[Part], hits: list[Hit]) -> list[Hit]:
                 continue
             usual = float(np.median([it.size for it in inside]))
             inside = [it for it in inside if abs(math.log(it.size / usual)) <= _ALIKE]
-            nats = -len(inside) * math.log(part.size / len(part.slots)) - math.log(len(machine))
+            nats = _in_one(len(inside), len(few), part.size / len(part.slots))
+            nats -= math.log(len(machine))
             cells = np.any([it.covered for it in inside], axis=0)
             changing = 2 * cells.sum(axis=(0, 1)).max() <= cells.any(axis=2).sum()
             if len(inside) >= limits.SEVERAL and nats > most and changing:
@@ -187,6 +188,15 @@ def of_one_part(machine: list[Part], hits: list[Hit]) -> list[Hit]:
             one.facts = {"changing": float(len(inside))}
             hits = [it for it in hits if it not in inside] + [one]
     return hits
+
+
+def _in_one(inside: int, of: int, share: float) -> float:
+    """Return the nats against so many of all being where only a share of them would be."""
+    own = inside / of
+    if own <= share:
+        return 0.0
+    rest = (1 - own) * math.log((1 - own) / (1 - share)) if own < 1 else 0.0
+    return of * (own * math.log(own / share) + rest)
 
 
 def _few_of(hit: Hit, slots: Bools) -> bool:
