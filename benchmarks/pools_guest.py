@@ -47,6 +47,37 @@ int main(int argc, char **argv) {
 }
 """
 
+GROWER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* grower FOLDER: 48 MB of its heap; tells where its huge pages lie, and how large pools are. */
+static void copy_of(const char *name, FILE *to, const char *only) {
+    char line[4096];
+    FILE *from = fopen(name, "r");
+    while (from && fgets(line, sizeof line, from)) if (strstr(line, only)) fputs(line, to);
+}
+
+int main(int argc, char **argv) {
+    char name[4096];
+    size_t size = 48 << 20;
+    char *memory = malloc(size);
+    memset(memory, 1, size);
+    snprintf(name, sizeof name, "%s/%s", argv[1], getenv("RATER_COPY") ?: "alone");
+    FILE *to = fopen(name, "a");
+    copy_of("/proc/self/numa_maps", to, " huge ");
+    for (int node = 0; node < 2; node++) {
+        snprintf(name, sizeof name, "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/"
+                 "nr_hugepages", node);
+        copy_of(name, to, "");
+    }
+    fclose(to);
+    return 0;
+}
+"""
+
 DRIVER = r"""
 import json, os, subprocess, sys, time
 from contextlib import redirect_stderr, redirect_stdout
@@ -55,7 +86,7 @@ from pathlib import Path
 from typing import Any
 from rater.cli import main
 
-taker, shared = sys.argv[1], Path(os.environ["GUEST_SHARE"])
+taker, grower, shared = *sys.argv[1:], Path(os.environ["GUEST_SHARE"])
 found = {}
 
 def rater(*words):
@@ -110,6 +141,15 @@ found["before"] = pools()
 for name, node, pages, shift in (("2M", 1, 64, 21), ("1G", 1, 1, 30)):
     found[f"{name} sweep"] = *sweep(name, node, pages, shift), pools()
     found[f"{name} killed"] = killed(f"{name}-killed", node, pages, shift)
+# A page layout sets the pools of both lgroups for its copies, behind a point without any.
+(shared / "pages").mkdir()
+layout = ("--axis", "pages=0%,huge", "--order", "abba", "--pages-backing", "hugetlb")
+status, _, err = rater(
+    *("sweep", *layout, "--rounds", 2, "--pages-heap", "64M", *RUN[2:], "--copies", 2),
+    *("--", grower, shared / "pages"),
+)
+copies = {path.name: path.read_text() for path in sorted((shared / "pages").iterdir())}
+found["pages sweep"] = status, err, copies, pools()
 found["too many"] = *sweep("many", 0, 2, 30), pools()
 (shared / "found.json").write_text(json.dumps(found))
 """
@@ -133,9 +173,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "taker.c").write_text(PROGRAM)
+        (folder / "grower.c").write_text(GROWER)
         (folder / "driver.py").write_text(DRIVER)
-        taker, shared = folder / "taker", folder / "shared"
-        subprocess.run(["cc", "-O1", "-o", taker, folder / "taker.c"], check=True)
+        programs, shared = (folder / "taker", folder / "grower"), folder / "shared"
+        for program in programs:
+            subprocess.run(["cc", "-O1", "-o", program, f"{program}.c"], check=True)
         compileall.compile_dir(CHECKOUT / "rater", quiet=1)
         here = {CHECKOUT, folder, Path(sys.prefix), Path(sys.base_prefix)}
         kept = {f"RATER_{it}": f"/dev/shm/rater-{it}" for it in ("DB", "LOCK", "CACHE", "JOURNAL")}
@@ -146,7 +188,7 @@ def main() -> int:
                 *("--nodes", "2", "--cpus-per-node", "1", "--mem-per-node", "2560"),
                 *("--share", str(shared)),
                 *(word for pair in variables.items() for word in ("--env", "=".join(pair))),
-                *("--", sys.executable, str(folder / "driver.py"), str(taker)),
+                *("--", sys.executable, str(folder / "driver.py"), *map(str, programs)),
             ],
             capture_output=True,
             text=True,
@@ -169,6 +211,18 @@ def judged(found: dict[str, Any]) -> int:
         left, back, ended, told = found[f"{name} killed"]
         if left == found["before"] or back != found["before"] or ended or "put back" not in told:
             wrong.append(f"{name} killed")
+    status, said, copies, after = found["pages sweep"]
+    for copy in ("0", "1"):  # on the lgroup of its number; runs with a pool and without, in turn
+        lines = copies[copy].splitlines()
+        huge = [line for line in lines if " huge " in line]
+        # Two of four runs; no page on the other lgroup.
+        if len(huge) < 2 or any(f" N{1 - int(copy)}=" in line for line in huge):
+            wrong.append(f"pages sweep, copy {copy}")
+        pools = {line for line in lines if " huge " not in line}
+        if "0" not in pools or len(pools) < 2:
+            wrong.append(f"pages sweep, pools that copy {copy} saw")
+    if status or after != found["before"]:
+        wrong.append("pages sweep")
     status, said, _, after = found["too many"]
     if not status or "the kernel made it" not in said or after != found["before"]:
         wrong.append("too many")

@@ -13,6 +13,7 @@ from rater.show.console.page import Page
 from rater.text.to_json import Members, to_json
 
 _INDENT = "  "
+_MOST_ROWS = 12  # of a summary that is to fit on a screen of 24 lines
 _WAY_TO_DETAILS = "`rater doctor -v` has why each matters, and the command that mends it."
 
 
@@ -35,8 +36,11 @@ def doctor_text(view: DoctorView, page: Page, *, detailed: bool) -> str:
             for one in members:
                 lines += ["", *_details(one, page)]
     else:
-        for verdict in (DoctorVerdict.BAD, DoctorVerdict.CONSIDER):
-            lines += _rows(found[verdict], page)
+        to_mend = (*found[DoctorVerdict.BAD], *found[DoctorVerdict.CONSIDER])
+        lines += _rows(to_mend[:_MOST_ROWS], page)
+        if len(to_mend) > _MOST_ROWS:
+            more = ", ".join(one.check for one in to_mend[_MOST_ROWS:])
+            lines += page.prose(f"and {DoctorVerdict.CONSIDER.value}: {more}")
         for verdict in (DoctorVerdict.GOOD, DoctorVerdict.UNKNOWN):
             names = ", ".join(one.check for one in found[verdict])
             lines += page.prose(f"{verdict.value}: {names}") if names else []
@@ -77,11 +81,11 @@ def _details(one: DoctorFinding, page: Page) -> list[str]:
 def _rooms(rooms: Sequence[PoolRoom], page: Page, *, detailed: bool) -> Iterator[str]:
     """Yield what pools could have now, and with `detailed` the command."""
     if not detailed:
-        by_node: dict[int, list[str]] = {}
+        by_size: dict[int, list[PoolRoom]] = {}
         for room in rooms:
-            by_node.setdefault(room.node, []).append(_room_words(room))
-        text = "; ".join(f"lgroup {node} {', '.join(own)}" for node, own in by_node.items())
-        yield from page.prose(f"huge pages to be had now: {text}")
+            by_size.setdefault(room.size_bytes, []).append(room)
+        words = [_range_words(size, own) for size, own in sorted(by_size.items())]
+        yield from page.prose(f"huge pages to be had now on each lgroup: {'; '.join(words)}")
         return
     yield "huge pages to be had now, beside those in the pools"
     for room in rooms:
@@ -104,6 +108,20 @@ def _rooms(rooms: Sequence[PoolRoom], page: Page, *, detailed: bool) -> Iterator
                     f"with hugepagesz={room.size_bytes >> 30}G hugepages=N"
                 ],
             )
+
+
+def _range_words(size_bytes: int, rooms: Sequence[PoolRoom]) -> str:
+    """Return `2 MB: 5860 (lgroup 0) to 14000 (lgroup 1)`."""
+
+    def pages(room: PoolRoom) -> int:
+        return room.most if room.ready is None else room.ready
+
+    fewest, most = min(rooms, key=pages), max(rooms, key=pages)
+    up_to = "at most " if fewest.ready is None else ""
+    begin = f"{_size(size_bytes)} {up_to}{pages(fewest)}"
+    if pages(fewest) == pages(most):
+        return begin
+    return f"{begin} (lgroup {fewest.node}) to {pages(most)} (lgroup {most.node})"
 
 
 def _room_words(room: PoolRoom) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from rater.analysis.doctor.examine import CHECKS, examine, facts_of_run, tuned_settings
 from rater.analysis.doctor.model import DoctorFinding
@@ -27,7 +28,9 @@ def doctor(args: argparse.Namespace) -> int:
         print_json(doctor_document(view))
         return 0
     detailed = bool(args.checks) or args.verbose
-    shown = DoctorView(findings, () if args.checks else view.rooms, view.tuned, view.of)
+    shown = replace(view, findings=findings)
+    if args.checks:
+        shown = replace(shown, rooms=(), tuned={})
     print(doctor_text(shown, standard_page(), detailed=detailed))
     return 0
 

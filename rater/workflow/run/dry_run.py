@@ -35,10 +35,12 @@ def dry_run(
         print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
     if again is not None:
         from rater.show.compare.changes import changes_document, changes_text
+        from rater.workflow.doctor.mend import tuned_settings_of
         from rater.workflow.run.head import conditions_now
         from rater.workflow.run.repeat import what_changed
 
-        found, number = what_changed(again, conditions_now(resolved)), again.head.run
+        planned, number = tuned_settings_of(resolved.request), again.head.run
+        found = what_changed(again, conditions_now(resolved), planned)
         document["differences"] = changes_document(found)
         if not args.json:
             print(plain(f"in       {Path.cwd()}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from rater.record.events import Noted
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.snapshot import machine_id
+from rater.settings.known import changes_with
 from rater.show.compare.changes import changes_text
 from rater.store.connection import default_path
 from rater.store.store import Store
@@ -221,6 +222,16 @@ def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
     return replace(request, suites=tuple(selections)) if selections else request
 
 
-def what_changed(run: StoredRun, now: Conditions) -> tuple[ConditionDifference, ...]:
-    """Return what differs from a stored run, readings that always do left out."""
-    return condition_differences(stored_conditions(run), now)
+def what_changed(
+    run: StoredRun, now: Conditions, planned: Iterable[str] = ()
+) -> tuple[ConditionDifference, ...]:
+    """Return what differs from a stored run, readings that always do left out.
+
+    `planned`: settings of the machine that will be set before, by name.
+    """
+    planned = tuple(planned)
+    return tuple(
+        one
+        for one in condition_differences(stored_conditions(run), now)
+        if not any(changes_with(name, one.what.removeprefix("setting ")) for name in planned)
+    )

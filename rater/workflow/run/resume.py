@@ -28,6 +28,7 @@ from rater.show.plans.commands import EXECUTED, print_executed
 from rater.store.store import Store
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json, say
+from rater.workflow.doctor.mend import tuned_settings_of
 from rater.workflow.results.placements import judge_placements
 from rater.workflow.results.show_run import print_result
 from rater.workflow.run.attempt import Attempt, Entered, Start
@@ -214,7 +215,8 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
 
 def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved: Resolved) -> int:
     """Show what would be run, and what changed as far as it is known before anything is built."""
-    found = what_changed(run, conditions_now(resolved))
+    planned = tuned_settings_of(resolved.request)
+    found = what_changed(run, conditions_now(resolved), planned)
     weighty = [it for it in found if it.significant]
     weighs = refusal(run, weighty) if weighty and left.ahead and not args.force else None
     refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None

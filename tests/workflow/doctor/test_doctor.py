@@ -258,6 +258,8 @@ def test_the_page_is_a_screen_and_details_have_commands(
     status, out, err = rater("doctor")
     assert (status, err) == (0, "")
     assert max(len(line) for line in out.splitlines()) <= 80
+    assert len(out.splitlines()) < 24
+    assert "2 MB 5860 (lgroup 0) to 14000 (lgroup 1)" in " ".join(out.split())
     assert "to consider" in out.splitlines()[0]
     _, details, _ = rater("doctor", "numa balancing", "KSM")
     assert "mend          sysctl -w kernel.numa_balancing=0" in details

@@ -6,12 +6,16 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rater.analysis.conditions.conditions import stored_conditions
+from rater.workflow.run.repeat import what_changed
 from tests.support.calls import RATER, Rater
 from tests.support.doctor_tree import change, make_doctor_tree
+from tests.support.example_runs import copy_row, stored
 from tests.support.settings_tree import values
 
 WRONG: dict[str, str | None] = {
@@ -126,3 +130,13 @@ def test_a_tuned_run_killed_with_kill_9_is_put_back_by_the_next_one(
     status, _, err = rater("run", *RUN[1:-1], "--", "true")
     assert (status, "put back what rater run" in err) == (0, True)
     assert values(wrong) == before
+
+
+def test_what_will_be_set_is_no_difference_from_a_run_that_had_it() -> None:
+    settings = (("kernel.numa_balancing", "0"), ("vm.swappiness", "60"))
+    run = replace(stored([copy_row(0, 1.0)]), settings=settings)
+    present = (("kernel.numa_balancing", "1"), ("vm.swappiness", "10"))
+    now = replace(stored_conditions(run), settings=present)
+    told = [one.what for one in what_changed(run, now, ["numa_balancing"])]
+    assert told == ["setting vm.swappiness"]
+    assert len(what_changed(run, now)) == 2
