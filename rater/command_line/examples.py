@@ -48,6 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater merge all.db n1.db n2.db n3.db",
         "rater merge all.db n1.db --restore   # what was removed from all.db, too",
     ),
+    "rater history": ("rater history n017", "rater history mini/lu"),
     "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
     "rater divots": (
         "rater divots                    # of the last run",
