@@ -316,9 +316,9 @@ def killed(bar: Bar, kills: int = 50) -> Told:
         options = (f"--tag=fleet-of={fleets}", "--quiet")
         run = bar.words("n[1-4]", "--wait", *options, copies=2, iterations=2, s=1)
         while True:
-            stored = json.loads(listed(bar))
-            begun = stored[-1]["status"] if len(stored) == fleets else "begun"
-            words = run if begun == "begun" else ["fleet", "wait", "--poll", "0.5", "--quiet"]
+            is_stored = len(json.loads(listed(bar))) == fleets
+            wait = ["fleet", "wait", "--poll", "0.5", "--quiet"]
+            words = wait if is_stored and chance.random() < 0.5 else run
             rater = bar.start(*words)
             try:
                 rater.wait(chance.uniform(0.2, 3.0) if done < kills else 120)

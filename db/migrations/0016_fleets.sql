@@ -19,8 +19,8 @@ CREATE TABLE fleet (
   settle_s        REAL NOT NULL,     -- a published file may need to be seen on the submit host
   arguments       TEXT NOT NULL,     -- of the site, for the scheduler: a JSON list
   allow_partial   INTEGER NOT NULL CHECK (allow_partial IN (0, 1)),
-  begun           INTEGER NOT NULL DEFAULT 0 CHECK (begun IN (0, 1)),  -- 0: who made it was killed,
-                                     -- or is submitting yet
+  begun           INTEGER NOT NULL DEFAULT 0 CHECK (begun IN (0, 1)),  -- 0: the command that made it
+                                     -- was killed, or goes on
   cancelled_at    TEXT,              -- UTC, ISO 8601; NULL: it was not
   pid             INTEGER NOT NULL,  -- of who made it, as in `run`
   pid_start       INTEGER,

@@ -67,7 +67,7 @@ class StoredFleet:
 
     number: int
     asked: FleetAsked
-    begun: bool  # who made it got to the end of submitting
+    begun: bool  # the command that made it came to its end
     cancelled_at: str | None
     owner: ProcessId
     nodes: tuple[str, ...]
@@ -132,7 +132,7 @@ def new_fleet(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]) -> i
 
 
 def unfinished_like(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]) -> int | None:
-    """Return the fleet that was asked for so, whose maker was killed while it submitted."""
+    """Return the fleet that was asked for so by a command that was killed before its end."""
     with store.reading() as connection:
         found = connection.execute(
             "SELECT id FROM fleet WHERE begun = 0 AND cancelled_at IS NULL ORDER BY id DESC"
@@ -159,7 +159,7 @@ def take_over(store: OpenDatabase, number: int) -> None:
 
 
 def mark_begun(store: OpenDatabase, number: int) -> None:
-    """Store that everything was submitted that could be."""
+    """Store that the command that made it came to its end: typed again, it makes another one."""
     with store.writing("submitting a fleet") as connection:
         connection.execute("UPDATE fleet SET begun = 1 WHERE id = ?", (number,))
 

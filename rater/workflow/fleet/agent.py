@@ -130,10 +130,7 @@ class Agent:
 
     def _measure(self) -> tuple[int, str]:
         """Make the run or resume it; return the exit status and what it said."""
-        stored = None
-        if self.database.exists():
-            with open_store(self.database) as store:
-                stored = node_run(store)
+        stored = self._stored()
         if stored is not None:
             if stored.status in (RunStatus.COMPLETE, RunStatus.FAILED):
                 return 0, ""  # measured, and killed before it was published
@@ -146,6 +143,21 @@ class Agent:
         tags = ("--tag", f"fleet={spec.fleet}", "--tag", f"fleet-node={self.node}")
         behind = () if spec.command is None else ("--", *spec.command)
         return self._rater(*spec.words, *tags, behind=behind)
+
+    def _stored(self) -> NodeRun | None:
+        """Return the run that is there already; a database that is damaged is set aside."""
+        if not self.database.exists():
+            return None
+        try:
+            with open_store(self.database) as store:
+                return node_run(store)
+        except RaterError as error:
+            self._notes.append(f"set aside, a new run: {printable(str(error), 400)}")
+            for end in ("", "-wal", "-shm"):
+                file = self.database.with_name(f"{self.database.name}{end}")
+                if file.exists():
+                    file.replace(file.with_name(f"damaged-{file.name}"))
+            return None
 
     def _rater(self, *words: str, behind: tuple[str, ...] = ()) -> tuple[int, str]:
         """Call `rater run`, which waits where another run holds the machine."""

@@ -61,16 +61,16 @@ def run(args: argparse.Namespace) -> int:
         number = unfinished_like(store, wanted.asked, wanted.nodes)
         if number is not None:
             take_over(store, number)
-            say(f"goes on with fleet {number}: who submitted it was killed before it was done")
+            say(f"goes on with fleet {number}: the same command was killed before its end")
         else:
             number = new_fleet(store, wanted.asked, wanted.nodes)
         fleet = load_fleet(store, number)
         SharedFolder(Path(fleet.asked.folder)).make(_spec(fleet.asked))
-        steps = Steps(store, number, told(quiet=args.quiet))
-        steps.act(steps.look())
-        mark_begun(store, number)
+        steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
         if args.wait:
             return waited(args, steps)
+        steps.act(steps.look())
+        mark_begun(store, number)
         return _submitted(args, store, steps)
 
 

@@ -48,7 +48,9 @@ def status(args: argparse.Namespace) -> int:
 def wait(args: argparse.Namespace) -> int:
     """Submit what is due, try lost nodes again, until nothing is left to be done; collect."""
     with existing_store(args) as store:
-        return waited(args, Steps(store, find_fleet(store, args.fleet), told(quiet=args.quiet)))
+        number = find_fleet(store, args.fleet)
+        nodes = len(load_fleet(store, number).nodes)
+        return waited(args, Steps(store, number, told(nodes, quiet=args.quiet)))
 
 
 def cancel(args: argparse.Namespace) -> int:
@@ -61,7 +63,7 @@ def cancel(args: argparse.Namespace) -> int:
             return 0
         mark_fleet_cancelled(store, number, now_utc())
         SharedFolder(Path(fleet.asked.folder)).mark_cancelled()
-        steps = Steps(store, number, told(quiet=args.quiet))
+        steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:
             fleet = steps.act(steps.look(), submit=False)
@@ -93,7 +95,8 @@ def retry(args: argparse.Namespace) -> int:
     """Try nodes again that came to less than all: those that may, or those that are named."""
     with existing_store(args) as store:
         number = find_fleet(store, args.fleet)
-        steps = Steps(store, number, told(quiet=args.quiet))
+        nodes = len(load_fleet(store, number).nodes)
+        steps = Steps(store, number, told(nodes, quiet=args.quiet))
         fleet = steps.look()
         if fleet.cancelled_at is not None:
             raise InputError(f"fleet {number} was cancelled; `rater fleet run` makes a new one")

@@ -11,10 +11,12 @@ from rater.plan.fleet.attempt import AttemptState, NodeAttempt
 from rater.plan.fleet.due import outcome
 from rater.run.fleet.backends import POLL_S
 from rater.show.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
-from rater.store.fleet.fleets import StoredFleet
+from rater.store.fleet.fleets import StoredFleet, mark_begun
 from rater.workflow.common import say, show
 from rater.workflow.fleet.collect import collected
 from rater.workflow.fleet.step import Steps, no_news
+
+_MOST_FOLLOWED = 16  # nodes whose every step is said
 
 
 def view_of(fleet: StoredFleet, silent: str | None = None) -> FleetView:
@@ -42,7 +44,7 @@ def status_of(fleet: StoredFleet) -> str:
     if is_complete(fleet):
         return "complete"
     if not fleet.is_settled:
-        return "cancelling" if fleet.cancelled_at else "running" if fleet.begun else "begun"
+        return "cancelling" if fleet.cancelled_at else "running"
     return "cancelled" if fleet.cancelled_at else "incomplete"
 
 
@@ -61,11 +63,13 @@ def show_fleet(
     show(args, partial(fleet_document, view), partial(print_fleet, view, every=every))
 
 
-def told(*, quiet: bool) -> Callable[[NodeAttempt], None]:
-    """Return what says on standard error what becomes of nodes."""
+def told(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
+    """Return what says on standard error what becomes of nodes; of many only how they end."""
 
     def tell(it: NodeAttempt) -> None:
         if it.state in (AttemptState.INTENT, AttemptState.SUBMITTED):
+            return
+        if nodes > _MOST_FOLLOWED and not it.state.ended:
             return
         again = f" (attempt {it.attempt})" if it.attempt > 1 else ""
         say(f"{it.node}{again}: {it.state}" + (f": {it.reason}" if it.reason else ""))
@@ -87,13 +91,9 @@ def waited(args: argparse.Namespace, steps: Steps) -> int:
         if fleet.is_settled:
             break
         time.sleep(POLL_S[fleet.asked.backend] if args.poll is None else args.poll)
-    set_aside = collected(steps, quiet=args.quiet)
-    if set_aside:
-        return waited(args, steps) if not steps.look().is_settled else _shown(args, steps)
-    return _shown(args, steps)
-
-
-def _shown(args: argparse.Namespace, steps: Steps) -> int:
+    if collected(steps, quiet=args.quiet) and not steps.look().is_settled:
+        return waited(args, steps)  # what was damaged is measured again
+    mark_begun(steps.store, steps.number)
     fleet = steps.look()
     if args.json or not args.quiet:
         show_fleet(args, fleet, steps.silent)

@@ -16,6 +16,7 @@ import pytest
 
 from rater.run.fleet.backend import JobOrder
 from rater.run.fleet.local import Local
+from rater.run.fleet.shared_folder import SharedFolder
 from tests.support.calls import Rater, rows
 
 PROGRAM = ("--copies", "1", "--energy", "off", "--proof", "off", "--preflight", "off")
@@ -43,10 +44,14 @@ def until(happened: Callable[[], Any]) -> Any:
     raise AssertionError("it did not happen")
 
 
-def agent_of(tmp_path: Path, node: str, attempt: int) -> int:
-    """The process of a job, once it has begun."""
-    jobs = f"fleets/*/jobs/rater-*-{node}.{attempt}.*/process"
-    return int(until(lambda: next(tmp_path.glob(jobs)).read_text()).split()[0])
+def agent_of(tmp_path: Path) -> int:
+    """The process of the one job that has not ended."""
+    [job] = [
+        it.parent
+        for it in tmp_path.glob("fleets/*/jobs/*/process")
+        if not (it.parent / "end").exists()
+    ]
+    return int((job / "process").read_text().split()[0])
 
 
 def shown(rater: Rater, *words: str) -> dict[str, Any]:
@@ -56,39 +61,7 @@ def shown(rater: Rater, *words: str) -> dict[str, Any]:
     return document
 
 
-def test_a_lost_node_is_resumed_and_everything_is_collected_once(
-    fleet: list[str], rater: Rater, tmp_path: Path
-) -> None:
-    second = "[ $(wc -l < ran) -gt 1 -a ! -e go ]"  # waits, the first does not
-    wait = f"echo x >> ran; while {second}; do sleep .01; done"
-    status, _, err = rater(
-        *fleet, "--nodes", "n1", "--iterations", "2", *PROGRAM, "--", "sh", "-c", wait
-    )
-    assert status == 0, err
-    agent = agent_of(tmp_path, "n1", 1)
-    until(lambda: (tmp_path / "ran").read_text().count("x") == 2 and rows_of_node(tmp_path) == 1)
-    os.kill(agent, signal.SIGKILL)
-    (tmp_path / "go").touch()
-    document = until(lambda: shown(rater, "wait", "--poll", "0.05"))
-    [node] = document["nodes"]
-    assert (document["status"], node["state"]) == ("complete", "complete")
-    first, second = node["attempts"]
-    assert first["state"] == "lost"
-    assert first["reason"] == "the job ended (FAILED) and published nothing; signal 9"
-    assert (second["copies_done"], second["copies_planned"]) == (2, 2)
-    assert second["notes"] == ["resumed: 1 copies were there"]
-    assert second["collected"]
-    assert (tmp_path / "ran").read_text().count("x") == 3  # what was there did not run again
-    assert not list((tmp_path / "scratch").glob("rater-fleet-*/*-n1"))
-    before = rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run")
-    assert [(host, copies, failed) for host, copies, failed, _ in before] == [("n1", 2, 0)]
-    assert shown(rater, "collect")["counts"] == {"complete": 1}
-    assert rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run") == before
-    assert "nothing to try again" in rater("fleet", "retry")[2]
-    assert rows("SELECT state FROM fleet_change WHERE attempt = 1 ORDER BY id")[0] == ("intent",)
-
-
-def test_a_job_that_was_submitted_twice_runs_once(
+def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     fleet: list[str], rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit = Local.submit
@@ -97,48 +70,70 @@ def test_a_job_that_was_submitted_twice_runs_once(
         submit(self, order)
         raise KeyboardInterrupt
 
-    command = ("--nodes", "n1", *PROGRAM, "--", "sh", "-c", "echo x >> ran")
+    second = "[ $(wc -l < ran) -gt 1 -a ! -e go ]"  # waits, the first does not
+    wait = f"echo x >> ran; while {second}; do sleep .01; done"
+    command = ("--nodes", "n1", "--iterations", "2", *PROGRAM, "--", "sh", "-c", wait)
     with monkeypatch.context() as patch:
         patch.setattr(Local, "submit", killed)
-        patch.setattr(Local, "poll", lambda self, jobs: {})  # nor is it found by its name
         assert rater(*fleet, *command)[0] == 130
-    assert rows("SELECT node, attempt, state, job FROM fleet_attempt") == [
-        ("n1", 1, "intent", None)
-    ]
-    with monkeypatch.context() as patch:
+    intents = "SELECT node, attempt, state, job FROM fleet_attempt"
+    assert rows(intents) == [("n1", 1, "intent", None)]
+    with monkeypatch.context() as patch:  # the first job is found neither by its name nor its claim
         patch.setattr(Local, "poll", lambda self, jobs: {})
-        rater("fleet", "status")  # a look submits nothing
-        assert len(list(tmp_path.glob("fleets/*/jobs/*"))) == 1
-        patch.setattr("rater.workflow.fleet.step.SharedFolder.claimed_by", lambda *_: None)
-        with pytest.raises(StopIteration):
-            patch.setattr("time.sleep", lambda _: next(iter(())))
-            rater("fleet", "wait", "--quiet")
-    assert len(list(tmp_path.glob("fleets/*/jobs/*-n1.1.*"))) == 2
+        patch.setattr(SharedFolder, "claimed_by", lambda *_: None)
+        patch.setattr("rater.workflow.fleet.view.time.sleep", interrupted)
+        assert rater("fleet", "wait", "--quiet")[0] == 130
+    jobs = list(tmp_path.glob("fleets/*/jobs/*-n1.1.*"))
+    assert len(jobs) == 2
+    until(lambda: (tmp_path / "ran").read_text().count("x") == 2 and copies_on_node(tmp_path) == 1)
+    until(lambda: sum((it / "end").exists() for it in jobs) == 1)  # of the one that came too late
+    os.kill(agent_of(tmp_path), signal.SIGKILL)
+    (tmp_path / "go").touch()
+
     document = shown(rater, "wait", "--poll", "0.05")
-    assert document["counts"] == {"complete": 1}
-    assert (tmp_path / "ran").read_text() == "x\n"
-    assert [len(node["attempts"]) for node in document["nodes"]] == [1]
+    [node] = document["nodes"]
+    assert (document["status"], node["state"]) == ("complete", "complete")
+    lost, resumed = node["attempts"]
+    assert lost["state"] == "lost"
+    assert lost["reason"] == "the job ended (FAILED) and published nothing; signal 9"
+    assert (resumed["copies_done"], resumed["copies_planned"]) == (2, 2)
+    assert resumed["notes"] == ["resumed: 1 copies were there"]
+    assert resumed["collected"]
+    assert (tmp_path / "ran").read_text().count("x") == 3  # what was there did not run again
+    assert not list((tmp_path / "scratch").glob("rater-fleet-*/*-n1"))
+    before = rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run")
+    assert [(host, copies, failed) for host, copies, failed, _ in before] == [("n1", 2, 0)]
+    assert shown(rater, "collect")["counts"] == {"complete": 1}
+    assert rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run") == before
+    assert "nothing to try again" in rater("fleet", "retry")[2]
+    told = rows("SELECT state FROM fleet_change WHERE attempt = 1 ORDER BY id")
+    assert (told[0], told[-1]) == (("intent",), ("lost",))
+
+
+def interrupted(_: float) -> None:
+    """What Ctrl-C makes of a pause."""
+    raise KeyboardInterrupt
 
 
 def test_a_cancelled_fleet_publishes_what_it_has(
     fleet: list[str], rater: Rater, tmp_path: Path
 ) -> None:
     command = "test -e first && exec sleep 60; touch first"
-    words = ("--nodes", "n[1-2]", "--iterations", "2", *PROGRAM, "--", "sh", "-c", command)
+    words = ("--nodes", "n1", "--iterations", "2", *PROGRAM, "--", "sh", "-c", command)
     assert rater(*fleet, *words)[0] == 0
     until((tmp_path / "first").exists)
-    until(lambda: rows_of_node(tmp_path) == 1)
+    until(lambda: copies_on_node(tmp_path) == 1)
     document = shown(rater, "cancel", "--wait")
     assert document["status"] == "cancelled"
-    states = [(it["state"], it["attempts"][0]["copies_done"]) for it in document["nodes"]]
-    assert sorted(states, key=str) == [("cancelled", 1), ("cancelled", None)]
+    [node] = document["nodes"]
+    assert node["reason"] == "`rater fleet cancel`; 1 of 2 copies"
     assert shown(rater, "collect")["status"] == "cancelled"
     assert rows("SELECT status, copy_runs FROM fleet_run") == [("interrupted", 2)]
     status, _, err = rater("fleet", "retry")
     assert (status, "was cancelled" in err) == (2, True)
 
 
-def rows_of_node(tmp_path: Path) -> int:
+def copies_on_node(tmp_path: Path) -> int:
     """Copies of phases that are over, in the database of whichever node runs."""
     [database] = tmp_path.glob("scratch/rater-fleet-*/*/node.db")
     with suppress(sqlite3.Error):
