@@ -1,6 +1,6 @@
 """`python -m benchmarks.pools_guest`: pools of huge pages on a real kernel with two lgroups.
 
-Boots the guest of `numa-guest` (QEMU, no KVM needed; its CPU model has 1 GB pages) with 2.5 GB a
+Boots the guest of `numa-guest` (QEMU, no KVM needed; its CPU model has 1 GB pages), 2 and 4 GB a
 node and in it, with rater's own commands: what the doctor says the pools can have; sweeps that set
 pools of 2 MB and 1 GB per node, whose copies take pages from them and say where these lie; the same
 killed with kill -9, and what the next rater puts back; a pool that is to have more than there is in
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-_LIMIT_S = 300
+_LIMIT_S = 1200
 _HIDDEN = ("/tmp", "/run", "/mnt", "/media", "/dev")  # the guest has its own there
 
 PROGRAM = r"""
@@ -185,7 +185,7 @@ def main() -> int:
         done = subprocess.run(
             [
                 *(str(guest), "-v", "--timeout", str(_LIMIT_S), "--cwd", "/", *_hidden(here)),
-                *("--nodes", "2", "--cpus-per-node", "1", "--mem-per-node", "2560"),
+                *("--nodes", "2", "--cpus-per-node", "1", "--mem-per-node", "2048,4096"),
                 *("--share", str(shared)),
                 *(word for pair in variables.items() for word in ("--env", "=".join(pair))),
                 *("--", sys.executable, str(folder / "driver.py"), *map(str, programs)),

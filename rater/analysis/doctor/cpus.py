@@ -89,7 +89,8 @@ def governor(facts: MachineFacts) -> Opinion:
         return good(shown)
     if value == "powersave" and (driver or "").startswith(_SETS_SPEED_ITSELF):
         return consider(f"{shown}: the CPU itself decides", command, governor="performance")
-    return bad(f"{shown}: the frequency follows the load", command, governor="performance")
+    how = "the lowest frequency" if value == "powersave" else "the frequency follows the load"
+    return bad(f"{shown}: {how}", command, governor="performance")
 
 
 def energy_preference(facts: MachineFacts) -> Opinion:
@@ -116,11 +117,11 @@ def frequency_limits(facts: MachineFacts) -> Opinion:
             f"highest frequency differs (kHz): {most}",
             f"echo KHZ | tee {_CPUFREQ}/scaling_max_freq, unless the CPUs are of several kinds",
         )
-    hardware = facts.number("cpu.hardware_max_khz")
+    hardware, limit = facts.number("cpu.hardware_max_khz"), facts.number("cpu.max_khz")
     is_capped = facts.text("cpu.boost") == "0" or facts.text("cpu.no_turbo") == "1"
-    if hardware and hardware > float(most) and not is_capped:
+    if hardware and limit and hardware > limit and not is_capped:
         return bad(
-            f"{float(most) / 1e6:.2f} GHz at most, the CPU can {hardware / 1e6:.2f}",
+            f"{limit / 1e6:.2f} GHz at most, the CPU can {hardware / 1e6:.2f}",
             f"echo {hardware:.0f} | tee {_CPUFREQ}/scaling_max_freq",
         )
     return good(f"{least or '?'} to {most} kHz on all CPUs")

@@ -64,18 +64,19 @@ def pools(facts: MachineFacts) -> Opinion:
 
 def fragmentation(facts: MachineFacts) -> Opinion:
     """Whether free memory is in pieces of a huge page."""
-    shares = {}
-    for name, value in facts.below("memory.node").items():
-        node, _, what = name.partition(".")
+    shares: dict[str, float] = {}
+    for name in facts.below("memory.node"):
+        node = name.partition(".")[0]
+        pieces = facts.number(f"memory.node{node}.free_huge_order_bytes")
         free = facts.number(f"memory.node{node}.free_bytes")
-        if what == "free_huge_order_bytes" and free:
-            shares[node] = min(1.0, float(value) / free)
+        if pieces is not None and free:
+            shares[node] = min(1.0, pieces / free)
     if not shares:
         return unknown("the kernel does not tell (/proc/buddyinfo)")
     fixed = {
-        name.partition(".")[0]: float(value)
-        for name, value in facts.below("memory.node").items()
-        if name.endswith(".unmovable_share")
+        node: share
+        for node in shares
+        if (share := facts.number(f"memory.node{node}.unmovable_share")) is not None
     }
     node, worst = min(shares.items(), key=lambda it: it[1])
     text = f"{worst:.0%} of lgroup {node}'s free memory is in pieces of a huge page"

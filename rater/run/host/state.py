@@ -17,6 +17,9 @@ from rater.text import cpuset
 _CPUINFO_BYTES = 1 << 13  # the first CPU with all its flags
 _COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN
 _HOTTEST_MC = 127_000  # what an eight-bit sensor says when it has nothing to say
+# Disks and network cards are hotter than any CPU, and slow no clock of one.
+_CPU_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "scpi_sensors")
+_CPU_ZONES = ("x86_pkg_temp", "cpu")
 _HYPERVISORS = (
     *(("kvm", "KVM"), ("qemu", "QEMU"), ("amazon", "Amazon"), ("google", "Google")),
     *(("microsoft", "Hyper-V"), ("vmware", "VMware"), ("xen", "Xen"), ("virtualbox", "VirtualBox")),
@@ -148,9 +151,15 @@ def _cpus(text: str | None) -> frozenset[int]:
 
 
 def _heat(root: Path) -> Iterator[tuple[str, str]]:
+    chips = (it for it in listed(root / "sys/class/hwmon") if read_text(it / "name") in _CPU_CHIPS)
+    zones = (
+        it
+        for it in listed(root / "sys/class/thermal", "thermal_zone*")
+        if (read_text(it / "type") or "").lower().startswith(_CPU_ZONES)
+    )
     sensors = (
-        *(root / "sys/class/hwmon").glob("hwmon*/temp*_input"),
-        *(root / "sys/class/thermal").glob("thermal_zone*/temp"),
+        *(sensor for chip in chips for sensor in chip.glob("temp*_input")),
+        *(zone / "temp" for zone in zones),
     )
     degrees = [it for it in map(read_number, sensors) if it is not None and 0 < it < _HOTTEST_MC]
     if degrees:

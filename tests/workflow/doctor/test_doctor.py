@@ -53,6 +53,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     ("frequency", CONSIDER, "differs", {f"{CPUFREQ}/policy3/scaling_max_freq": "2000000"}),
     ("turbo", CONSIDER, "on: speed depends", {f"{CPUS}/intel_pstate/no_turbo": "0"}),
     ("heat", BAD, "91 C", {"sys/class/hwmon/hwmon0/temp1_input": "91000"}),
+    ("heat", BAD, "92 C", {"sys/class/thermal/thermal_zone0/temp": "92000"}),
     (
         *("heat", CONSIDER, "throttled 12 times"),
         {f"{CPUS}/cpu0/thermal_throttle/core_throttle_count": "12"},
@@ -240,6 +241,16 @@ def test_others_work_and_stolen_time_are_seen(fit: Path) -> None:
     load, virtual = found["other load"], found["virtualization"]
     assert (load.verdict, load.seen) == (BAD, "others keep 1.6 CPUs busy: make 1.5")
     assert (virtual.verdict, virtual.seen) == (BAD, "the host gave 2% of the CPUs' time away")
+
+
+def test_what_another_wrote_into_a_database_is_no_number_and_no_crash() -> None:
+    names = [
+        *("memory.node0.free_bytes", "memory.node0.free_huge_order_bytes", "cpu.max_khz"),
+        *("swap.total_bytes", "cgroup.cpu_quota", "kernel.perf_event_paranoid", "limit.stack"),
+        *("hugepages.node0.2048kB.total", "cpu.isolated", "cpu.governor", "load.1min"),
+    ]
+    facts = MachineFacts(dict.fromkeys(names, "x\u202e"), now=False)
+    assert len(examine(facts)) == len(CHECKS)
 
 
 def test_of_an_empty_machine_nothing_is_known(tmp_path: Path) -> None:
