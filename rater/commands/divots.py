@@ -71,7 +71,8 @@ def register(subparsers: Subparsers) -> None:
         "--confirm",
         metavar="RUN",
         help="run the benchmarks of a divot on its CPUs and on others like them, in turn, and say "
-        "whether it is there again; exits 0 where it is",
+        "whether it is there again; exits 0 where it is; fleet:N: run its slow hosts again, each "
+        "beside a quiet one",
     )
     trial.add_argument(
         "--finding", metavar="N", type=int, help="which divot of the run, as numbered; default 1"
@@ -95,6 +96,8 @@ def _divots(args: argparse.Namespace) -> int:
         given = [*args.which, *options_given(args, _OF_TRIAL)]
         if given:
             raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
+        if is_fleet_word(args.confirm) and "/" not in args.confirm:
+            return later("fleet.confirm", "confirm")(args)
         return later("run.confirm", "confirm")(args)
     given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
     if given:

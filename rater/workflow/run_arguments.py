@@ -100,7 +100,8 @@ def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
     """Return the arguments that were given, as a user types them, but those called `but`."""
     given: list[str] = []
     for name, value in vars(args).items():
-        if was_given(value) and name not in but:
+        # `defaults` is what the command line noted, nothing that anybody typed.
+        if was_given(value) and name not in but and name != "defaults":
             given += value if name == "suites" else [f"--{name.replace('_', '-')}"]
     return given
 

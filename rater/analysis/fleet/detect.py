@@ -25,6 +25,8 @@ _ALPHA = 0.01  # hosts that a fleet without slow ones may name, by the fitted ta
 _SHRINK = 12.0  # hosts' worth of what is known of the other benchmarks' scales
 _LEAST_SCALE = 0.001  # ln time: no fleet is quieter
 _NATURAL = 0.003  # ln time: how far hosts of one kind are apart as a whole, where few tell
+_OF_LEAST = 0.75  # the deviation of the least of three over that of one (normal)
+_SEVERAL = 3  # benchmarks: fewer are no more than each of them
 _FEW = 2.2  # over hosts: half of the middle 68 % of few normal values falls short by that
 _UNSURE = 3.0
 _LEAST_CUT = 0.84  # the normal's at 80 %
@@ -73,8 +75,9 @@ def compare_hosts(logs: Floats, alpha: float = _ALPHA) -> HostsJudged:
     apart = logs - _usual(logs)
     whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
     effect = median(whole)
-    judged = _judge(_least(whole)[:, None], alpha, _NATURAL)
-    is_slow = (judged.by_chance[:, 0] <= alpha) & (effect >= WHOLE)
+    judged = _judge(_least(whole)[:, None], alpha, _expected(whole))
+    floor = WHOLE if logs.shape[1] >= _SEVERAL else ONE
+    is_slow = (judged.by_chance[:, 0] <= alpha) & (effect >= floor)
     is_slow &= _least(whole) >= _AGREE * effect
     beyond = apart - effect[:, None, None]
     each = median(apart)
@@ -105,7 +108,7 @@ def compare_hosts(logs: Floats, alpha: float = _ALPHA) -> HostsJudged:
     return HostsJudged(
         each,
         tuple(slow),
-        max(WHOLE, judged.visible),
+        max(floor, judged.visible),
         max(ONE, cells.visible),
     )
 
@@ -123,6 +126,19 @@ def _usual(logs: Floats) -> Floats:
     if hosts > _LEAVE_ONE_OUT:
         return np.broadcast_to(median(last), logs.shape)
     return np.stack([median(np.delete(last, host, axis=-1)) for host in range(hosts)])
+
+
+def _expected(whole: Floats) -> float | None:
+    """Return how far hosts are expected to be apart: by nature, and by what iterations differ.
+
+    Of values (hosts, iterations) in ln. None for one iteration: nothing tells what it repeats.
+    """
+    if whole.shape[1] < 2:
+        return None
+    rest = whole - median(whole)[:, None]
+    count = np.sum(~np.isnan(whole))
+    within = float(np.sqrt(np.nansum(rest**2) / max(count - whole.shape[0], 1)))
+    return math.hypot(_NATURAL, _OF_LEAST * within)
 
 
 def _least(apart: Floats) -> Floats:

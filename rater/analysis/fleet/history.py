@@ -14,6 +14,7 @@ from rater.settings.known import volatile
 WHOLE = 0.015  # smallest steps that are told, ln: in all benchmarks,
 ONE = 0.03  # in one
 _ALPHA = 0.005  # false steps of a host, or of a benchmark, without any
+_OTHERS = 3  # hosts whose median is usual: in fewer (two that were confirmed) nobody can tell
 _SAME = 0.6  # of a step: one in a benchmark at the same time that is no more is the same step
 _UNINTERESTING = ("env.PATH",)
 
@@ -62,7 +63,7 @@ class History:
     points: int
     steps: tuple[ToldStep, ...]  # in the order of time
     series: tuple[FleetCourse, ...]  # the first one of all benchmarks
-    alone: int  # fleets in which nobody was like it
+    alone: int  # fleets in which fewer than three others were like it
 
     @property
     def too_short(self) -> bool:
@@ -72,7 +73,7 @@ class History:
 
 def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
     """Hold a host against the others of its kind, fleet by fleet; points in their order."""
-    held = [it for it in points if it.usual_s and it.hosts]
+    held = [it for it in points if it.usual_s and it.hosts >= _OTHERS]
     logs = {
         name: [
             (it, math.log(it.seconds[name] / it.usual_s[name])) for it in held if name in it.usual_s
@@ -108,7 +109,7 @@ def benchmark_history(
         values = [
             (it, math.log(it.seconds[benchmark] / it.usual_s[benchmark]))
             for it in own
-            if it.hosts and benchmark in it.seconds
+            if it.hosts >= _OTHERS and benchmark in it.seconds
         ]
         told += _told(benchmark, values, ONE, _ALPHA / max(len(hosts), 1), host)
     told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))

@@ -65,7 +65,8 @@ def compare_fleet(results: Iterable[HostResult]) -> FleetCompared:
 
 
 def _kind(run: IndexedRun) -> HostKind:
-    what = ", ".join(str(it) for it in (run.suite, run.size, run.tune, run.mode) if it)
+    suite = run.suite or "a command"
+    what = ", ".join(str(it) for it in (suite, run.size, run.tune, run.mode) if it)
     return HostKind(
         *(run.cpu_model, run.microcode, run.memory_bytes, run.kernel),
         *(run.cpus, run.copies, what),

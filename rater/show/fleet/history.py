@@ -24,7 +24,7 @@ def print_history(history: History, printer: Printer) -> None:
     what = "of a host against the others of its kind" if _is_of_host(history) else "of a benchmark"
     printer.line(f"{history.name}: history {what}, {count(history.points, 'fleet')}", "bold")
     if history.alone:
-        printer.prose(f"{count(history.alone, 'more fleet')} had no other host of its kind.")
+        printer.prose(f"{count(history.alone, 'more fleet')} had fewer than 3 others of its kind.")
     for series in history.series[:1]:
         _print_course(series, printer)
     if history.too_short:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import uuid as uuids
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,30 @@ def run(args: argparse.Namespace) -> int:
         steps.act(steps.look())
         mark_begun(store, number)
         return _submitted(args, store, steps)
+
+
+def begin_again(store: Store, number: int, nodes: tuple[str, ...]) -> int:
+    """Plan what a fleet ran once more on some of its nodes, all at a time; return its number.
+
+    Nothing is submitted yet: that is the first step's.
+    """
+    asked = load_fleet(store, number).asked
+    uuid = str(uuids.uuid4())
+    folder = Path(asked.folder).with_name(f"rater-{uuid}")
+    command_line = shlex.join(["rater", *sys.argv[1:]])
+    again = replace(
+        asked,
+        uuid=uuid,
+        started_at=now_utc(),
+        folder=str(folder),
+        command_line=command_line,
+        rater_version=__version__,
+        parallel=None,
+    )
+    made = new_fleet(store, again, nodes)
+    SharedFolder(folder).make(_spec(again))
+    mark_begun(store, made)
+    return made
 
 
 def _submitted(args: argparse.Namespace, store: Store, steps: Steps) -> int:
