@@ -64,13 +64,13 @@ FOLDERS = """
     analysis/doctor
     analysis/compare
     analysis/scaling
-    analysis/models
     analysis/divots/data
     analysis/divots/model
     analysis/divots
     analysis/selftest
     analysis/fleet
     analysis/pages
+    analysis/models
     show/console
     show/live
     show/divots
@@ -79,12 +79,12 @@ FOLDERS = """
     show/doctor
     show/compare
     show/scaling
-    show/models
     show/speccpu
     show/charts
+    show/pages
+    show/models
     show/html
     show/fleet
-    show/pages
     workflow
     workflow/page_sizes
     workflow/speccpu

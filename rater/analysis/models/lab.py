@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.compare import compare
@@ -10,8 +10,9 @@ from rater.analysis.compare.cpi import CpiChange, cpi_changes
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.models.axis import PAGES, share_of
 from rater.analysis.models.models import SweepModel, models_of
-from rater.analysis.models.observed import ModelWanted, Predicted, observe
-from rater.analysis.models.quantity import Effort
+from rater.analysis.models.observed import LayoutValue, ModelWanted, observe
+from rater.analysis.models.quantity import Effort, Explaining
+from rater.analysis.models.ranking import BenchmarkTrace, RankingCheck, misses_of, ranking_check
 from rater.analysis.results.memory import MemoryRow, memory_rows
 from rater.analysis.results.points import Point
 from rater.errors import InputError
@@ -41,6 +42,7 @@ class PageLab:
     models: tuple[SweepModel, ...]
     energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
     no_models: str | None  # why there are none, in words
+    checks: tuple[RankingCheck, ...]  # of benchmarks that were traced (rater pages)
     missing: tuple[str, ...]  # points without runs
 
 
@@ -50,9 +52,11 @@ def page_lab(
     *,
     looks: int = 1,
     missing: Sequence[str] = (),
-    predicted: Predicted | None = None,
+    effort: Effort = Effort.TIME,
+    traces: Mapping[str, BenchmarkTrace] | None = None,
 ) -> PageLab:
-    """Put a sweep together; `looks` as `compare` has it.
+    """Put a sweep together; `looks` as `compare` has it, `effort`: what the models are of,
+    `traces`: by benchmark, what is known of its misses.
 
     The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
     that has no axis `pages`, or other axes beside it.
@@ -65,7 +69,8 @@ def page_lab(
     comparison = compare(ordered, looks=looks)
     shares = [_share(point) for point in ordered]
     largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
-    models, no_models = _models(ordered, Effort.TIME, predicted)
+    known = traces or {}
+    models, no_models = _models(ordered, effort, known)
     return PageLab(
         sweep,
         tuple(ordered),
@@ -78,8 +83,9 @@ def page_lab(
         memory_rows(ordered),
         cpi_changes(comparison.sides),
         models,
-        _models(ordered, Effort.ENERGY, predicted)[0],
+        _models(ordered, Effort.ENERGY, known)[0],
         no_models,
+        _checks(ordered, effort, known),
         tuple(missing),
     )
 
@@ -107,9 +113,35 @@ def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
 
 
 def _models(
-    points: Sequence[Point], effort: Effort, predicted: Predicted | None
+    points: Sequence[Point], effort: Effort, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[tuple[SweepModel, ...], str | None]:
     try:
-        return models_of(observe(points, ModelWanted(effort), predicted)), None
+        return models_of(observe(points, ModelWanted(effort), misses_of(traces))), None
     except InputError as error:
         return (), str(error)
+
+
+def _checks(
+    points: Sequence[Point], effort: Effort, traces: Mapping[str, BenchmarkTrace]
+) -> tuple[RankingCheck, ...]:
+    """Hold what traces predict of each layout against its runs."""
+    try:
+        found = observe(points, ModelWanted(effort, Explaining.HUGE)) if traces else ()
+    except InputError:
+        return ()
+    texts = {point.label: _text(point) for point in points}
+    return tuple(
+        ranking_check(
+            data.benchmark,
+            traces[data.benchmark],
+            [(texts[one.label], one.values) for one in _base_first(points, data.layouts)],
+        )
+        for data in found
+        if data.benchmark in traces
+    )
+
+
+def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list[LayoutValue]:
+    """Return layouts in the order of the points, the baseline first."""
+    by_label = {one.label: one for one in layouts}
+    return [by_label[point.label] for point in points if point.label in by_label]

@@ -34,11 +34,18 @@ def register(subparsers: Subparsers) -> None:
         metavar="LAYOUT,...",
         help="as --pages takes them, 0%% among them; default: nine from 0%% to 100%%",
     )
+    study.add_argument(
+        "--y",
+        choices=("time", "cpu", "cycles"),
+        default="time",
+        help="what models are of: a copy's time (default), its CPU time (others work here too), "
+        "cycles counted",
+    )
     study.add_argument("--rounds", type=int, metavar="N", help="default 6")
     study.add_argument(
         "--quick",
         action="store_true",
-        help="size test, five layouts, two rounds: about a minute, to see that all works",
+        help="size test, four layouts, two rounds: about a minute, to see that all works",
     )
     study.add_argument("--show", metavar="SWEEP", help="of a sweep that is stored; runs nothing")
     study.add_argument("--skip-refused", action="store_true", help="leave out what cannot run")

@@ -16,9 +16,11 @@ from rater.show.models.lab import (
     print_gains,
     print_layouts,
     print_overview,
+    print_rankings,
 )
 from rater.show.models.sentences import HOW
 from rater.show.models.table import print_model
+from rater.show.pages.table import print_check
 
 _PICTURES = (
     "Dots are layouts, from their lowest to their highest run; the thick line is the model that is "
@@ -57,6 +59,12 @@ def lab_sections(lab: PageLab) -> Iterator[Html]:
         element("p", HOW, class_="how"),
         class_="tables",
     )
+    print_rankings(lab, printer)
+    for it in lab.checks:
+        if it.check is not None:
+            printer.line(it.benchmark, "bold")
+            print_check(it.check, printer)
+    yield element("section", element("h2", "Which data"), printer.take(), class_="tables")
 
 
 def _details(model: SweepModel) -> Html:

@@ -8,8 +8,11 @@ from rater.analysis.compare.model import Effect
 from rater.analysis.models.choice import TermState
 from rater.analysis.models.lab import LabRow, PageLab
 from rater.analysis.models.models import SweepModel
+from rater.analysis.models.ranking import RankingCheck
 from rater.analysis.results.memory import MemoryCell
+from rater.plan.pages.mappings import mapping_name
 from rater.show.compare.counters import cpi_document, print_cpi_changes
+from rater.show.compare.disturbances import print_troubles
 from rater.show.compare.memory import memory_document
 from rater.show.compare.to_json import comparison_document
 from rater.show.console.format import number
@@ -17,6 +20,7 @@ from rater.show.console.printer import Printer
 from rater.show.console.rows import with_tunes
 from rater.show.console.table import Column, Columns
 from rater.show.models.to_json import TABLE
+from rater.show.pages.texts import milliseconds
 from rater.text.to_json import to_json
 from rater.text.words import count, percent, signed_percent
 
@@ -44,6 +48,7 @@ def print_lab(lab: PageLab, printer: Printer) -> None:
         "bold",
     )
     printer.some(lab.missing, "yellow")
+    print_troubles(lab.comparison.troubles, printer)
     printer.line()
     print_gains(lab, printer)
     printer.line()
@@ -59,6 +64,37 @@ def print_lab(lab: PageLab, printer: Printer) -> None:
         printer.line()
         printer.prose("The same of energy:", "bold")
         print_overview(lab.energy, None, printer)
+    printer.line()
+    print_rankings(lab, printer)
+
+
+def print_rankings(lab: PageLab, printer: Printer) -> None:
+    """Print which data deserves large pages by the traces, and how far off they were."""
+    if not lab.checks:
+        printer.prose(
+            "No ranking: `rater pages SUITE/BENCHMARK --size SIZE` traces a benchmark, and what it "
+            "predicts of each layout is then held against these runs.",
+            "dim",
+        )
+        return
+    printer.prose("Which data deserves large pages, by traces, against these runs:")
+    of = Columns(lab.checks)
+    printer.table(
+        [
+            of.left("benchmark", lambda it: it.benchmark, flexible=True),
+            of.right("trace", lambda it: it.trace),
+            of.left("best in large pages", lambda it: mapping_name(it.best.mapping.sizes)),
+            of.right("large|pages", lambda it: it.best.large_pages),
+            of.right("saves|ms", lambda it: milliseconds(it.saved_ns)),
+            of.right(("error of", "mean %"), lambda it: _error(it, largest=False)),
+            of.right(("benefit", "max %"), lambda it: _error(it, largest=True)),
+        ]
+    )
+    printer.prose(
+        "error of benefit: predicted less measured benefit of each layout, in per cent of the "
+        "largest benefit (IBM CPO's measure); noise: the largest one does not stand out of it.",
+        "dim",
+    )
 
 
 def print_gains(lab: PageLab, printer: Printer) -> None:
@@ -171,6 +207,17 @@ def lab_document(lab: PageLab) -> dict[str, object]:
         "models": to_json(lab.models, TABLE),
         "energy_models": to_json(lab.energy, TABLE),
         "no_models_because": lab.no_models,
+        "rankings": [
+            {
+                "benchmark": it.benchmark,
+                "trace": it.trace,
+                "best": mapping_name(it.best.mapping.sizes),
+                "large_pages": it.best.large_pages,
+                "saved_ns": it.saved_ns,
+                "check": to_json(it.check),
+            }
+            for it in lab.checks
+        ],
         "points_without_runs": list(lab.missing),
     }
 
@@ -216,6 +263,15 @@ def _most(cell: MemoryCell | None) -> float | None:
 def _more(base: MemoryCell | None, most: MemoryCell | None) -> float | None:
     here, there = _most(most), _most(base)
     return None if not here or not there else here / there - 1
+
+
+def _error(check: RankingCheck, *, largest: bool) -> str:
+    told = check.check
+    if told is None:
+        return "-"
+    if not told.told:
+        return "noise"
+    return percent(told.max_error if largest else told.mean_error)
 
 
 def _warranted(model: SweepModel) -> str:

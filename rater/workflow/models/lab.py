@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rater.analysis.models.axis import PAGES
 from rater.analysis.models.lab import PageLab, page_lab
+from rater.analysis.models.quantity import Effort
 from rater.errors import InputError
 from rater.plan.pages.layout import parse_pages
 from rater.show.charts.vega import library
@@ -19,6 +20,7 @@ from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json, say, show
+from rater.workflow.models.traces import traces_of
 from rater.workflow.results.divots import between_of
 from rater.workflow.results.output_file import write_output
 from rater.workflow.results.page import loaded
@@ -29,9 +31,11 @@ from rater.workflow.sweep.conduct import new
 
 SUITE = "pages"
 LAYOUTS = "0%,12.5%,25%,37.5%,50%,62.5%,75%,87.5%,100%"
-QUICK_LAYOUTS = "0%,25%,50%,75%,100%"
+QUICK_LAYOUTS = "0%,25%,50%,100%"
 _QUICK = {"size": "test", "iterations": 1, "rounds": 2}
-_WITH_SHOW = frozenset(("show", "action", "file", "json", "db", "run", "defaults", "subcommand"))
+_WITH_SHOW = frozenset(
+    ("show", "y", "action", "file", "json", "db", "run", "defaults", "subcommand")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,12 @@ def _tell(page: _Page, args: argparse.Namespace, store: Store, sweep: int) -> No
     word = f"{PREFIX}{sweep}"
     points = points_from(store, [word])
     lab = page_lab(
-        sweep, points, looks=looks_of(store, points), missing=points_without_runs(store, [word])
+        sweep,
+        points,
+        looks=looks_of(store, points),
+        missing=points_without_runs(store, [word]),
+        effort=Effort(args.y),
+        traces=traces_of(store, points),
     )
     path = None if args.json and page.file is None else _write(page, store, lab)
     if args.json:

@@ -7,6 +7,7 @@ import argparse
 from rater.analysis.models.models import SweepModel, models_of
 from rater.analysis.models.observed import ModelWanted, observe
 from rater.analysis.models.quantity import Effort, Explaining
+from rater.analysis.models.ranking import misses_of
 from rater.show.charts.model import model_lines, models_svg
 from rater.show.console.printer import Printer
 from rater.show.models.table import names_of, print_models
@@ -15,6 +16,7 @@ from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, show
+from rater.workflow.models.traces import traces_of
 from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.points import points_from, points_without_runs
 
@@ -44,4 +46,5 @@ def models_in(
     store: Store, sweep: int, wanted: ModelWanted, degree: int = 2
 ) -> tuple[SweepModel, ...]:
     """Return the models of a stored sweep; raises `InputError` where there is nothing to model."""
-    return models_of(observe(points_from(store, [f"{PREFIX}{sweep}"]), wanted), degree=degree)
+    points = points_from(store, [f"{PREFIX}{sweep}"])
+    return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
