@@ -58,6 +58,7 @@ FOLDERS = """
     speccpu/lint
     analysis/stats
     analysis/placement
+    analysis/page_sizes
     analysis/counters
     analysis/results
     analysis/conditions

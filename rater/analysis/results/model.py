@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rater.analysis.page_sizes.proof import RunPages
 from rater.analysis.placement.proof import RunProof
 from rater.analysis.results.copy_outcome import CopyTime, FailedCopy
 from rater.analysis.results.energy import PhaseEnergy
@@ -96,6 +97,7 @@ class Summary:
     selected: bool  # the user named some of the suite's benchmarks
     proof: RunProof  # where copies ran and their memory lay, as far as it was seen
     energies: tuple[PhaseEnergy, ...] = ()  # by phase, of those with readings
+    pages: RunPages | None = None  # page sizes that copies had; None: they were not chosen
 
     @property
     def joules(self) -> float | None:

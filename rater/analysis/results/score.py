@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rater.analysis.page_sizes.proof import prove_pages
 from rater.analysis.placement.proof import RunProof, prove_run
 from rater.analysis.results.copy_outcome import (
     CopyTime,
@@ -66,6 +67,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         selected=is_selection(run.head),
         proof=prove_run(run) if proof is None else proof,
         energies=energies,
+        pages=prove_pages(run),
     )
 
 

@@ -31,6 +31,7 @@ from rater.show.results.cpu_use import notable_text
 from rater.show.results.energy import print_energy
 from rater.show.results.heads import STATUS_STYLE, details_text, started_text
 from rater.show.results.metrics import print_metrics
+from rater.show.results.page_sizes import print_pages
 from rater.show.results.placement import print_memory, print_placement
 from rater.show.results.rotated import print_rotated
 from rater.show.results.steady import print_mix, print_verdicts, print_windows
@@ -73,6 +74,7 @@ def print_summary(
         print_benchmarks(summary, printer)
     print_energy(summary, printer)
     _print_proof(summary.proof, printer, every=proof, brief=brief)
+    print_pages(summary.pages, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
     if beside_copies is not None:
         printer.prose(beside_copies, "yellow")

@@ -19,6 +19,7 @@ from rater.show.results.copies import CopiesView, copies_document, print_copies
 from rater.show.results.copy_runs import copy_runs_document, print_copy_runs
 from rater.show.results.counters import counters_document, print_counters
 from rater.show.results.cpu_use import cpus_document, notable_document, print_cpus
+from rater.show.results.page_sizes import pages_document
 from rater.show.results.placement import proof_document
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
@@ -61,6 +62,8 @@ def print_result(
         found: dict[str, object] = {**summary_document(summary, pair)}
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         found["placement"] = proof_document(summary.proof, every=every)
+        if summary.pages is not None:
+            found["pages"] = pages_document(summary.pages, every=proof)
         found["notable"] = [*notable_document(readings.notable)]
         if cpus:
             found["readings"] = {**cpus_document(readings)}
