@@ -10,13 +10,12 @@ import pytest
 from rater.errors import InputError
 from rater.plan.pages.layout import Category, parse_pages
 from rater.plan.pages.windows import EVERYTHING, PageWindow, page_windows
-from rater.plan.pages.words import PageOrder, capped, pool_pages, pools_needed
+from rater.plan.pages.words import PageOrder, capped
 from rater.run.page_sizes.look import measured
 from rater.run.page_sizes.machine import (
     gains_rights,
     limit_problem,
     machine_problems,
-    pool_problems,
     reserves,
 )
 from rater.run.page_sizes.report import last_of_each, page_regions, parse_report, read_reports
@@ -101,37 +100,10 @@ def test_windows_of_a_pool_end_where_the_data_does() -> None:
     everything = (PageWindow(Category.HEAP, 0, EVERYTHING, HUGE),)
     assert [it.end for it in capped(everything, {Category.HEAP: 5 * MB})] == [6 * MB]
     assert list(capped(everything, {Category.HEAP: 0})) == []
-    found = tuple(capped(everything, {Category.HEAP: 5 * MB}))
-    assert pool_pages(found, HUGE, pooled=True) == {HUGE: 3}
-    assert pool_pages(found, HUGE, pooled=False) == {}
-    needed = pools_needed({HUGE: 3}, [(0,), (0,), (1,), (0, 1), ()])
-    assert needed == {(HUGE, 0): 6, (HUGE, 1): 3, (HUGE, None): 6}
 
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB"
-NODE = "sys/devices/system/node/node{}/hugepages/hugepages-2048kB"
 THP = "sys/kernel/mm/transparent_hugepage"
-
-
-def test_a_pool_too_small_is_said_with_the_command(tmp_path: Path) -> None:
-    files = {
-        f"{POOL}/nr_hugepages": "8",
-        f"{POOL}/free_hugepages": "5",
-        f"{POOL}/resv_hugepages": "1",
-    }
-    for node in (0, 1):
-        files |= {
-            f"{NODE.format(node)}/nr_hugepages": "4",
-            f"{NODE.format(node)}/free_hugepages": "4",
-        }
-    write_tree(tmp_path, files)
-    assert pool_problems({(HUGE, 0): 4, (HUGE, None): 0}, tmp_path, 2) == []
-    [text] = pool_problems({(HUGE, 0): 4, (HUGE, 1): 6}, tmp_path, 2)
-    assert "on node 1 has 4 free, and 2 copies need 6" in text
-    assert f"echo 6 > /{NODE.format(1)}/nr_hugepages" in text
-    [text] = pool_problems({(HUGE, None): 10}, tmp_path, 1)
-    assert "has 4 free, and 1 copy needs 10" in text
-    assert f"echo 14 > /{POOL}/nr_hugepages" in text
 
 
 @pytest.mark.parametrize(
