@@ -130,12 +130,23 @@ def _copies(view: NodeView) -> str | None:
 
 
 def _why(view: NodeView) -> str | None:
-    """Return the reason, without what the column of copies has."""
+    """Return the reason, without what the column of copies has, or why the attempt before ended."""
     it = view.stands
-    if it is None or it.reason is None:
+    if it is None:
         return None
+    if it.reason is None:
+        before = [one for one in view.attempts if one.attempt < it.attempt]
+        return (
+            f"attempt {before[-1].attempt} {before[-1].state}: {_bare(before[-1])}"
+            if before
+            else None
+        )
+    return _bare(it)
+
+
+def _bare(it: NodeAttempt) -> str | None:
     told = copies_told(it.verdict) if it.verdict else None
-    return it.reason.removesuffix(told or "").removesuffix("; ") or None
+    return (it.reason or "").removesuffix(told or "").removesuffix("; ") or None
 
 
 def print_fleets(lines: Sequence[FleetListed], printer: Printer) -> None:
