@@ -11,10 +11,10 @@ from rater.workflow.run_arguments import add_run_arguments
 _FLEET = "a number, last, last~1 or the start of a uuid (default: last)"
 DEFAULT_PENDING_S = 86400.0
 _DESCRIPTION = """\
-Make a run on every node: an exclusive job each, whose database is published whole
-when it ends. The plan is stored before the first job is submitted, so that any
-command here may be killed and typed again. What a node has not measured is tried
-again (--attempts), and only that.
+Make a run on every node: an exclusive job each, whose database is published
+whole when it ends. The plan is stored before the first job is submitted, so
+that any command here may be killed and typed again. What a node has not
+measured is tried again (--attempts), and only that.
 
   rater fleet run mini --nodes n[001-128] --minutes 30 --wait
   rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag
@@ -119,7 +119,7 @@ def _add_poll(parser: argparse._ActionsContainer) -> None:
         "--poll",
         type=duration_s,
         metavar="T",
-        help="between two looks; default 10s (Slurm's own advice: not more often)",
+        help="between two looks; default 10s",
     )
 
 
