@@ -84,7 +84,7 @@ def _chosen(args: argparse.Namespace, fleet: int, found: FleetCompared) -> list[
 def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace) -> int:
     """Make a fleet of these nodes with what the first one ran; return its number."""
     number = begin_again(store, fleet, tuple(dict.fromkeys(nodes)))
-    steps = Steps(store, number, told(quiet=args.quiet))
+    steps = Steps(store, number, told(len(set(nodes)), quiet=args.quiet))
     while not steps.act(steps.look()).is_settled:
         time.sleep(POLL_S[load_fleet(store, number).asked.backend])
     collected(steps, quiet=True)
