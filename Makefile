@@ -51,6 +51,7 @@ torture: cc $(STAMP)
 # A new step of the database, released from now on: db/released.txt.
 freeze: $(STAMP)
 	@$(BIN)/python -m tests.support.released
+	@$(BIN)/python -m tests.support.datasette
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -106,11 +106,12 @@ def register(subparsers: Subparsers) -> None:
     add_run_word(export, text=ONE_RUN)
     export.add_argument(
         "--format",
-        choices=("observations", "csv", "json", "rsf"),
+        choices=("observations", "csv", "json", "parquet", "rsf"),
         default="observations",
         help="observations: times and places as `rater import` takes them (default); "
-        "csv: a line per copy; json: everything that is stored; rsf: `key: value` lines as in "
-        "SPEC CPU's raw files, marked as an estimate",
+        "csv: a line per copy; parquet: the same with types (pip install 'rater-bench[data]'); "
+        "json: everything that is stored; rsf: `key: value` lines as in SPEC CPU's raw files, "
+        "marked as an estimate",
     )
     export.set_defaults(run=later("results.stored", "export_run"))
 

@@ -82,8 +82,18 @@ def show(
     text(Printer(terminal()))
 
 
+JSON_VERSION = 1  # of documents: grows when a key is taken away or comes to mean something else
+
+
 def print_json(value: object) -> None:
-    """Print the one JSON document of a `--json` command."""
+    """Print the one JSON document of a `--json` command.
+
+    The version stands in it under `rater`, of a list in each of its members.
+    """
+    if isinstance(value, Mapping):
+        value = {"rater": JSON_VERSION, **value}
+    elif isinstance(value, list):
+        value = [{"rater": JSON_VERSION, **it} if isinstance(it, Mapping) else it for it in value]
     json.dump(value, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
@@ -94,7 +104,7 @@ def print_json_rows(document: Mapping[str, object]) -> None:
     Ten times as fast as `print_json`, which matters for thousands of copies.
     """
     told = []
-    for key, value in document.items():
+    for key, value in {"rater": JSON_VERSION, **document}.items():
         text = json.dumps(value, allow_nan=False)
         if isinstance(value, list) and value and not isinstance(value[0], int):
             rows = [f"    {json.dumps(one, allow_nan=False)}" for one in value]

@@ -1,5 +1,6 @@
 """The schema: released steps stay as they are, and bring any older database up to date."""
 
+import json
 import re
 import shutil
 import sqlite3
@@ -13,6 +14,7 @@ from rater.errors import InputError
 from rater.resources import folder
 from rater.store.schema import migrate, migrations, number_of
 from rater.store.store import Store, open_store
+from tests.support.datasette import NAME, text
 from tests.support.released import changed, digests, freeze, released
 from tests.support.stored_runs import begin
 
@@ -28,6 +30,21 @@ def schema(connection: sqlite3.Connection) -> dict[str, str]:
 def empty() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", autocommit=True)) as connection:
         yield connection
+
+
+def test_datasette_has_every_table_view_and_query_with_its_comment(store: Store) -> None:
+    db = folder("db")
+    told = json.loads((db / NAME).read_text())["databases"]["rater"]
+    assert (db / NAME).read_text() == text(db), "make freeze writes it anew"
+    sql = (
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'"
+    )
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert {name for (name,) in connection.execute(sql)} <= told["tables"].keys()
+        for query in told["queries"].values():
+            connection.execute(query["sql"], {"run": "", "sweep": ""})
+    assert told["tables"]["run"]["description"].startswith("One call of `rater run`")
+    assert told["tables"]["host"]["columns"]["architecture"] == "as `uname -m`"
 
 
 # -- what was released -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TextIO
 
 from rater.groups import grouped
@@ -148,29 +148,48 @@ def write_document(document: dict[str, Any], out: TextIO) -> None:
     out.write("\n}\n")
 
 
-def write_csv(stored: StoredRun, out: TextIO) -> None:
-    """Write one line per copy run under a heading that has the units.
+@dataclass(frozen=True, slots=True)
+class CopyTable:
+    """A line per copy run under headings that have the units; times in nanoseconds."""
 
-    Counts follow, scaled where their group had the counters for a part of the time, which its
-    column of shares says.
+    headings: tuple[str, ...]
+    lines: tuple[tuple[Any, ...], ...]
+
+
+def copy_table(stored: StoredRun) -> CopyTable:
+    """Return a run's copies as a table: places, times, how they ended, metrics, counts.
+
+    Columns in seconds (`_s`) hold nanoseconds: who writes them chooses how. Counts are scaled where
+    their group had the counters for a part of the time, which its column of shares says.
     """
     stored = stored.without_torn()
     metrics = dict.fromkeys(
         (metric.name, metric.unit) for used in stored.benchmarks for metric in used.metrics
     )
-    writer = csv.writer(out, lineterminator="\n")
     counts = [dict(_counts(copy)) for copy in stored.copies]
     counted = dict.fromkeys(name for one in counts for name in one)
-    heading = ["run", "uuid", *_CSV, *(f"{name} ({unit})" for name, unit in metrics), *counted]
-    writer.writerow(map(_no_formula, heading))
-    head = (stored.head.run, _no_formula(stored.head.uuid))
     units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
+    lines = []
     for copy, own_counts in zip(stored.copies, counts, strict=True):
         # One benchmark's metric may have the name of another's in another unit.
         own = {(name, units[copy.benchmark].get(name)): value for name, value in copy.metrics}
-        cells = [_no_formula(_cell(copy, column)) for column in _CSV]
+        cells = [_cell(copy, column) for column in _CSV]
         cells += [own.get(metric) for metric in metrics]
-        writer.writerow([*head, *cells, *(own_counts.get(name) for name in counted)])
+        cells += [own_counts.get(name) for name in counted]
+        lines.append((stored.head.run, stored.head.uuid, *cells))
+    named = (f"{name} ({unit})" for name, unit in metrics)
+    return CopyTable(("run", "uuid", *_CSV, *named, *counted), tuple(lines))
+
+
+def write_csv(stored: StoredRun, out: TextIO) -> None:
+    """Write one line per copy run under a heading that has the units (`copy_table`)."""
+    table = copy_table(stored)
+    timed = [name.endswith("_s") for name in table.headings]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_no_formula, table.headings))
+    for line in table.lines:
+        cells = zip(line, timed, strict=True)
+        writer.writerow([_seconds(it) if is_s else _no_formula(it) for it, is_s in cells])
 
 
 def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
@@ -248,7 +267,7 @@ def _no_formula(value: Any) -> Any:
 
 def _cell(copy: StoredCopy, column: str) -> Any:
     if column.endswith("_s"):
-        return _seconds(getattr(copy, f"{column.removesuffix('_s')}_ns"))
+        return getattr(copy, f"{column.removesuffix('_s')}_ns")
     value = getattr(copy, column)
     if column == "mem_nodes":
         return format_list(value)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from rater.errors import InputError
-from rater.record.stored import folder_of
+from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
 from rater.store.exchange.export import (
@@ -26,7 +26,7 @@ from rater.workflow.speccpu.import_results import write_rsf
 
 def export_run(args: argparse.Namespace) -> int:
     """Write a run on standard output in the format that was asked for."""
-    if args.json and args.format in ("csv", "rsf"):
+    if args.json and args.format in ("csv", "rsf", "parquet"):
         raise InputError(
             f"--format {args.format} is no JSON document: leave out --json, or --format "
             f"{args.format}"
@@ -37,10 +37,21 @@ def export_run(args: argparse.Namespace) -> int:
         write_csv(stored, sys.stdout)
     elif args.format == "rsf":
         write_rsf(stored, sys.stdout)
+    elif args.format == "parquet":
+        _write_parquet(stored)
     else:
         make = full_document if args.format == "json" else observations_document
         write_document(make(stored), sys.stdout)
     return 0
+
+
+def _write_parquet(stored: StoredRun) -> None:
+    from rater.workflow.results.columns import columns_of_copies, library
+
+    if sys.stdout.isatty():
+        raise InputError("--format parquet is no text for a terminal: > run.parquet")
+    parquet = library("pyarrow.parquet")
+    parquet.write_table(columns_of_copies(stored).to_arrow(), sys.stdout.buffer)
 
 
 def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> None:

@@ -1,0 +1,55 @@
+"""`rater.load` and `rater.runs`: what notebooks get of the database."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rater
+from rater.errors import InputError
+from rater.store.store import Store
+from tests.support.calls import RATER, Rater
+from tests.support.made_runs import make_run
+
+
+def test_a_run_has_its_copies_and_brackets_as_columns(database: Path) -> None:
+    make_run(database, uuid="a", tags=(("bios", "old"),))
+    run = rater.load("last")
+    assert (run.head["run"], run.head["tags"]) == (1, {"bios": "old"})
+    assert run.copies["copy"].dtype == np.int64
+    assert run.copies["elapsed_s"].dtype == np.float64
+    assert len(run.copies["elapsed_s"]) == run.head["copies"] * len(run.brackets["bracket_s"])
+    longest = run.copies["elapsed_s"][run.copies["benchmark"] == run.brackets["benchmark"][0]].max()
+    assert run.brackets["bracket_s"][0] >= longest
+    assert rater.load(1).head == rater.load("tag:bios=old").head
+
+
+def test_all_runs_are_rows_by_number(database: Path) -> None:
+    for uuid in "ab":
+        make_run(database, uuid=uuid)
+    assert rater.runs()["run"].tolist() == [1, 2]
+    assert "uuid" in repr(rater.runs())
+
+
+def test_what_is_not_there_is_an_input_error(database: Path, store: Store) -> None:
+    with pytest.raises(InputError, match="no runs stored yet"):
+        rater.load(9)
+    with pytest.raises(InputError, match="there is no database"):
+        rater.load("last", db=str(database.parent / "other.db"))
+    with pytest.raises(AttributeError, match="lode"):
+        rater.lode  # noqa: B018 - not there
+
+
+def test_parquet_has_the_columns_of_csv(database: Path, rater: Rater) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="no pyarrow here")
+    make_run(database, uuid="a")
+    file = database.parent / "run.parquet"
+    with file.open("wb") as out:
+        subprocess.run([*RATER, "export", "1", "--format", "parquet"], stdout=out, check=True)
+    table = parquet.read_table(file)
+    heading = rater("export", "1", "--format", "csv")[1].splitlines()[0]
+    assert table.column_names == heading.split(",")
+    assert str(table.schema.field("elapsed_s").type) == "double"
