@@ -181,6 +181,18 @@ def test_stop_on_failure_ends_the_sweep_at_the_first_one(rater: Rater) -> None:
     assert len(rows("SELECT 1 FROM run")) == 1
 
 
+def test_a_sweep_whose_first_block_fails_as_a_whole_ends_with_what_the_program_said(
+    rater: Rater,
+) -> None:
+    command = ("--", "sh", "-c", "echo no such option >&2; exit 3")
+    words = ("--axis", "env:X=0,1", "--rounds", "3", "--copies", "1")
+    status, _, err = rater("sweep", *words, *command)
+    assert status == 1
+    assert err.count("rater: end of its standard error:\n  no such option\n") == 1
+    assert "all copies of all runs of block 1 failed" in err
+    assert len(rows("SELECT run_id FROM sweep_run")) == 2  # of six
+
+
 def test_runs_that_cannot_be_made_one_after_the_other_end_the_sweep(
     rater: Rater, tmp_path: Path
 ) -> None:

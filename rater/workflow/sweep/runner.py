@@ -13,9 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rater.analysis.results.copy_outcome import is_good
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep.grid import Measure, Slot
 from rater.record.status import RunStatus
+from rater.run.workplace.stderr_tail import stderr_tail
 from rater.settings.tuner import TakenError
 from rater.show.console.format import duration, number
 from rater.text.words import count, some
@@ -26,6 +28,7 @@ from rater.workflow.sweep.signals import rest_before
 from rater.workflow.sweep.time_left import TimeLeft
 
 if TYPE_CHECKING:
+    from rater.record.stored import StoredRun
     from rater.run.host.idle import IdleWatch
     from rater.settings.tuner import Tuner
     from rater.store.store import Store
@@ -71,6 +74,7 @@ class Runner:
     _reported: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
     made: int = 0  # runs that were begun
+    _broken: list[int] = field(default_factory=list)  # runs of which no copy ended well
     _failed: int = 0
     _not_made: int = 0
     _in_a_row: int = 0
@@ -114,6 +118,12 @@ class Runner:
         asked = self.sweep.asked
         if asked.stop_on_failure and (self._failed or self._not_made):
             return SweepEnded(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
+        if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
+            reason = (
+                f"stopped: all copies of all runs of block {slot.block} failed; "
+                f"once that is mended, `rater sweep --resume {self.sweep.number}` makes the rest"
+            )
+            return SweepEnded(RunStatus.FAILED, reason, 1)
         if self._in_a_row >= _MOST_IN_A_ROW:
             reason = f"{self._in_a_row} runs one after the other could not be made"
             return SweepEnded(RunStatus.FAILED, reason, 1)
@@ -122,6 +132,11 @@ class Runner:
             return None
         reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
         return SweepEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
+
+    def _all_failed(self, block: int) -> bool:
+        """Tell whether nothing of the first block that is made here has a result."""
+        of_block = [slot for slot in self._slots if slot.block == block]
+        return block == self._slots[0].block and len(self._broken) == len(of_block)
 
     def report(self, text: str) -> None:
         """Tell the user something, on standard error."""
@@ -294,3 +309,17 @@ class Runner:
         if now.failed and self.args.quiet:
             print(f"rater: {self._where(slot)}: {said}", file=sys.stderr)
         self.report(f"{self._where(slot)}: {said} ({duration(took_s)}){left}")
+        if now.failed:
+            self._tell_why(run, stored)
+
+    def _tell_why(self, run: int, stored: StoredRun) -> None:
+        """Show the last lines of a failed copy's standard error, the same ones only once."""
+        failed = [copy for copy in stored.copies if not is_good(copy)]
+        if len(failed) == len(stored.copies):
+            self._broken.append(run)
+        for files in [copy.run_dir for copy in failed if copy.run_dir][:1]:
+            lines = stderr_tail(files)
+            text = "\n".join(f"  {line}" for line in lines)
+            if lines and text not in self._reported:
+                self._reported.add(text)
+                print(f"rater: end of its standard error:\n{text}", file=sys.stderr)
