@@ -32,13 +32,18 @@ function makePanel(panel, place) {
   return shown;
 }
 
+// Few panels are wide: as high as they need to be read from afar, not more than half a screen.
+function heightFor(width) {
+  return Math.round(Math.max(92, Math.min(240, width * .3)));
+}
+
 async function drawPanel(shown, width) {
   const {panel} = shown, run = panel.run;
   if (!shown.view) {
     for (const row of panel.rows) row.shade = shadeOf(row.it);
     const copies = run.names.length;
     const view = await drawView(shown.drawn, 'panel', width, {
-      signals: {places: copies, low: panel.low, high: panel.high, median: panel.median, dot: copies > 200 ? 4 : copies > 60 ? 7 : copies > 16 ? 12 : 26},
+      signals: {places: copies, low: panel.low, high: panel.high, median: panel.median, dot: copies > 200 ? 4 : copies > 60 ? 7 : copies > 16 ? 12 : 34},
       data: {
         groups: run.groups.map((g) => ({...g})), rows: panel.rows, failed: panel.bad.map(({place}) => ({place})), picked: picked(shown),
         ticks: panel.ticks.map(([value, seconds, share]) => ({value, seconds, share})),
@@ -46,8 +51,9 @@ async function drawPanel(shown, width) {
     });
     if (!view) return;
     shown.view = view;
-  } else {
-    shown.view.width(width).run();
+  }
+  if (shown.view.width() !== width || shown.view.height() !== heightFor(width)) {
+    await shown.view.width(width).height(heightFor(width)).runAsync();
   }
   shown.spots = null;
 }
