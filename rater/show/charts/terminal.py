@@ -20,8 +20,10 @@ from rater.show.console.printer import Printer
 
 _LEAST_WIDTH = 30
 _MOST_STACKED = 12  # iterations of one benchmark that have a panel each
-_HEIGHTS = 3, 10  # lines of dots in a panel, least and most
-_ALL_LINES = 18  # of dots, where the panels are few
+_HEIGHTS = 3, 16  # lines of dots in a panel, least and most
+_ALL_LINES = 10  # of dots, where nothing says how high the screen is
+_AROUND = 6  # lines that are no panel's: title, axis, the shell's prompt before and after
+_BESIDE_DOTS = 3  # lines of a panel that are not dots: blank, title, names of the slow
 _WITH_PERCENT = 56  # lines as wide as this have per cent at the right
 _PERCENT = 9  # cells for it
 _WIDEST_DOT = 4  # columns; a single one of eight copies would be lost
@@ -125,9 +127,7 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     left = max(map(cell_len, ("lgroup", *seconds))) + 1
     right = _PERCENT if width >= _WITH_PERCENT else 0
     room = _Room(left, width - left - right, right, len(picture.names), printer.ascii_only)
-    least, most = _HEIGHTS
-    alone = len(picture.panels) == 1
-    height = max(least, min(most, _ALL_LINES // max(1, len(panels)))) if alone else least
+    height = _height(len(panels), printer.console.height if printer.console.is_terminal else None)
 
     printer.prose(picture.title, "bold")
     if picture.repeated:
@@ -138,6 +138,13 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     for line in (*lines, *_axis_lines(picture, room)):
         # Signs beyond ASCII are in names of benchmarks only, and those the printer cleans.
         printer.console.print(line, soft_wrap=True, highlight=False)
+
+
+def _height(panels: int, lines: int | None) -> int:
+    """Return the lines of dots of each panel; `lines`: of the terminal, None where it is none."""
+    least, most = _HEIGHTS
+    room = _ALL_LINES if lines is None else lines - _AROUND - _BESIDE_DOTS * panels
+    return max(least, min(most, room // max(1, panels)))
 
 
 def _stacked(picture: Picture) -> tuple[Panel, ...]:

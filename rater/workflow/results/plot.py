@@ -20,6 +20,7 @@ from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
 from rater.show.console.format import plain
+from rater.show.console.pager import paged
 from rater.show.console.printer import Printer
 from rater.show.console.terminal import terminal
 from rater.show.html.data import run_data
@@ -63,7 +64,9 @@ def plot(args: argparse.Namespace) -> int:
         panels = len(picture.panels)
         print(f"{args.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else ""))
     else:
-        print_picture(picture, Printer(terminal()))
+        console = terminal()
+        with paged(console):
+            print_picture(picture, Printer(console))
     return 0
 
 
