@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import compileall
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -64,7 +65,7 @@ int main(int argc, char **argv) {
     char name[4096];
     size_t size = 48 << 20;
     char *memory = malloc(size);
-    memset(memory, 1, size);
+    for (size_t i = 0; i < size; i += 4096) ((volatile char *)memory)[i] = 1;
     snprintf(name, sizeof name, "%s/%s", argv[1], getenv("RATER_COPY") ?: "alone");
     FILE *to = fopen(name, "a");
     copy_of("/proc/self/numa_maps", to, " huge ");
@@ -215,8 +216,9 @@ def judged(found: dict[str, Any]) -> int:
     for copy in ("0", "1"):  # on the lgroup of its number; runs with a pool and without, in turn
         lines = copies[copy].splitlines()
         huge = [line for line in lines if " huge " in line]
-        # Two of four runs; no page on the other lgroup.
-        if len(huge) < 2 or any(f" N{1 - int(copy)}=" in line for line in huge):
+        # 48 MB in 2 MB pages in two of four runs; no page on the other lgroup.
+        pages = sum(int(it) for line in huge for it in re.findall(rf" N{copy}=(\d+)", line))
+        if pages < 48 or any(f" N{1 - int(copy)}=" in line for line in huge):
             wrong.append(f"pages sweep, copy {copy}")
         pools = {line for line in lines if " huge " not in line}
         if "0" not in pools or len(pools) < 2:
