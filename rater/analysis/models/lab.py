@@ -11,7 +11,7 @@ from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.models.axis import PAGES, share_of
 from rater.analysis.models.models import SweepModel, models_of
 from rater.analysis.models.observed import LayoutValue, ModelWanted, observe
-from rater.analysis.models.quantity import Effort, Explaining
+from rater.analysis.models.quantity import OF_TIME, Effort, Explaining, Predicting
 from rater.analysis.models.ranking import BenchmarkTrace, RankingCheck, misses_of, ranking_check
 from rater.analysis.results.memory import MemoryRow, memory_rows
 from rater.analysis.results.points import Point
@@ -52,10 +52,10 @@ def page_lab(
     *,
     looks: int = 1,
     missing: Sequence[str] = (),
-    effort: Effort = Effort.TIME,
+    predicting: Predicting = OF_TIME,
     traces: Mapping[str, BenchmarkTrace] | None = None,
 ) -> PageLab:
-    """Put a sweep together; `looks` as `compare` has it, `effort`: what the models are of,
+    """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
     `traces`: by benchmark, what is known of its misses.
 
     The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
@@ -70,7 +70,7 @@ def page_lab(
     shares = [_share(point) for point in ordered]
     largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
     known = traces or {}
-    models, no_models = _models(ordered, effort, known)
+    models, no_models = _models(ordered, predicting, known)
     return PageLab(
         sweep,
         tuple(ordered),
@@ -83,9 +83,9 @@ def page_lab(
         memory_rows(ordered),
         cpi_changes(comparison.sides),
         models,
-        _models(ordered, Effort.ENERGY, known)[0],
+        _models(ordered, Predicting(Effort.ENERGY), known)[0],
         no_models,
-        _checks(ordered, effort, known),
+        _checks(ordered, predicting, known),
         tuple(missing),
     )
 
@@ -113,20 +113,20 @@ def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
 
 
 def _models(
-    points: Sequence[Point], effort: Effort, traces: Mapping[str, BenchmarkTrace]
+    points: Sequence[Point], predicting: Predicting, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[tuple[SweepModel, ...], str | None]:
     try:
-        return models_of(observe(points, ModelWanted(effort), misses_of(traces))), None
+        return models_of(observe(points, ModelWanted(predicting), misses_of(traces))), None
     except InputError as error:
         return (), str(error)
 
 
 def _checks(
-    points: Sequence[Point], effort: Effort, traces: Mapping[str, BenchmarkTrace]
+    points: Sequence[Point], predicting: Predicting, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[RankingCheck, ...]:
     """Hold what traces predict of each layout against its runs."""
     try:
-        found = observe(points, ModelWanted(effort, Explaining.HUGE)) if traces else ()
+        found = observe(points, ModelWanted(predicting, Explaining.HUGE)) if traces else ()
     except InputError:
         return ()
     texts = {point.label: _text(point) for point in points}

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from rater.analysis.counters.counted import BenchmarkCounts, run_counts
 from rater.analysis.models.axis import PAGES, NumericAxis, model_axis
 from rater.analysis.models.quantity import (
-    EFFORTS,
     HITS,
     MISSES,
+    OF_TIME,
     WALKS,
-    Effort,
     Explaining,
+    Predicting,
     Quantity,
     counted_features,
     effort_of,
@@ -39,7 +39,7 @@ type Predicted = Callable[[str, str], float | None]  # benchmark, text of --page
 class ModelWanted:
     """What is asked for."""
 
-    effort: Effort = Effort.TIME
+    predicting: Predicting = OF_TIME
     explaining: Explaining | None = None  # None: the first that there is
     axis: str | None = None
 
@@ -171,7 +171,7 @@ class _Observing:
 
     def of(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
         """Return the layouts of one benchmark; None: nothing is known, see `reasons`."""
-        y_of = EFFORTS[self.wanted.effort]
+        y_of = self.wanted.predicting.quantity
         runs = {point.label: self._efforts(key, point) for point in points}
         known = [point for point in points if runs[point.label]]
         lacking = [f"{p.label}: no {y_of.name}" for p in points if not runs[p.label]]
@@ -214,7 +214,7 @@ class _Observing:
         for it in self.members[point.label]:
             rate = it.rates.rates.get(key)
             if rate is not None:
-                y = effort_of(self.wanted.effort, it.run.run, key, rate, it.counted(key))
+                y = effort_of(self.wanted.predicting, it.run.run, key, rate, it.counted(key))
                 if y:
                     found.append((it, y))
         return found

@@ -11,7 +11,7 @@ from math import exp
 from rater.analysis.counters.counted import BenchmarkCounts
 from rater.analysis.results.copy_outcome import is_good
 from rater.analysis.results.rates import BenchmarkRate, Key
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredCopy, StoredRun
 
 WALKS, MISSES, HITS = "walks", "misses", "hits"
 _WALK_METRIC = "walk_cycles"
@@ -27,6 +27,7 @@ class Effort(StrEnum):
     CPU = "cpu"
     ENERGY = "energy"
     CYCLES = "cycles"
+    METRIC = "metric"  # what the program reports of itself
 
 
 class Explaining(StrEnum):
@@ -58,26 +59,58 @@ EFFORTS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Predicting:
+    """What y is."""
+
+    effort: Effort = Effort.TIME
+    metric: str = ""  # the name of a metric
+
+    @property
+    def quantity(self) -> Quantity:
+        """y in words."""
+        if self.effort is not Effort.METRIC:
+            return EFFORTS[self.effort]
+        name = f"{self.metric} as a copy reports it"
+        return Quantity(f"metric:{self.metric}", name, "", "median copy of a run")
+
+
+OF_TIME = Predicting()
+
+
 def effort_of(
-    effort: Effort, run: StoredRun, key: Key, rate: BenchmarkRate, counts: BenchmarkCounts | None
+    wanted: Predicting,
+    run: StoredRun,
+    key: Key,
+    rate: BenchmarkRate,
+    counts: BenchmarkCounts | None,
 ) -> float | None:
     """Return y of a benchmark in a run; None: not known."""
+    effort = wanted.effort
     if effort is Effort.CPU:
-        times = [
-            copy.cpu_ns / 1e9
-            for copy in run.copies
-            if copy.benchmark == key[0]
-            and key[1] in (None, copy.tune)
-            and copy.counted
-            and is_good(copy)
-            and copy.cpu_ns
-        ]
+        times = [copy.cpu_ns / 1e9 for copy in _copies(run, key) if copy.cpu_ns]
         return statistics.median(times) if times else None
+    if effort is Effort.METRIC:
+        every = [dict(copy.metrics) for copy in _copies(run, key)]
+        values = [it[wanted.metric] for it in every if it.get(wanted.metric, 0) > 0]
+        return statistics.median(values) if values else None
     if effort is Effort.CYCLES:
         rates = counts.rates if counts else None
         return rates.cpi * rates.instructions if rates else None
     log = rate.log(lambda one: one.median_copy_s if effort is Effort.TIME else one.joules_per_copy)
     return None if log is None else exp(log)
+
+
+def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:
+    """Return the runs of a benchmark's copies that count and ended well."""
+    return [
+        copy
+        for copy in run.copies
+        if copy.benchmark == key[0]
+        and key[1] in (None, copy.tune)
+        and copy.counted
+        and is_good(copy)
+    ]
 
 
 def huge_share(run: StoredRun, key: Key) -> float | None:
@@ -86,9 +119,8 @@ def huge_share(run: StoredRun, key: Key) -> float | None:
     Of the data that --pages shapes, as it was proved; None: that was not seen.
     """
     found = []
-    for copy in run.copies:
-        of_it = copy.benchmark == key[0] and key[1] in (None, copy.tune) and copy.counted
-        if of_it and is_good(copy) and copy.pages:
+    for copy in _copies(run, key):
+        if copy.pages:
             resident = sum(region.resident_bytes for region in copy.pages)
             huge = [region.huge_bytes for region in copy.pages]
             if resident and None not in huge:

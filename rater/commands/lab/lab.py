@@ -36,10 +36,10 @@ def register(subparsers: Subparsers) -> None:
     )
     study.add_argument(
         "--y",
-        choices=("time", "cpu", "cycles"),
         default="time",
-        help="what models are of: a copy's time (default), its CPU time (others work here too), "
-        "cycles counted",
+        metavar="time|cpu|energy|cycles|metric:NAME",
+        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
+        "joules, cycles counted, or a number that it reports of itself (metric:updates)",
     )
     study.add_argument("--rounds", type=int, metavar="N", help="default 6")
     study.add_argument(

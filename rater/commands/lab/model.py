@@ -42,9 +42,10 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--y",
-        choices=("time", "cpu", "energy", "cycles"),
         default="time",
-        help="of a copy: its time (default), its CPU time, joules, cycles counted",
+        metavar="time|cpu|energy|cycles|metric:NAME",
+        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
+        "joules, cycles counted, or a number that it reports of itself (metric:updates)",
     )
     parser.add_argument("--axis", metavar="NAME", help="the axis that x is, where several could be")
     parser.add_argument(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rater.analysis.models.axis import PAGES
 from rater.analysis.models.lab import PageLab, page_lab
-from rater.analysis.models.quantity import Effort
 from rater.errors import InputError
 from rater.plan.pages.layout import parse_pages
 from rater.show.charts.vega import library
@@ -20,6 +19,7 @@ from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json, say, show
+from rater.workflow.models.model import predicting_of
 from rater.workflow.models.traces import traces_of
 from rater.workflow.results.divots import between_of
 from rater.workflow.results.output_file import write_output
@@ -104,7 +104,7 @@ def _tell(page: _Page, args: argparse.Namespace, store: Store, sweep: int) -> No
         points,
         looks=looks_of(store, points),
         missing=points_without_runs(store, [word]),
-        effort=Effort(args.y),
+        predicting=predicting_of(args.y),
         traces=traces_of(store, points),
     )
     path = None if args.json and page.file is None else _write(page, store, lab)

@@ -6,8 +6,9 @@ import argparse
 
 from rater.analysis.models.models import SweepModel, models_of
 from rater.analysis.models.observed import ModelWanted, observe
-from rater.analysis.models.quantity import Effort, Explaining
+from rater.analysis.models.quantity import Effort, Explaining, Predicting
 from rater.analysis.models.ranking import misses_of
+from rater.errors import InputError
 from rater.show.charts.model import model_lines, models_svg
 from rater.show.console.printer import Printer
 from rater.show.models.table import names_of, print_models
@@ -24,7 +25,9 @@ from rater.workflow.results.points import points_from, points_without_runs
 def model_sweep(args: argparse.Namespace) -> int:
     """Print the models of a sweep."""
     file = drawing_file(args.file)
-    wanted = ModelWanted(Effort(args.y), None if args.x is None else Explaining(args.x), args.axis)
+    wanted = ModelWanted(
+        predicting_of(args.y), None if args.x is None else Explaining(args.x), args.axis
+    )
     with existing_store(args) as store:
         number = find_sweep(store, args.which)
         told = points_without_runs(store, [f"{PREFIX}{number}"])
@@ -40,6 +43,17 @@ def model_sweep(args: argparse.Namespace) -> int:
 
     show(args, lambda: models_document(number, models, told), text)
     return 0
+
+
+def predicting_of(text: str) -> Predicting:
+    """Return what --y asks for; raises `InputError`."""
+    word, colon, name = text.partition(":")
+    known = [str(effort) for effort in Effort if effort is not Effort.METRIC]
+    if colon and word == Effort.METRIC and name:
+        return Predicting(Effort.METRIC, name)
+    if text not in known:
+        raise InputError(f"--y {text}: expected {', '.join(known)} or metric:NAME")
+    return Predicting(Effort(text))
 
 
 def models_in(

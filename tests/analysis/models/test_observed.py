@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rater.analysis.models.observed import ModelData, ModelWanted, observe
-from rater.analysis.models.quantity import Effort, Explaining
+from rater.analysis.models.quantity import Effort, Explaining, Predicting
 from rater.analysis.results.points import Point, PointRun
 from rater.record.page_sizes import PageRegion
 from rater.record.stored import StoredRun
@@ -40,7 +40,7 @@ def observed(
 
 
 def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
-    data = observed(points("translation"), ModelWanted(Effort.CYCLES))
+    data = observed(points("translation"), ModelWanted(Predicting(Effort.CYCLES)))
     assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
     assert [one.x for one in data.layouts] == [0, 200, 400]
     assert [one.y for one in data.layouts] == pytest.approx([2000, 2200, 2400])
@@ -96,6 +96,17 @@ def test_layouts_that_are_no_shares_have_the_share_that_copies_had() -> None:
     every = points("pipeline")
     every[1] = point("heap:huge", every[1].runs[0].run)
     assert [one.x for one in observed(with_pages(every, 0, 40, 90)).layouts] == [0, 40, 90]
+
+
+def test_a_number_that_the_program_reports_can_be_y() -> None:
+    every = []
+    for one, updates in zip(points("pipeline"), (0.5, 0.75, 1.0), strict=True):
+        run = one.runs[0].run
+        copies = tuple(replace(copy, metrics=(("updates", updates),)) for copy in run.copies)
+        every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
+    data = observed(every, ModelWanted(Predicting(Effort.METRIC, "updates")))
+    assert data.y.name == "updates as a copy reports it"
+    assert [one.y for one in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
 
 
 def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:
