@@ -96,12 +96,15 @@ def with_common(request: Request, args: argparse.Namespace) -> Request:
     )
 
 
+# What the command line adds to the arguments: which command it is, and what files gave.
+_NO_OPTIONS = ("run", "subcommand", "command", "defaults")
+
+
 def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
     """Return the arguments that were given, as a user types them, but those called `but`."""
     given: list[str] = []
     for name, value in vars(args).items():
-        # `defaults` is what the command line noted, nothing that anybody typed.
-        if was_given(value) and name not in but and name != "defaults":
+        if was_given(value) and name not in but and name not in _NO_OPTIONS:
             given += value if name == "suites" else [f"--{name.replace('_', '-')}"]
     return given
 

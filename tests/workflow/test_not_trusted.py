@@ -118,6 +118,7 @@ def test_what_others_may_have_written_is_shown_and_not_run(
         "wrap": "env -u NOTHING",
         "prepare": PREPARE,
         "environment": {"PAYLOAD": "yes"},
+        "settings": {},
     }
     assert not (made / "prepared").exists()
     assert rater(*words, "--quiet", "--force")[0] == 0
