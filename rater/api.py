@@ -20,7 +20,7 @@ from rater.workflow.results.divots import analysis_beside_results
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoadedRun:
     """A stored run."""
 
     head: dict[
@@ -32,7 +32,7 @@ class Run:
     divots: tuple[dict[str, Any], ...]  # as `findings` of `rater divots --json`
 
 
-def load(which: str | int = "last", *, db: str | None = None) -> Run:
+def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
     """Return a run: a number, the start of a uuid, `last`, `last~1`, `tag:K=V`, `fleet:3/n017`.
 
     `db`: the database, else RATER_DB, else the user's own. Raises `rater.errors.InputError` where
@@ -41,7 +41,7 @@ def load(which: str | int = "last", *, db: str | None = None) -> Run:
     with store_to_read(_asked(db, str(which))) as store:
         stored = store.load(store.find(str(which)))
         found = analysis_beside_results(store, stored)
-    return Run(
+    return LoadedRun(
         head=head_document(stored.head),
         copies=columns_of_copies(stored),
         brackets=_brackets(stored),

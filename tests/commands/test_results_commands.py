@@ -196,7 +196,8 @@ def test_importing_twice_adds_nothing_and_says_so(document: Path, rater: Rater) 
     assert (status, out) == (0, "run 1: made-by-hand is stored already, nothing was added\n")
     assert len(parsed(rater("list", "--json")[1])) == 1
     status, out, _ = rater("import", document, "--json")
-    assert parsed(out) == {"run": 1, "uuid": "made-by-hand", "added": False, "observations": 4}
+    added = {"run": 1, "uuid": "made-by-hand", "added": False, "observations": 4}
+    assert parsed(out) == {"rater": 1, **added}
 
 
 def test_several_documents_are_imported_and_the_bad_ones_named(
@@ -345,7 +346,7 @@ def test_runs_are_removed_as_they_were_named_before_the_first_went(
     status, out, _ = rater("rm", "last", "last~1", "c")
     assert (status, out) == (0, "run 3 removed\nrun 2 removed\n")
     assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
-    assert parsed(rater("rm", "1", "--json")[1]) == {"removed": [1]}
+    assert parsed(rater("rm", "1", "--json")[1]) == {"rater": 1, "removed": [1]}
 
 
 def test_a_number_removed_twice_takes_no_other_run_along(database: Path, rater: Rater) -> None:

@@ -43,7 +43,7 @@ def test_a_sweep_takes_all_its_runs_along_and_no_others(database: Path, rater: R
     assert rows("SELECT id FROM run") == [(3,), (4,)]
     assert rows("SELECT DISTINCT sweep_id FROM sweep_slot") == [(2,)]
     out = rater("rm", "sweep:2", "--yes", "--json")[1]
-    assert json.loads(out) == {"removed": [3, 4], "sweeps": [2]}
+    assert json.loads(out) == {"rater": 1, "removed": [3, 4], "sweeps": [2]}
     for table in ("run", "host", "sweep", "sweep_axis", "sweep_point", "sweep_value", "sweep_slot"):
         assert rows(f"SELECT count(*) FROM {table}") == [(0,)], table
     status, _, err = rater("rm", "sweep:2", "--yes")

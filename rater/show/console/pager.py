@@ -16,7 +16,7 @@ from rich.pager import Pager
 
 @contextmanager
 def paged(console: Console) -> Iterator[None]:
-    """Print what is printed inside through `$PAGER`, else `less -FRX`, which ends if it all fits.
+    """Print what is printed inside through `$PAGER`, else `less -FRX`, where it is too long.
 
     Directly where standard output is no terminal, or `PAGER` is empty or `cat`.
     """
@@ -26,16 +26,19 @@ def paged(console: Console) -> Iterator[None]:
         with nullcontext():
             yield
         return
-    with console.pager(_Program([found, *words[1:]]), styles=True):
+    with console.pager(_Program([found, *words[1:]], console.height), styles=True):
         yield
 
 
 class _Program(Pager):
-    def __init__(self, words: list[str]) -> None:
-        self._words = words
+    def __init__(self, words: list[str], height: int) -> None:
+        self._words, self._height = words, height
 
     def show(self, content: str) -> None:
         """Hand over the text; a pager that ends early has shown what was wanted."""
+        if content.count("\n") < self._height:
+            sys.stdout.write(content)
+            return
         environment = {"LESS": "FRX", **os.environ}
         with (
             subprocess.Popen(self._words, stdin=subprocess.PIPE, env=environment) as program,

@@ -119,11 +119,9 @@ class Runner:
         if asked.stop_on_failure and (self._failed or self._not_made):
             return SweepEnded(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
         if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
-            reason = (
-                f"stopped: all copies of all runs of block {slot.block} failed; "
-                f"once that is mended, `rater sweep --resume {self.sweep.number}` makes the rest"
+            return SweepEnded(
+                RunStatus.FAILED, "stopped: all copies of all runs of the first block failed", 1
             )
-            return SweepEnded(RunStatus.FAILED, reason, 1)
         if self._in_a_row >= _MOST_IN_A_ROW:
             reason = f"{self._in_a_row} runs one after the other could not be made"
             return SweepEnded(RunStatus.FAILED, reason, 1)
@@ -272,11 +270,8 @@ class Runner:
 
     def _where(self, slot: Slot) -> str:
         in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
-        point = self.points[slot.point]
-        return (
-            f"block {slot.block} of {self.sweep.asked.rounds}, point {slot.position} of "
-            f"{in_block}: {point.label}"
-        )
+        block = f"block {slot.block} of {self.sweep.asked.rounds}"
+        return f"{block}, point {slot.position} of {in_block}: {self.points[slot.point].label}"
 
     def _report_run(
         self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]
@@ -310,16 +305,14 @@ class Runner:
             print(f"rater: {self._where(slot)}: {said}", file=sys.stderr)
         self.report(f"{self._where(slot)}: {said} ({duration(took_s)}){left}")
         if now.failed:
-            self._tell_why(run, stored)
+            self._broken += [] if any(map(is_good, stored.copies)) else [run]
+            why = _said(stored)
+            if why and why not in self._reported:
+                self._reported.add(why)
+                print(f"rater: end of its standard error:\n{why}", file=sys.stderr)
 
-    def _tell_why(self, run: int, stored: StoredRun) -> None:
-        """Show the last lines of a failed copy's standard error, the same ones only once."""
-        failed = [copy for copy in stored.copies if not is_good(copy)]
-        if len(failed) == len(stored.copies):
-            self._broken.append(run)
-        for files in [copy.run_dir for copy in failed if copy.run_dir][:1]:
-            lines = stderr_tail(files)
-            text = "\n".join(f"  {line}" for line in lines)
-            if lines and text not in self._reported:
-                self._reported.add(text)
-                print(f"rater: end of its standard error:\n{text}", file=sys.stderr)
+
+def _said(stored: StoredRun) -> str:
+    """Return the last lines of a failed copy's standard error, "" where there are none."""
+    failed = [copy.run_dir for copy in stored.copies if copy.run_dir and not is_good(copy)]
+    return "\n".join(f"  {line}" for line in stderr_tail(failed[0])) if failed else ""

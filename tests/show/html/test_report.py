@@ -103,7 +103,12 @@ def test_each_divot_leads_to_the_pictures_of_its_benchmarks(rater: Rater, tmp_pa
     status, out, _ = rater("report", "1", "-o", file, "--json")
 
     assert status == 0
-    assert json.loads(out) == {"runs": [1], "file": str(file), "bytes": file.stat().st_size}
+    assert json.loads(out) == {
+        "rater": 1,
+        "runs": [1],
+        "file": str(file),
+        "bytes": file.stat().st_size,
+    }
     links = [one for one in Page(file.read_text()).find("a") if "data-pick" in one]
     assert [link["href"] for link in links] == ["#panel-1-0", "#panel-1-1", "#panel-1-2"]
     assert json.loads(links[0]["data-pick"] or "") == {
