@@ -169,7 +169,8 @@ class Runner:
         except RaterError as error:
             self._not_made += 1
             self._in_a_row += 1
-            print(f"rater: {self._where(slot)}: not made: {error}", file=sys.stderr)
+            where = _where(self.sweep, slot, point.label)
+            print(f"rater: {where}: not made: {error}", file=sys.stderr)
             return 0
         if status > 128:
             return status
@@ -268,11 +269,6 @@ class Runner:
             self._reported.add(key)
             self.report(f"{label}: {text}")
 
-    def _where(self, slot: Slot) -> str:
-        in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
-        block = f"block {slot.block} of {self.sweep.asked.rounds}"
-        return f"{block}, point {slot.position} of {in_block}: {self.points[slot.point].label}"
-
     def _report_run(
         self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]
     ) -> None:
@@ -284,11 +280,12 @@ class Runner:
         assert run is not None
         (now,) = [it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot]
         stored = self.store.load(run)
+        where = _where(self.sweep, slot, self.points[slot.point].label)
         if not now.done:
             self._not_made += 1
             self._in_a_row += 1
             reason = stored.head.reason or stored.head.status.value
-            print(f"rater: {self._where(slot)}: run {run} not done: {reason}", file=sys.stderr)
+            print(f"rater: {where}: run {run} not done: {reason}", file=sys.stderr)
             return
         self._in_a_row = 0
         self._times.add(slot.point, now.elapsed_s, took_s)
@@ -302,14 +299,20 @@ class Runner:
         left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {duration(left_s)} left"
         if now.failed and self.args.quiet:
-            print(f"rater: {self._where(slot)}: {said}", file=sys.stderr)
-        self.report(f"{self._where(slot)}: {said} ({duration(took_s)}){left}")
+            print(f"rater: {where}: {said}", file=sys.stderr)
+        self.report(f"{where}: {said} ({duration(took_s)}){left}")
         if now.failed:
             self._broken += [] if any(map(is_good, stored.copies)) else [run]
             why = _said(stored)
             if why and why not in self._reported:
                 self._reported.add(why)
                 print(f"rater: end of its standard error:\n{why}", file=sys.stderr)
+
+
+def _where(sweep: StoredSweep, slot: Slot, label: str) -> str:
+    in_block = sum(it.slot.block == slot.block for it in sweep.slots)
+    block = f"block {slot.block} of {sweep.asked.rounds}"
+    return f"{block}, point {slot.position} of {in_block}: {label}"
 
 
 def _said(stored: StoredRun) -> str:
