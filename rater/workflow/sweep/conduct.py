@@ -33,7 +33,7 @@ from rater.stop_signals import Stopped
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
-from rater.text.words import count
+from rater.text.words import count, some
 from rater.workflow.common import existing_store, refuse_no_directory, show
 from rater.workflow.doctor.mend import tuned_settings_of
 from rater.workflow.restore_settings import put_back
@@ -202,7 +202,7 @@ def conduct(
                 print(f"rater: warning: {warning}", file=sys.stderr)
             store = stack.enter_context(open_store(default_path(args.db)))
             tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
-            points = _tuned(points, kinds)
+            points = _tuned(args, points, kinds)
             wanted = _wanted(points.values())
             if wanted:
                 tuner.refuse_unless_settable(wanted)
@@ -323,17 +323,17 @@ def _stopped(signum: int) -> SweepEnded:
 
 
 def _tuned(
-    points: Mapping[int, PointReady], kinds: Mapping[str, AxisKind]
+    args: argparse.Namespace, points: Mapping[int, PointReady], kinds: Mapping[str, AxisKind]
 ) -> dict[int, PointReady]:
-    """Return the points with what --tuned wants beside the settings that are their axes.
-
-    Axes stand over that.
-    """
+    """Return the points with what --tuned wants, told once; settings that are axes win."""
     request = next((it.request for it in points.values() if it.request), None)
     own = tuned_settings_of(request) if request else {}  # --tuned is no axis
     for name, kind in kinds.items():
         if kind is AxisKind.SETTING:
             own.pop(find(name, sysroot()).name, None)
+    if own:
+        told = some([f"{name}={value}" for name, value in own.items()], 8)
+        _report(args, f"set for the sweep, and put back at its end: {told}")
     return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
 
 
