@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from rater.analysis.divots.model.detect import Detected
 from rater.analysis.divots.model.effects import PartScope, scopes_of
 from rater.analysis.divots.model.fit import to_be_sure
 from rater.analysis.divots.model.noise import group_centred, noise_of_cells, tail_of
-from rater.analysis.divots.model.parts import PartArrays, arrays_of
+from rater.analysis.divots.model.parts import Part, PartArrays, arrays_of
 from rater.analysis.divots.model.score import tails_of, worth_of
 from rater.analysis.stats.robust import Bools, Ints, mean, median, quantiles
 
@@ -75,6 +76,9 @@ def _found_at(
     cell = np.maximum(found.noise.between, found.noise.repeat)[:, None, None] / math.sqrt(2)
     apart = mean(np.abs(cell * random.standard_normal((*error.shape, found.table.shape[1]))))
     scatter -= np.where(parts.sizes[at] == 2, apart, 0.0)
+    if planted.all():
+        wider = np.array([_wider(found, parts.parts[place]) for place in at])
+        error = error * np.sqrt(1 + chance * (wider**2 - 1))
     # Another run's noise is another guess at the same, as this one's is.
     doubt = chance / math.sqrt(found.noise.freedom)
     error = error * np.exp(doubt * random.standard_normal(error.shape))
@@ -102,6 +106,20 @@ def _found_at(
         told = worth_of(asked, drawn, found.noise, 1, tail).won > 0
         low, high = (size, high) if told.mean() < _FOUND else (low, size)
     return high
+
+
+def _wider(found: Detected, part: Part) -> float:
+    """Return how much wider the noise is told where a part differs from copies held to be like it.
+
+    The half that lies closest together is then one of the others only.
+    """
+    alike = np.isin(found.groups, found.groups[part.slots]) & ~part.slots
+    s, share = len(alike), part.size / len(alike)
+    by_repeats = s < limits.MANY_COPIES and found.table.shape[1] > 1
+    if by_repeats or share >= limits.HALF or not alike.any():
+        return 1.0
+    normal = NormalDist()
+    return normal.inv_cdf(0.5 + 0.25 / (1 - share)) / normal.inv_cdf(0.75)
 
 
 def _of_copy(found: Detected, thresholds: Thresholds) -> float:

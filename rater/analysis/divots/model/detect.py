@@ -74,7 +74,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     rest = rest - sum((it.effect() for it in halves), np.zeros(rest.shape))
     found = [_hit_of(table, machine, it) for it in _joined(entries + halves, machine)]
     found += moving
-    found = _one_a_benchmark(_turns(table, found, rest, noise))
+    found = _turns(table, found, rest, noise)
     modes, rest = two_modes(table, machine, rest, groups, steps)
     hits += found + early + modes
     over_time, rest = iteration_hits(table, hits, rest, noise)
@@ -355,18 +355,3 @@ def _when(hit: Hit) -> tuple[int, ...]:
 
 
 _OF_LGROUPS = ("node", "package", "llc", "half of lgroup")
-
-
-def _one_a_benchmark(hits: list[Hit]) -> list[Hit]:
-    """Return hits with the two sorts of copies of a benchmark in several iterations as one."""
-    kept: list[Hit] = []
-    for hit in hits:
-        same = [it for it in kept if it.kind is hit.kind and it.benchmarks == hit.benchmarks]
-        if hit.kind is not Kind.BIMODAL or not same:
-            kept.append(hit)
-            continue
-        first = same[0]
-        first.covered = first.covered | hit.covered
-        first.effect = np.where(hit.covered, hit.effect, first.effect)
-        first.facts = {"share": float(first.facts["share"])}
-    return kept

@@ -60,12 +60,13 @@ def fit_parts(
         best = _best(rest, machine, noise, thresholds, entries, sets=sets)
         if best is None:
             break
-        _enter(entries, best, values)
+        size = np.zeros(values.shape[:2])
+        entries.append(
+            PartEffect(best.part, best.benchmarks, best.iterations, size, best.won, best.everywhere)
+        )
         rest = _estimate(values, entries)
         noise = noise_of(rest, groups, steps)
-    entries = _pruned(values, entries, noise)
-    rest = _estimate(values, entries)
-    return entries, rest, noise_of(rest, groups, steps)
+    return entries, rest, noise
 
 
 def _centred(values: Floats) -> Floats:
@@ -133,28 +134,6 @@ def _told(one: Choice, entries: list[PartEffect]) -> bool:
     )
 
 
-def _enter(entries: list[PartEffect], one: Choice, values: Floats) -> None:
-    """Add a choice, or widen the entry of the same part."""
-    for it in entries:
-        same = it.part.slots.tobytes() == one.part.slots.tobytes()
-        if same and (it.iterations == one.iterations).all():
-            typical = float(np.median(it.size[it.benchmarks][:, it.iterations]))
-            if math.copysign(1, typical) == one.sign:
-                it.benchmarks = it.benchmarks | one.benchmarks
-                it.everywhere |= one.everywhere
-                return
-    entries.append(
-        PartEffect(
-            one.part,
-            one.benchmarks,
-            one.iterations,
-            np.zeros(values.shape[:2]),
-            one.won,
-            one.everywhere,
-        )
-    )
-
-
 def _estimate(values: Floats, entries: list[PartEffect]) -> Floats:
     """Estimate all effects together, in place, and return what is left."""
     total = np.zeros_like(values)
@@ -179,16 +158,6 @@ def _estimate(values: Floats, entries: list[PartEffect]) -> Floats:
             it.size[cells] = typical[:, None]
             total += it.effect()
     return _centred(values - total)
-
-
-def _pruned(values: Floats, entries: list[PartEffect], noise: TimeNoise) -> list[PartEffect]:
-    """Drop parts whose effect went to others that came later."""
-    kept = []
-    for it in entries:
-        sizes = np.abs(it.size[np.ix_(it.benchmarks, it.iterations)])
-        if np.median(sizes) >= 0.5 * limits.EVERYWHERE:
-            kept.append(it)
-    return kept
 
 
 def _nearer(one: Floats, other: Floats) -> Floats:
