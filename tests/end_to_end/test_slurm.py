@@ -192,7 +192,7 @@ def test_drained_narrow_and_cancelled_nodes_are_rows_with_their_reasons(
 ) -> None:
     submitter.call("scontrol", "update", "nodename=n4", "state=drain", "reason=broken fan")
     try:
-        options = ("--attempts", "1", "--pending-limit", "2", "--wait")
+        options = ("--attempts", "1", "--pending-limit", "5", "--wait")
         command = "[ $SLURMD_NODENAME = n4 ] || exec sleep 60"
         waiting = submitter.start(submitter.run("n[1,4]", *options, command=command))
         until(lambda: submitter.copies() == {"n1": 1})
@@ -201,6 +201,7 @@ def test_drained_narrow_and_cancelled_nodes_are_rows_with_their_reasons(
         assert waiting.wait(MOST_S) == 1
     finally:
         submitter.call("scontrol", "update", "nodename=n4", "state=resume")
+    until(lambda: submitter.call("sinfo", "-h", "-n", "n4", "-o", "%T").strip() == "idle")
     document = submitter.fleet()
     [(state, reason)] = attempts(document, "n1")
     assert state == "cancelled"

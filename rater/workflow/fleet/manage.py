@@ -11,6 +11,7 @@ from rater.errors import InputError
 from rater.plan.fleet.attempt import AttemptState
 from rater.plan.fleet.due import outcome
 from rater.plan.fleet.nodes import expand
+from rater.run.fleet.backends import POLL_S
 from rater.run.fleet.shared_folder import SharedFolder
 from rater.show.fleet.table import FleetListed, listed_document, print_fleets, what_text
 from rater.store.connection import default_path, is_there
@@ -29,7 +30,7 @@ from rater.workflow.fleet.step import Steps
 from rater.workflow.fleet.view import show_fleet, status_of, told, waited
 from rater.workflow.run.head import now_utc
 
-_CANCEL_WAIT_S = 60.0
+_CANCEL_WAIT_S, _CANCEL_POLL_S = 60.0, 2.0
 
 
 def status(args: argparse.Namespace) -> int:
@@ -69,7 +70,7 @@ def cancel(args: argparse.Namespace) -> int:
             fleet = steps.act(steps.look(), submit=False)
             if not fleet.live or time.monotonic() > until_s or not args.wait:
                 break
-            time.sleep(0.5)
+            time.sleep(min(_CANCEL_POLL_S, POLL_S[fleet.asked.backend]))
         if fleet.live and args.wait:
             say(f"{count(len(fleet.live), 'job')} still ending; `rater fleet status` looks again")
         if args.json or not args.quiet:
