@@ -100,19 +100,23 @@ def commands(path: Path) -> None:
     """Time the commands, the median of five, and what stands above the start of python."""
     environment = os.environ | {"RATER_DB": str(path), "COLUMNS": "80", "LINES": "24"}
 
-    def timed(*words: str) -> float:
-        times = []
+    def timed(*words: str) -> tuple[float, float]:
+        wall_s, cpu_s = [], []
         for _ in range(5):
+            before = os.times()
             began = time.monotonic()
             subprocess.run(
                 [*_RATER, *words], env=environment, stdout=subprocess.DEVNULL, check=True
             )
-            times.append(time.monotonic() - began)
-        return sorted(times)[2]
+            wall_s.append(time.monotonic() - began)
+            after = os.times()
+            used_s = after.children_user + after.children_system
+            cpu_s.append(used_s - before.children_user - before.children_system)
+        return sorted(wall_s)[2], sorted(cpu_s)[2]
 
     timed("list", "--limit", "20")  # scores are worked out once
-    start_s = timed("--version")
-    print(f"rater --version: {start_s:.2f} s; above that:")
+    start_s, start_cpu_s = timed("--version")
+    print(f"rater --version: {start_s:.2f} s, CPU {start_cpu_s:.2f} s; above that:")
     page = ("list", "--limit", "20")
     for words in (
         page,
@@ -126,7 +130,11 @@ def commands(path: Path) -> None:
         ("show", "last"),
         ("show", "77"),
     ):
-        print(f"  rater {' '.join(words)}: {timed(*words) - start_s:.2f} s", flush=True)
+        took_s, cpu_s = timed(*words)
+        print(
+            f"  rater {' '.join(words)}: {took_s - start_s:.2f} s, CPU {cpu_s - start_cpu_s:.2f} s",
+            flush=True,
+        )
     began = time.monotonic()
     subprocess.run(
         [*_RATER, "list", "--json"], env=environment, stdout=subprocess.DEVNULL, check=True
