@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import sqlite3
 import subprocess
@@ -166,11 +167,12 @@ def queries(path: Path) -> None:
 
 
 def _seconds(db: sqlite3.Connection, text: str, values: dict[str, int]) -> float | None:
+    named = dict.fromkeys(re.findall(r":([a-z_]+)", text)) | values
     began = time.monotonic()
     stop: Callable[[], int] = lambda: int(time.monotonic() - began > _LONGEST_S)  # noqa: E731
     db.set_progress_handler(stop, 100_000)
     try:
-        for _ in db.execute(text, values):
+        for _ in db.execute(text, named):
             pass
     except sqlite3.OperationalError as error:
         if "interrupted" not in str(error):

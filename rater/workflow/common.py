@@ -94,8 +94,8 @@ def print_json(value: object) -> None:
         value = {"rater": JSON_VERSION, **value}
     elif isinstance(value, list):
         value = [{"rater": JSON_VERSION, **it} if isinstance(it, Mapping) else it for it in value]
-    json.dump(value, sys.stdout, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    # At once: of the pieces of `json.dump` a list of all runs has millions, each cleaned by itself.
+    sys.stdout.write(f"{json.dumps(value, indent=2, allow_nan=False)}\n")
 
 
 def print_json_rows(document: Mapping[str, object]) -> None:
