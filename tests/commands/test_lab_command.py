@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+from rater.store.store import open_store
+from rater.workflow.models.lab import LabPage, tell_ended
 from tests.support.calls import Rater
 from tests.support.made_sweeps import make_sweep
 from tests.support.pages import VEGA
@@ -64,6 +67,20 @@ def test_what_is_no_sweep_of_layouts_is_refused(rater: Rater, database: Path) ->
     status, _, err = rater("lab", "pages", "--show", "last", "--rounds", 3)
     assert status == 2
     assert "--show last runs nothing: leave out --rounds" in err
+
+
+def test_a_sweep_that_was_stopped_at_its_first_layout_is_shown_as_it_is(
+    rater: Rater, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_sweep(database, "pages", {"0%": [1.0], "100%": []})
+    status, _, err = rater("lab", "pages", "--show", "last", "--json")
+    assert (status, err) == (
+        2,
+        "rater: sweep 1: one layout has runs; two or more can be compared\n",
+    )
+    with open_store(database) as store:
+        tell_ended(LabPage(None, None), Namespace(json=False), store, 1)
+    assert "1 of 2 runs done" in capsys.readouterr().out
 
 
 def test_layouts_without_base_pages_and_texts_that_are_no_layouts_are_refused(

@@ -65,6 +65,8 @@ def page_lab(
     if axes != {PAGES}:
         named = ", ".join(sorted(axes)) or "none"
         raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
+    if len(points) < 2:
+        raise InputError(f"sweep {sweep}: one layout has runs; two or more can be compared")
     ordered = sorted(points, key=lambda point: not _is_base(point))
     comparison = compare(ordered, looks=looks)
     shares = [_share(point) for point in ordered]

@@ -16,7 +16,7 @@ from rater.show.html.page import page_of
 from rater.show.html.several import Together
 from rater.show.models.lab import lab_document, print_lab
 from rater.store.store import Store
-from rater.store.sweeps import PREFIX, find_sweep
+from rater.store.sweeps import PREFIX, find_sweep, load_sweep
 from rater.text.words import count
 from rater.workflow.common import existing_store, print_json, say, show
 from rater.workflow.models.model import predicting_of
@@ -28,6 +28,7 @@ from rater.workflow.results.points import looks_of, points_from, points_without_
 from rater.workflow.results.report import check_page
 from rater.workflow.run_arguments import options_given
 from rater.workflow.sweep.conduct import new
+from rater.workflow.sweep.view import show_sweep
 
 SUITE = "pages"
 LAYOUTS = "0%,12.5%,25%,37.5%,50%,62.5%,75%,87.5%,100%"
@@ -39,13 +40,14 @@ _WITH_SHOW = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class LabPage:
     """Where the page goes."""
 
     file: Path | None  # None: rater-lab-pages-SWEEP.html
     vega: str | None  # as a script; None: it is not installed
 
     def path(self, sweep: int) -> Path:
+        """Return where it goes."""
         return self.file or Path(f"rater-lab-pages-{sweep}.html")
 
 
@@ -60,22 +62,22 @@ def lab_pages(args: argparse.Namespace) -> int:
             _tell(page, args, store, find_sweep(store, args.show))
         return 0
     _complete(args)
-    return new(args, partial(_tell, page))
+    return new(args, partial(tell_ended, page))
 
 
-def _page_of(args: argparse.Namespace) -> _Page:
+def _page_of(args: argparse.Namespace) -> LabPage:
     """Return the page, checked before the work; raises `InputError` where it is asked for."""
     path = None if args.file is None else Path(args.file)
     if path is None and args.json:  # to programs the document alone
-        return _Page(path, None)
+        return LabPage(path, None)
     if path is not None:
         check_page(path, force=False)
     try:
-        return _Page(path, library())
+        return LabPage(path, library())
     except InputError:
         if path is not None:
             raise
-        return _Page(path, None)
+        return LabPage(path, None)
 
 
 def _complete(args: argparse.Namespace) -> None:
@@ -95,7 +97,16 @@ def _complete(args: argparse.Namespace) -> None:
                 setattr(args, name, value)
 
 
-def _tell(page: _Page, args: argparse.Namespace, store: Store, sweep: int) -> None:
+def tell_ended(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
+    """Tell what a sweep that has ended came to, however early it did."""
+    slots = load_sweep(store, sweep).slots
+    if len({it.slot.point for it in slots if it.done}) < 2:  # stopped: nothing to compare
+        show_sweep(args, store, sweep)
+    else:
+        _tell(page, args, store, sweep)
+
+
+def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
     """Print what a sweep came to, and write its page."""
     word = f"{PREFIX}{sweep}"
     points = points_from(store, [word])
@@ -119,7 +130,7 @@ def _tell(page: _Page, args: argparse.Namespace, store: Store, sweep: int) -> No
         print(f"\n{path.resolve()}: {count(len(lab.points), 'layout')}, {size:.1f} MB")
 
 
-def _write(page: _Page, store: Store, lab: PageLab) -> Path | None:
+def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     """Write the page, with the pictures of a run in base pages and one with the most large ones."""
     if page.vega is None:
         return None
