@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,16 @@ import pytest
 
 from rater import __version__
 from rater.plan.fleet.attempt import VerdictStatus
+from rater.record.events import RunEnded
+from rater.record.status import RunStatus
 from rater.run.fleet import node_checks
 from rater.run.fleet.child import EndingSignals, ending_signals
 from rater.run.fleet.shared_folder import SPEC_VERSION, SharedFolder, Spec
+from rater.store.store import open_store
 from rater.workflow.fleet import agent
 from rater.workflow.fleet.agent import Agent
+from tests.support.example_events import ended, over, phase, run_of
+from tests.support.stored_runs import begin
 
 
 @pytest.fixture
@@ -90,3 +96,42 @@ def test_a_node_that_has_published_everything_does_nothing_more(it: Agent, tmp_p
         VerdictStatus.NOT_NEEDED,
         "attempt 1 has published everything",
     )
+
+
+def ran_a_half(it: Agent, *words: str, **_: object) -> tuple[int, str]:
+    """What `rater run` leaves that was told to end after the first of two phases."""
+    with open_store(it.database) as store:
+        number = begin(store, run_of(2, iterations=2))
+        store.append(number, phase(total=2), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0))
+        store.append(number, RunEnded(RunStatus.INTERRUPTED, "SIGTERM"))
+    it.signals.take(signal.SIGUSR1, None)
+    return 143, ""
+
+
+def test_what_was_measured_before_the_time_limit_is_published_and_resumed_elsewhere(
+    it: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Agent, "_rater", ran_a_half)
+    verdict = it.run()
+    assert (verdict.status, verdict.ended_by) == (VerdictStatus.PARTIAL, "USR1")
+    assert (verdict.copies_done, verdict.copies_planned) == (2, 4)
+    found = it.folder.looked_up(it.spec.fleet, "n1", 1)
+    assert found is not None
+    assert (found.verdict, found.damaged) == (verdict, None)
+
+    it.database.unlink()  # the node came back without its disk
+    asked: list[tuple[str, ...]] = []
+
+    def no(_: Agent, *words: str, **__: object) -> tuple[int, str]:
+        asked.append(words)
+        return 1, "no"
+
+    monkeypatch.setattr(Agent, "_rater", no)
+    it.signals.first = None
+    again = Agent(it.folder, it.spec, "n1", 2, "18.0", it.signals).run()
+    assert asked == [("--resume", "1")]
+    assert again.notes == (
+        "goes on with what attempt 1 published",
+        "resumed: 2 copies were there",
+    )
+    assert (again.status, again.reason, again.copies_done) == (VerdictStatus.PARTIAL, "no", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -115,20 +116,23 @@ def interrupted(_: float) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_cancelled_fleet_publishes_what_it_has(
+def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
     fleet: list[str], rater: Rater, tmp_path: Path
 ) -> None:
-    command = "test -e first && exec sleep 60; touch first"
-    words = ("--nodes", "n1", "--iterations", "2", *PROGRAM, "--", "sh", "-c", command)
-    assert rater(*fleet, *words)[0] == 0
-    until((tmp_path / "first").exists)
-    until(lambda: copies_on_node(tmp_path) == 1)
-    document = shown(rater, "cancel", "--wait")
+    home = tmp_path / "scratch" / f"rater-fleet-{os.geteuid()}"
+    home.mkdir()
+    with (home / "turn").open("w") as turn:
+        (home / "turn").chmod(0o600)
+        fcntl.flock(turn, fcntl.LOCK_EX)  # another job of this machine: this one waits for it
+        words = ("--nodes", "n[1-2]", "--parallel", "1", *PROGRAM, "--", "true")
+        assert rater(*fleet, *words)[0] == 0
+        until(lambda: list(home.glob("*-n1")))
+        document = shown(rater, "cancel", "--wait")
     assert document["status"] == "cancelled"
-    [node] = document["nodes"]
-    assert node["reason"] == "`rater fleet cancel`; 1 of 2 copies"
+    first, second = document["nodes"]
+    assert (first["state"], first["reason"]) == ("cancelled", "`rater fleet cancel`")
+    assert (second["state"], second["attempts"]) == ("waiting", [])
     assert shown(rater, "collect")["status"] == "cancelled"
-    assert rows("SELECT status, copy_runs FROM fleet_run") == [("interrupted", 2)]
     status, _, err = rater("fleet", "retry")
     assert (status, "was cancelled" in err) == (2, True)
 
