@@ -1,5 +1,5 @@
--- How large was each category of data in the last run of a program, with these inputs and this
--- command (--pages)? .parameter set :command, :binary, :inputs, and :split 0 or 1.
+-- How large was each category of data in the last run of the same program (--pages)? With the same
+-- inputs and command: .parameter set :command, :binary, :inputs, and :split 0 or 1.
 SELECT region.category, max(region.extent_bytes) AS extent_bytes, region.run_id
 FROM page_region AS region
 JOIN copy

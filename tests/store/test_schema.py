@@ -18,6 +18,8 @@ from tests.support.datasette import NAME, text
 from tests.support.released import changed, digests, freeze, released
 from tests.support.stored_runs import begin
 
+PARAMETER = re.compile(r":([a-z_]+)")
+
 
 def schema(connection: sqlite3.Connection) -> dict[str, str]:
     """The objects of a database without comments and layout, which may differ."""
@@ -42,7 +44,7 @@ def test_datasette_has_every_table_view_and_query_with_its_comment(store: Store)
     with closing(sqlite3.connect(store.path)) as connection:
         assert {name for (name,) in connection.execute(sql)} <= told["tables"].keys()
         for query in told["queries"].values():
-            connection.execute(query["sql"], {"run": "", "sweep": ""})
+            connection.execute(query["sql"], dict.fromkeys(PARAMETER.findall(query["sql"]), ""))
     assert told["tables"]["run"]["description"].startswith("One call of `rater run`")
     assert told["tables"]["host"]["columns"]["architecture"] == "as `uname -m`"
 

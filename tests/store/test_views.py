@@ -1,5 +1,6 @@
 """What a person can ask the database without our code gives what our code says."""
 
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -338,7 +339,8 @@ def test_a_query_file_runs_as_it_stands_and_begins_with_its_question(
     assert "?" in text.splitlines()[0]
     with closing(sqlite3.connect(store.path)) as connection:
         for run in (None, 1):  # the shell binds NULL to a parameter that nobody set
-            connection.execute(text, {"run": run, "sweep": run}).fetchall()
+            values = dict.fromkeys(re.findall(r":([a-z_]+)", text)) | {"run": run, "sweep": run}
+            connection.execute(text, values).fetchall()
 
 
 def test_the_slowest_copies_are_named_with_their_place(store: Store) -> None:
