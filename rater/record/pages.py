@@ -21,7 +21,7 @@ class PageReuse:
 
     page_bytes: int
     faults: PerCategory  # first touches, those of memory that was given back and had again too
-    pages: PerCategory  # different pages touched (of a sample: those in it)
+    pages: PerCategory  # different pages touched
     # By category, pairs of a distance and how many references had it, ascending. Exact below 32,
     # then the least of a bin: 16 bins for every doubling.
     histogram: tuple[tuple[tuple[int, int], ...], ...]

@@ -71,7 +71,7 @@ def _reuse(size: Mapping[str, Any], rate: float) -> PageReuse:
     return PageReuse(
         page_bytes=1 << size["shift"],
         faults=tuple(size["faults"]),
-        pages=_scaled(size["cold"], rate),
+        pages=tuple(size["pages"]),  # counted as they come, whatever the sample
         histogram=tuple(histogram),
         error=None if rate == 1 else _error(size["far"], size["sampled"]),
         error_from=size["far_from"],

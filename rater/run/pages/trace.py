@@ -94,22 +94,21 @@ def run_traced(
             environment.pop(b"VALGRIND_OPTS", None)
             if library is not None:
                 environment |= _preloaded(library, spec.environment)
-            analyser = subprocess.Popen(
+            with subprocess.Popen(
                 [str(tools.analyser), *analysis.arguments],
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=0,
                 preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
-            )
-            try:
-                _close(ends, reading)
-                ended = run_to_end(spec, environment, limits, (writing,))
-                _close(ends, writing)  # the last writer: the analyser has read all
-                output, problem = analyser.communicate()
-            finally:
-                kill_group(analyser.pid)
-                analyser.wait()
+            ) as analyser:
+                try:
+                    _close(ends, reading)
+                    ended = run_to_end(spec, environment, limits, (writing,))
+                    _close(ends, writing)  # the last writer: the analyser has read all
+                    output, problem = analyser.communicate()
+                finally:
+                    kill_group(analyser.pid)
         if analyser.returncode != 0:
             text = problem.decode(errors="replace").strip() or ended_text(analyser.returncode)
             raise RunError(f"the analyser of page references failed: {text}")

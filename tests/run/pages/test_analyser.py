@@ -26,8 +26,8 @@ type Records = list[tuple[int, ...]]  # (page, count), or (event, begin, end)
 
 
 @pytest.fixture(scope="module")
-def analyser(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return native_program("analyse", tmp_path_factory.mktemp("cache"), ("-pthread",))
+def analyser(page_cache: Path) -> Path:
+    return native_program("analyse", page_cache, ("-pthread",))
 
 
 def words(records: Records) -> bytes:
@@ -194,9 +194,20 @@ def test_memory_given_back_is_a_fault_again_but_no_new_page(analyser: Path) -> N
         *touch,
     ]
     base, _, huge, _ = analysed(analyser, records)["sizes"]
-    assert base["cold"][1] == 1024
+    assert base["cold"][1] == base["pages"][1] == 1024
     assert base["faults"][1] == 1024 + 512 + 256
     assert huge["faults"][1] == 2 + 1
+
+
+def test_a_page_counts_for_each_category_that_has_a_part_of_it(analyser: Path) -> None:
+    at = 1024 * MB
+    page = at >> 12
+    found = analysed(
+        analyser,
+        [(OTHER, at, at + MB), (page, 1), (HEAP, at, at + 2 * MB), (page, 1), (page + 1, 1)],
+    )
+    base, _, huge, _ = found["sizes"]
+    assert (base["pages"], huge["pages"]) == ([2, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
 
 
 def test_static_data_is_small_where_no_huge_page_lies_wholly_in_it(analyser: Path) -> None:

@@ -207,8 +207,9 @@ static struct batch *hand_over(struct batch *full)
 /* ---- records ----------------------------------------------------------------------------------------- */
 
 static struct table touched[SIZES]; /* by page: its category + 1; 0: not there */
+static struct table seen[SIZES];    /* by page: a bit for each category that it was touched as */
 static struct regions regions;
-static uint64_t references[CATEGORIES], stores[CATEGORIES], faults[SIZES][CATEGORIES];
+static uint64_t references[CATEGORIES], stores[CATEGORIES], faults[SIZES][CATEGORIES], pages[SIZES][CATEGORIES];
 static uint64_t changes, programs, forks, begins[2], ends[2]; /* of heap and mmap: the largest range */
 
 /* What is gone is a fault again: whole pages only. */
@@ -228,6 +229,8 @@ static unsigned first_touch(uint64_t page)
     for (int k = 0; k < SIZES; k++) {
         uint32_t *is = table_at(&touched[k], page >> (shifts[k] - 12));
         if (*is == 0) { *is = c + 1; faults[k][c]++; }
+        uint32_t *as = table_at(&seen[k], page >> (shifts[k] - 12));
+        if (!(*as >> c & 1)) { *as |= 1u << c; pages[k][c]++; }
     }
     return c;
 }
@@ -340,6 +343,7 @@ static void make_all(void)
         only[k] = bits[k];
         stack_make(&distances[k].stack, only);
         table_make(&touched[k], bits[k]);
+        table_make(&seen[k], bits[k]);
         distances[k].size = k;
         distances[k].last = NEVER;
         for (unsigned a = 0; a < array_count; a++)
@@ -376,6 +380,7 @@ static void print_distances(const struct distances *d)
 {
     printf("{\"shift\": %u, ", shifts[d->size]);
     print_row("faults", faults[d->size], ", ");
+    print_row("pages", pages[d->size], ", ");
     print_row("near", d->near, ", ");
     print_row("cold", d->cold, ", ");
     print_groups("sampled", d->sampled, ", ");
