@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.pages.ranking import RankedMapping
-from rater.record.pages import CHOSEN, PageMapping, PageTrace
+from rater.analysis.pages.ranking import RankedMapping, different_mappings
+from rater.record.pages import PageTrace
 
 _DRAWS = 1000
 _SEED = 20
@@ -104,23 +104,11 @@ def mappings_to_check(
 ) -> list[int]:
     """Return places of the mappings to run, that in base pages first.
 
-    Of those that differ only in categories of which the program touches nothing, one stands for
-    all. `every` one of these, or the predicted best and worst and the largest pages for all.
+    `every` one that differs, or the predicted best and worst and the largest pages for all.
     """
-    of: dict[tuple[int, ...], int] = {}
-    for place, one in enumerate(ranked):
-        of.setdefault(_touched_sizes(trace, one.mapping), place)
-    different = list(of.values())
+    different = different_mappings(trace, ranked)
     if every:
         return different
-    by_saving = sorted(different, key=lambda place: saved_ns[place])
+    in_order = sorted(different, key=lambda place: saved_ns[place])
     most = max(different, key=lambda place: ranked[place].large_bytes)
-    return sorted({0, by_saving[0], by_saving[-1], most})
-
-
-def _touched_sizes(trace: PageTrace, mapping: PageMapping) -> tuple[int, ...]:
-    base = min(it.page_bytes for it in trace.reuse)
-    return tuple(
-        size if trace.references[place] else base
-        for place, size in zip(range(len(CHOSEN)), mapping.sizes, strict=True)
-    )
+    return sorted({0, in_order[0], in_order[-1], most})

@@ -67,6 +67,22 @@ def best_within(ranked: Sequence[RankedMapping], pages: int, loads: Loads) -> Ra
     return by_saving([it for it in ranked if it.large_pages <= pages], loads)[0]
 
 
+def different_mappings(trace: PageTrace, ranked: Sequence[RankedMapping]) -> list[int]:
+    """Return the places of mappings that differ, the first of those that are alike.
+
+    Mappings are alike where they differ only in data of which the program has none.
+    """
+
+    def sizes(one: RankedMapping) -> tuple[int, ...]:
+        chosen = enumerate(one.mapping.sizes)
+        return tuple(size if trace.references[place] else 0 for place, size in chosen)
+
+    found: dict[tuple[int, ...], int] = {}
+    for place, one in enumerate(ranked):
+        found.setdefault(sizes(one), place)
+    return list(found.values())
+
+
 def frontier(ranked: Sequence[RankedMapping], loads: Loads) -> list[RankedMapping]:
     """Return mappings that save more than all with as few large bytes, ascending by these."""
     found: list[RankedMapping] = []

@@ -72,7 +72,7 @@ def reuse_lines(trace: PageTrace, page_bytes: int, width: int) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.0005 else f"{100 * share:.1g} %"
+    return f"{100 * share:.1f} %" if share >= 0.0005 else "< 0.05 %"
 
 
 def reuse_svg(trace: PageTrace) -> str:
@@ -91,8 +91,8 @@ def reuse_svg(trace: PageTrace) -> str:
                 _chart(rows, trace),
                 _WIDTH,
                 len(rows) * _LINE,
-                [PlacedText(0, -24, f"{page_name(page_bytes)} pages", weight="bold")],
-                above=34,
+                [PlacedText(0, -40, f"{page_name(page_bytes)} pages", weight="bold")],
+                above=20,
             )
         )
     what = plain(f"{trace.name}: page reuse distances, % of {many(sum(trace.references))}")
@@ -120,7 +120,9 @@ def _chart(rows: Sequence[tuple[str, list[float]]], trace: PageTrace) -> dict[st
                     }
                 )
             at = to
-        data["totals"].append({"row": row, "at": round(at, 6), "text": f"{at:.3g} %" if at else ""})
+        data["totals"].append(
+            {"row": row, "at": round(at, 6), "text": _percent(at / 100) if at else ""}
+        )
     legend, x = [], 0.0
     for category in used:
         legend.append({"x": x, "text": CATEGORIES[category], "colour": _COLOURS[category]})

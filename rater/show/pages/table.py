@@ -10,6 +10,7 @@ from rater.analysis.pages.ranking import (
     RankedMapping,
     best_within,
     by_saving,
+    different_mappings,
     shown_categories,
 )
 from rater.analysis.pages.reuse import PageMemory, far_references, page_memory
@@ -52,7 +53,9 @@ def print_trace(
     printer.table(_category_columns(trace, tlb))
     if pictured is not None:
         printer.line()
-        for line in reuse_lines(trace, pictured, printer.width):
+        legend, *lines = reuse_lines(trace, pictured, printer.width)
+        printer.prose(legend)
+        for line in lines:
             printer.line(line)
 
 
@@ -114,7 +117,7 @@ def print_ranking(
     budget: int | None,
 ) -> None:
     """Print mappings, the best first, what they need and save, and the best for `budget` pages."""
-    rows = by_saving(ranked, loads)
+    rows = by_saving([ranked[place] for place in different_mappings(trace, ranked)], loads)
     best = rows[0].saved_ns(loads)
     of = Columns(rows[:_MOST_ROWS])
     native_ns = trace.native_s * 1e9 if trace.native_s else None
