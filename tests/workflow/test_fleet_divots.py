@@ -168,4 +168,7 @@ def test_confirming_shows_its_pairs_and_wants_to_know_how_hosts_are_reached(
     assert sorted(turn[0]["quiet"] for turn in rounds) == ["n1", "n3", "n4"]
     status, out, _ = rater("divots", "--confirm", "fleet:1", "--dry-run")
     assert "1 slow host, each beside 3 quiet hosts in turn" in out
+    # What the plan knows of hosts is said: nobody has submitted a job here.
+    out = " ".join(rater("divots", "fleet:1")[1].split())
+    assert "Not complete: 5 hosts not submitted (n1, n2, n3, n4 and 1 more): not known why" in out
     assert rater("divots", "--confirm", "fleet:1", "--finding", "2", "--dry-run")[0] == 2

@@ -22,7 +22,7 @@ from rater.show.charts.vega import ASSETS
 from rater.show.console.format import plain
 from rater.show.console.table import Column
 from rater.show.fleet.history import changes_lines, step_text
-from rater.show.fleet.slow_hosts import kind_text, odd_text, slow_lines, visible_text
+from rater.show.fleet.slow_hosts import MissingHost, kind_text, odd_text, slow_lines, visible_text
 from rater.show.html.html import script_hash, script_json, table_html
 from rater.show.html.page import MARK
 from rater.text.words import count, percent, series, some
@@ -31,17 +31,6 @@ _MOST_NAMED = 6
 _ALIKE = 0.4  # of a host's slowdown in all benchmarks: a cell of so much is outlined
 _LEAST_SPAN, _MOST_SPAN = 0.03, 0.2  # of the colours
 _WIDE, _HIGH = 256.0, 34.0  # of a course
-
-
-@dataclass(frozen=True, slots=True)
-class MissingHost:
-    """A host of the plan that has no complete run."""
-
-    host: str
-    state: str
-    reason: str | None
-    attempts: int
-    has_times: bool  # part of it was published, and stands in the map
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.divots.data.words import per_cent
 from rater.analysis.fleet.model import FleetCompared, HostKind, KindCompared, OddSetting, SlowHost
+from rater.groups import grouped
 from rater.show.console.printer import Printer
 from rater.show.divots.findings import disturbed_line
 from rater.show.divots.to_json import evidence_line
@@ -17,6 +18,17 @@ _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
+
+
+@dataclass(frozen=True, slots=True)
+class MissingHost:
+    """A host of the plan that has no complete run."""
+
+    host: str
+    state: str
+    reason: str | None
+    attempts: int
+    has_times: bool  # part of it was published, and stands in the map
 
 
 def print_fleet(
@@ -36,6 +48,17 @@ def print_fleet(
         many = count(len(compared.without_times), "host")
         named = some(compared.without_times, _MOST_NAMED)
         printer.prose(f"Not compared: {many} with no benchmark that ended well ({named}).")
+
+
+def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
+    """Print which hosts are not complete, by state and reason."""
+    told = grouped(((it.state, it.reason or "not known why"), it.host) for it in missing)
+    for (state, reason), hosts in told.items():
+        printer.prose(
+            f"Not complete: {count(len(hosts), 'host')} {state} ({some(hosts, _MOST_NAMED)}): "
+            f"{reason}",
+            "yellow",
+        )
 
 
 def print_next(fleet: int, compared: FleetCompared, printer: Printer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from rater.analysis.divots.data.finding import Analysis, Thresholds
 from rater.analysis.fleet.model import FleetCompared
@@ -11,11 +12,17 @@ from rater.record.fleet import fleet_word, latest
 from rater.record.stored import RunHead
 from rater.show.console.printer import Printer
 from rater.show.divots.to_json import divot_rows
-from rater.show.fleet.slow_hosts import fleet_document, print_fleet, print_next
+from rater.show.fleet.slow_hosts import (
+    fleet_document,
+    print_fleet,
+    print_missing,
+    print_next,
+)
 from rater.store.fleet.index import fleet_number, opened_run, runs_of
 from rater.store.store import Store
 from rater.workflow.common import existing_store, say, show
 from rater.workflow.fleet.compared import compared
+from rater.workflow.fleet.missing import missing_hosts
 from rater.workflow.results.divots import analysis_of
 
 _MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is unpacked and searched
@@ -33,14 +40,20 @@ def fleet_divots(args: argparse.Namespace) -> int:
         found = compared(store, fleet)
         thresholds = Thresholds(args.threshold_group, args.threshold_copy)
         own = insides(store, fleet, found, thresholds)
+        with store.reading() as connection:
+            chosen = {host: them[-1] for host, them in latest(runs_of(connection, fleet)).items()}
+        in_times = {host for kind in found.kinds for host in kind.hosts}
+        missing, _ = missing_hosts(store, fleet, chosen, in_times)
     inside = {host: analysis for host, (_, analysis) in own.items()}
 
     def document() -> object:
         divots = {host: divot_rows(it.findings, head) for host, (head, it) in own.items()}
-        return fleet_document(fleet, found, inside) | {"divots": divots}
+        told = [asdict(it) for it in missing]
+        return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
 
     def text(printer: Printer) -> None:
         print_fleet(fleet, found, inside, printer)
+        print_missing(missing, printer)
         printer.line()
         print_next(fleet, found, printer)
 

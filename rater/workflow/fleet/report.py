@@ -10,17 +10,15 @@ from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.fleet.history import History, host_history
 from rater.analysis.fleet.model import FleetCompared
 from rater.errors import InputError
-from rater.plan.fleet.attempt import AttemptState
-from rater.plan.fleet.due import outcome
 from rater.record.fleet import IndexedRun, fleet_word, latest
-from rater.show.fleet.page import FleetPage, MissingHost, fleet_page, summary_line
-from rater.store.fleet.fleets import load_fleet
+from rater.show.fleet.page import FleetPage, fleet_page, summary_line
 from rater.store.fleet.history import history_of_host
 from rater.store.fleet.index import fleet_number, runs_of
 from rater.store.store import Store
 from rater.workflow.common import existing_store, print_json
 from rater.workflow.fleet.compared import compared
 from rater.workflow.fleet.divots import insides
+from rater.workflow.fleet.missing import missing_hosts
 from rater.workflow.results.output_file import write_output
 from rater.workflow.results.report import check_page
 
@@ -62,7 +60,7 @@ def page_data(store: Store, fleet: int) -> FleetPage:
         chosen = {host: runs[-1] for host, runs in latest(runs_of(connection, fleet)).items()}
     inside = insides(store, fleet, found, Thresholds(), _MOST_OPENED)
     in_map = {host for kind in found.kinds for host in kind.hosts}
-    missing, planned = _missing(store, fleet, chosen, in_map)
+    missing, planned = missing_hosts(store, fleet, chosen, in_map)
     starts = sorted(run.started_at for run in chosen.values() if run.started_at)
     return FleetPage(
         fleet,
@@ -74,34 +72,6 @@ def page_data(store: Store, fleet: int) -> FleetPage:
         _histories(store, found),
         starts[0] if starts else None,
     )
-
-
-def _missing(
-    store: Store, fleet: int, chosen: dict[str, IndexedRun], in_map: set[str]
-) -> tuple[list[MissingHost], int]:
-    """Return the nodes that are not complete, and how many were planned."""
-    try:
-        plan = load_fleet(store, fleet)
-    except InputError:  # its index came without its plan
-        return [
-            MissingHost(host, "without times", run.reason, run.attempt, has_times=False)
-            for host, run in chosen.items()
-            if host not in in_map
-        ], len(chosen)
-    missing = []
-    for node, tried in plan.attempts.items():
-        last = outcome(tried) if tried else None
-        if last is not None and last.state is AttemptState.COMPLETE and node in in_map:
-            continue
-        if last is None:
-            state, reason = "not submitted", None
-        elif last.state is AttemptState.COMPLETE:
-            has = "no benchmark in it ended well" if node in chosen else "not collected yet"
-            state, reason = "without times", has
-        else:
-            state, reason = last.state.value, last.reason
-        missing.append(MissingHost(node, state, reason, len(tried), has_times=node in in_map))
-    return missing, len(plan.nodes)
 
 
 def _histories(store: Store, found: FleetCompared) -> list[History]:
