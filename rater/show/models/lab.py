@@ -49,7 +49,8 @@ def print_lab(lab: PageLab, printer: Printer) -> None:
     )
     printer.some(lab.missing, "yellow")
     print_troubles(lab.comparison.troubles, printer)
-    printer.line()
+    if not lab.comparison.troubles:  # else it has set itself apart
+        printer.line()
     print_gains(lab, printer)
     printer.line()
     print_layouts(lab, printer)
