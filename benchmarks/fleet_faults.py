@@ -195,6 +195,7 @@ def power(bar: Bar) -> Told:
     """n2 loses power in its second iteration and comes back."""
     waiting = bar.start(*bar.words("n[1-3]", "--wait", copies=4, iterations=4, s=1.5))
     bar.until(lambda: bar.times_ran()["n2"] > 4)
+    time.sleep(0.7)  # in the midst of the second phase: the end of the first is stored by now
     bar.cluster("node-kill", "n2")
     time.sleep(5)
     bar.until(lambda: "lost" in states(bar.fleet(), "n2"), 90)

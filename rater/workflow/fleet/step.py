@@ -91,11 +91,10 @@ class Steps:
         self._end(fleet, now_s)
         if submit and not self.silent:
             self._submit_left(fleet)
-            wanted = due(fleet.rules, fleet.nodes, fleet.attempts, again=again).submit
-            if wanted:
-                idle = self._idle([node for node, _ in wanted])
-                wanted = due(fleet.rules, fleet.nodes, fleet.attempts, idle, again).submit
-            for node, attempt in wanted:
+            all_at_once = replace(fleet.rules, parallel=None)
+            wanted = due(all_at_once, fleet.nodes, fleet.attempts, again=again).submit
+            idle = self._idle([node for node, _ in wanted]) if wanted else set()
+            for node, attempt in due(fleet.rules, fleet.nodes, fleet.attempts, idle, again).submit:
                 row = intend(self.store, self.number, node, attempt, time.time())
                 if row is not None and not self._submit(fleet, row):
                     break
