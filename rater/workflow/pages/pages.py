@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,8 @@ def pages(args: argparse.Namespace) -> int:
             raise InputError("--show names a trace that is there: leave the program out")
         with existing_store(args) as store:
             stored = load_trace(store, find_trace(store, args.trace))
+        if args.measure:
+            stored = replace(stored, costs=machine_costs(cache_root(), anew=True))
     else:
         stored = _made(args)
     _present(args, stored, file)

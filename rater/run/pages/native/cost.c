@@ -4,8 +4,8 @@
  *
  * The same lines of data, one a 4 KiB page, are read in the same order in small and in huge pages,
  * turn by turn; the difference is what the misses cost. Dependent: each address comes from the load
- * before; independent: addresses are computed. Times are nanoseconds, the least of all
- * rounds: other load only adds.
+ * before; independent: addresses are computed. Times are nanoseconds of CPU time,
+ * as little of other load in them as can be.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -22,10 +22,11 @@ enum { SMALL = 4096, ROUNDS = 12, LEAST_LOADS = 100000 };
 static const size_t HUGE = 2u << 20;
 static volatile uint64_t sink;
 
+/* Of CPU time: what others have of the CPU meanwhile does not count. */
 static double now_ns(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 static int by_value(const void *a, const void *b)
@@ -80,28 +81,44 @@ static void thread_pages(char *base, const uint32_t *order, size_t pages)
     for (size_t i = 0; i < pages; i++)
         *(char **)(base + line_of(order[i])) = base + line_of(order[(i + 1) % pages]);
 }
-static double dependent(char *base, size_t loads)
+/* Time of each piece of some loads: one that was interrupted, or that found the caches emptied, is slow. */
+enum { PIECE = 4096, MOST_PIECES = 1 << 14 };
+struct pieces { double ns[MOST_PIECES]; int size; };
+
+static void add_piece(struct pieces *of, double ns)
+{
+    if (of->size < MOST_PIECES) of->ns[of->size++] = ns / PIECE;
+}
+/* The time that a fifth of all pieces are below. */
+static double typical(struct pieces *of)
+{
+    qsort(of->ns, (size_t)of->size, sizeof *of->ns, by_value);
+    return of->ns[of->size / 5];
+}
+static void dependent(char *base, size_t loads, struct pieces *of)
 {
     char **at = (char **)(base + line_of(0));
-    double begin = now_ns();
-    for (size_t i = 0; i < loads; i++) at = *(char ***)at;
-    double took = now_ns() - begin;
-    sink = (uintptr_t)at;
-    return took / (double)loads;
+    for (size_t done = 0; done < loads; done += PIECE) {
+        double begin = now_ns();
+        for (int i = 0; i < PIECE; i++) at = *(char ***)at;
+        sink = (uintptr_t)at;
+        add_piece(of, now_ns() - begin);
+    }
 }
-static double independent(const char *base, size_t pages, size_t loads)
+static void independent(const char *base, size_t pages, size_t loads, struct pieces *of)
 {
     uint64_t sum = 0, x = 1;
     const uint64_t mask = pages - 1; /* a power of two: a full cycle by Hull and Dobell */
-    double begin = now_ns();
-    for (size_t i = 0; i < loads; i++) {
-        x = (x * 1664525 + 1013904223) & mask;
-        uint64_t page = (x ^ x >> 7) & mask;
-        sum += *(const uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
+    for (size_t done = 0; done < loads; done += PIECE) {
+        double begin = now_ns();
+        for (int i = 0; i < PIECE; i++) {
+            x = (x * 1664525 + 1013904223) & mask;
+            uint64_t page = (x ^ x >> 7) & mask;
+            sum += *(const uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
+        }
+        sink = sum;
+        add_piece(of, now_ns() - begin);
     }
-    double took = now_ns() - begin;
-    sink = sum;
-    return took / (double)loads;
 }
 
 enum { FOOTPRINTS = 20, KINDS = 4, LEAST_PAGES = 16 };
@@ -109,7 +126,8 @@ enum { FOOTPRINTS = 20, KINDS = 4, LEAST_PAGES = 16 };
 /* All footprints in turn, round by round: load that comes and goes spoils no footprint as a whole. */
 static void loads(size_t most_pages)
 {
-    static double best[FOOTPRINTS][KINDS];
+    static struct pieces of[FOOTPRINTS][KINDS];
+    static struct pieces unused;
     const size_t bytes = most_pages * SMALL < HUGE ? HUGE : most_pages * SMALL;
     uint32_t *order = malloc(most_pages * sizeof *order);
     char *small = memory(bytes, MADV_NOHUGEPAGE), *huge = memory(bytes, MADV_HUGEPAGE);
@@ -128,11 +146,14 @@ static void loads(size_t most_pages)
             thread_pages(small, order, pages);
             thread_pages(huge, order, pages);
             size_t n = pages < LEAST_LOADS ? (LEAST_LOADS + pages - 1) / pages * pages : pages;
-            dependent(small, pages); /* warms up */
-            dependent(huge, pages);
-            double t[KINDS] = {dependent(small, n), dependent(huge, n), independent(small, pages, n), independent(huge, pages, n)};
-            for (int k = 0; k < KINDS; k++)
-                if (r == 0 || t[k] < best[f][k]) best[f][k] = t[k];
+            unused.size = 0;
+            dependent(small, pages, &unused); /* warms up */
+            dependent(small, n, &of[f][0]);
+            unused.size = 0;
+            dependent(huge, pages, &unused);
+            dependent(huge, n, &of[f][1]);
+            independent(small, pages, n, &of[f][2]);
+            independent(huge, pages, n, &of[f][3]);
         }
     }
     int f = 0;
@@ -140,7 +161,7 @@ static void loads(size_t most_pages)
     for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++)
         printf("%s\n  {\"pages\": %zu, \"huge_bytes\": %zu, \"dependent_small_ns\": %.3f, \"dependent_huge_ns\": %.3f, "
                "\"independent_small_ns\": %.3f, \"independent_huge_ns\": %.3f}",
-               f ? "," : "", pages, had < bytes ? 0 : pages * SMALL, best[f][0], best[f][1], best[f][2], best[f][3]);
+               f ? "," : "", pages, had < bytes ? 0 : pages * SMALL, typical(&of[f][0]), typical(&of[f][1]), typical(&of[f][2]), typical(&of[f][3]));
     munmap(small, bytes);
     munmap(huge, bytes);
     free(order);
