@@ -86,8 +86,8 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="measure anew what misses and faults cost here, instead of once a machine and kernel; with "
-        "--show, rank with these costs",
+        help="measure anew what misses and faults cost here, instead of once a machine and "
+        "kernel; with --show, rank with these costs",
     )
     parser.add_argument(
         "--timeout",
