@@ -41,7 +41,7 @@ def print_trace(
     printer.line(f"{what}: {many(sum(trace.references))} references", "bold")
     printer.prose(
         f"traced by {trace.engine} in {duration(trace.elapsed_s)}{native}; "
-        f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} of all pages'}; "
+        f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} % of all pages'}; "
         f"TLB {tlb}"
     )
     printer.some(trace.notes, "yellow")
@@ -83,7 +83,7 @@ def _far(reuse: PageReuse, tlb: Tlb, level: int) -> int:
 def _sampling(trace: PageTrace) -> str:
     told = [
         f"{page_name(it.page_bytes)} "
-        + ("too few pages to tell" if it.error is None else f"+-{percent(it.error)}")
+        + ("too few pages to tell" if it.error is None else f"+-{percent(it.error)} %")
         for it in trace.reuse
     ]
     return f"standard error of sampled walks: {', '.join(told)}"
@@ -131,11 +131,11 @@ def print_ranking(
         of.right(("ms saved", saved), _range, optional=3),
         of.right("saved|ms", lambda it: milliseconds(it.saved_ns(loads))),
         *(
-            [of.percent("of the|run", lambda it: it.saved_ns(loads) / native_ns)]
+            [of.percent("of the|run %", lambda it: it.saved_ns(loads) / native_ns)]
             if native_ns
             else []
         ),
-        of.percent("of the|most", lambda it: it.saved_ns(loads) / best if best > 0 else None),
+        of.percent("of the|most %", lambda it: it.saved_ns(loads) / best if best > 0 else None),
     ]
     printer.table(columns)
     if len(rows) > _MOST_ROWS:
@@ -200,7 +200,7 @@ def print_heads(heads: Sequence[TraceHead], printer: Printer) -> None:
             of.left("host|", lambda it: it.host, flexible=True, optional=1),
             of.left("what|", lambda it: f"{it.suite}/{it.name}" if it.suite else it.name),
             of.left("size|", lambda it: it.size),
-            of.percent("of all|pages", lambda it: it.rate, optional=2),
+            of.percent("% of all|pages", lambda it: it.rate, optional=2),
             of.numbers("traced|s", lambda it: it.elapsed_s),
         ]
     )
@@ -214,10 +214,10 @@ def print_check(check: BenefitCheck, printer: Printer) -> None:
             of.left("page sizes|", lambda it: it.name, flexible=True),
             of.right("runs|", lambda it: len(it.times_s), optional=1),
             of.numbers("median|s", lambda it: it.median_s, 4),
-            of.percent("predicted|of most", lambda it: it.predicted),
-            of.percent("measured|of most", lambda it: it.measured),
-            of.right("noise|+-", lambda it: percent(it.noise)),
-            of.change("error|", lambda it: it.error),
+            of.percent("predicted|% of most", lambda it: it.predicted),
+            of.percent("measured|% of most", lambda it: it.measured),
+            of.right("noise|+- %", lambda it: percent(it.noise)),
+            of.change("error|%", lambda it: it.error),
         ]
     )
     printer.line()
@@ -233,5 +233,5 @@ def print_check(check: BenefitCheck, printer: Printer) -> None:
         return
     printer.prose(
         f"error in per cent of the maximum benefit ({saved}): "
-        f"mean {percent(check.mean_error)}, largest {percent(check.max_error)}"
+        f"mean {percent(check.mean_error)} %, largest {percent(check.max_error)} %"
     )
