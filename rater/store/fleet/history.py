@@ -14,6 +14,7 @@ from rater.text.words import some
 
 _MOST_OTHERS = 200  # hosts of a fleet whose median is usual: a tenth of one host's spread away
 _MOST_FACTS = 20  # hosts whose settings say what is usual
+_SAME_MEMORY = 0.02
 _KIND = ("cpu_model", "memory_bytes", "cpus", "copies", "suite", "size", "tune", "mode")
 _FACTS = ("kernel", "microcode", "machine_id_hash", *_KIND[:4])
 # Of a host the last complete attempt, else the last: SQLite takes the row of the greatest.
@@ -54,7 +55,9 @@ def history_of_host(connection: sqlite3.Connection, host: str) -> tuple[HistoryP
         rows = _chosen(connection, fleet)
         own = next(row for row in rows if row["host"] == host)
         kind = _kind(own)
-        others = _sample([it for it in rows if it is not own and _kind(it) == kind])
+        memory = own["memory_bytes"]
+        alike = (it for it in rows if _kind(it) == kind and _same_memory(it, memory))
+        others = _sample([it for it in alike if it is not own])
         seconds = _seconds(connection, fleet, [own]).get(host, {})
         usual = _usual(_seconds(connection, fleet, others))
         points.append(
@@ -83,7 +86,9 @@ def history_of_benchmark(
     for (fleet,) in connection.execute("SELECT DISTINCT fleet FROM fleet_run ORDER BY fleet"):
         rows = _chosen(connection, fleet)
         (kind, _), *_rest = Counter(map(_kind, rows)).most_common(1)
-        alike = [row for row in rows if _kind(row) == kind]
+        of_kind = [row for row in rows if _kind(row) == kind]
+        memory = sorted(int(row["memory_bytes"] or 0) for row in of_kind)[len(of_kind) // 2]
+        alike = [row for row in of_kind if _same_memory(row, memory)]
         times = _seconds(connection, fleet, alike, benchmark)
         if not times:
             continue
@@ -112,10 +117,14 @@ def _chosen(connection: sqlite3.Connection, fleet: int) -> list[_Row]:
 
 
 def _kind(row: _Row) -> tuple[str | int | None, ...]:
-    """Return what hosts have in common to be compared; memory to a few per cent."""
-    memory = row["memory_bytes"]
-    rounded = None if memory is None else float(f"{float(memory):.2g}")
-    return tuple(rounded if name == "memory_bytes" else row[name] for name in _KIND)  # type: ignore[misc]
+    """Return what hosts have in common to be compared, but for memory."""
+    return tuple(row[name] for name in _KIND if name != "memory_bytes")
+
+
+def _same_memory(row: _Row, memory: str | int | None) -> bool:
+    """Tell whether a host has as much memory, but for what its kernel keeps."""
+    low, high = sorted((float(row["memory_bytes"] or 0), float(memory or 0)))
+    return high <= low * (1 + _SAME_MEMORY)
 
 
 def _sample(rows: Sequence[_Row]) -> list[_Row]:
