@@ -25,6 +25,7 @@ from rater.analysis.compare.rows import Grid, RowMaker, kinds, mixed, p_of, with
 from rater.analysis.conditions.differences import point_differences
 from rater.analysis.conditions.disturbances import disturbed_runs
 from rater.analysis.doctor.differences import doctor_differences
+from rater.analysis.page_sizes.beside import base_side, layout_warnings
 from rater.analysis.results.points import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
 from rater.analysis.stats.sequential import confidence_of_each
@@ -95,6 +96,7 @@ def compare(
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=disturbed_runs(one.run for side in sides for one in side.runs),
         doctor=doctor_differences(every, differences),
+        pages=layout_warnings([(it.label, [one.run for one in it.runs]) for it in sides]),
     )
 
 
@@ -138,7 +140,9 @@ def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tup
         raise InputError(f"one point{has}: expected two or more, to compare them")
     if baseline is not None:
         place = _place_of(baseline, sides)
-        sides.insert(0, sides.pop(place))
+    else:
+        place = base_side([[one.run for one in side.runs] for side in sides]) or 0
+    sides.insert(0, sides.pop(place))
     return tuple(sides)
 
 

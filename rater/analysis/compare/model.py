@@ -102,6 +102,7 @@ class Comparison:
     troubles: tuple[DisturbedRun, ...]  # what disturbed runs, as it was recorded
     # In what the doctor would have said of the machine that they were made on.
     doctor: tuple[DoctorDifference, ...]
+    pages: tuple[str, ...] = ()  # what is wrong with comparing these page layouts
 
     @property
     def by_chance(self) -> float:

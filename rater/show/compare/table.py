@@ -38,6 +38,7 @@ def print_comparison(comparison: Comparison, printer: Printer) -> None:
     """Print what differs beside the axes, who is compared, the table and what it stands on."""
     print_differences(comparison, printer)
     print_troubles(comparison.troubles, printer)
+    printer.some(comparison.pages, "yellow")
     _print_sides(comparison, printer)
     printer.some(comparison.left_out, "yellow")
     printer.line()

@@ -33,7 +33,7 @@ TABLE = {
         {"kinds": lambda comparison: objects("rates runs", comparison.kinds)},
         "left_out",
         {"lost": lambda comparison: objects("benchmark point", comparison.lost)},
-        "disturbed=troubles doctor",
+        "disturbed=troubles doctor page_sizes=pages",
         {
             "benchmarks": lambda it: [_row(row, it) for row in it.benchmarks],
             "suite": lambda it: {row.name: _row(row, it) for row in it.suites},
