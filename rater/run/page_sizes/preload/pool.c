@@ -225,7 +225,15 @@ EXPORT void *mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...)
     va_start(more, flags);
     void *to = flags & MREMAP_FIXED ? va_arg(more, void *) : NULL;
     va_end(more);
-    return pool_remap(old, old_bytes, bytes, flags, to);
+    void *got = pool_remap(old, old_bytes, bytes, flags, to);
+    if (got != MAP_FAILED || errno != ENOMEM || flags != MREMAP_MAYMOVE || !pool->end || !inside(MMAP, (uint64_t)old))
+        return got;
+    /* The pool is full: it moves out of it. */
+    got = raw_mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    if (got == MAP_FAILED) return got;
+    memcpy(got, old, MIN(old_bytes, bytes));
+    pool_give((uint64_t)old, (uint64_t)old + UP(old_bytes, PAGE));
+    return got;
 }
 
 EXPORT int madvise(void *at, size_t bytes, int advice)
