@@ -52,7 +52,8 @@ def test_half_of_the_heap_lies_in_huge_pages_where_that_was_asked_for(rater: Rat
 @pytest.mark.usefixtures("nobody_else")
 def test_large_blocks_are_of_the_mappings_where_categories_are_named(rater: Rater) -> None:
     command = ("--copies", 1, "--", sys.executable, "-c", PROGRAM, "32")
-    assert rater("run", "--quiet", "--pages", "mmap:huge", *command)[0] == 0
+    status, _, err = rater("run", "--quiet", "--pages", "mmap:huge", *command)
+    assert status == 0, err
     heap, mmap = had(1)[0, "heap"], had(1)[0, "mmap"]
     assert heap[3] == 0
     assert heap[0] < 16 * MB
