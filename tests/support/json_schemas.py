@@ -41,8 +41,22 @@ COMMANDS = {
 }
 # Objects whose keys are names of the user or the machine, not of ours.
 _NAMED = frozenset(
-    "tags settings environment commands metrics node_bytes page_bytes astray_bytes page_shares "
-    "by_node counts labels page_text values".split()
+    [
+        "tags",
+        "settings",
+        "environment",
+        "commands",
+        "metrics",
+        "node_bytes",
+        "page_bytes",
+        "astray_bytes",
+        "page_shares",
+        "by_node",
+        "counts",
+        "labels",
+        "page_text",
+        "values",
+    ]
 )
 
 _ALWAYS = frozenset(("rater", "run", "uuid", "status", "mode", "copies", "benchmark", "copy"))
@@ -87,7 +101,7 @@ def _opened(schema: Any, name: str = "") -> Any:
         return {"type": "object"}
     found = dict(schema)
     kinds = found.get("type")
-    if name not in _ALWAYS and kinds is not None and kinds != "object" and kinds != "array":
+    if name not in _ALWAYS and kinds is not None and kinds not in {"object", "array"}:
         kinds = [kinds] if isinstance(kinds, str) else kinds
         found["type"] = [*kinds, *(["null"] if "null" not in kinds else [])]  # what is not known
     if "properties" in found:
