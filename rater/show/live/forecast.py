@@ -45,6 +45,10 @@ class Forecast:
             self._scale[0] += bracket_s
             self._scale[1] += planned_s
 
+    def name_of(self, number: int) -> str | None:
+        """Return the benchmark of a phase to come; None: not known, or several."""
+        return self._ahead[number].benchmark if number in self._ahead else None
+
     def phase_s(self, number: int, run_s: float) -> float | None:
         """Return what a phase takes, None where that is not known; `run_s`: a run, steady mode."""
         run = self._run

@@ -248,6 +248,8 @@ class LiveView:
             text += ", all copies wait at the gate"
         elif progress.stage == "checking outputs":
             text += ", is over: checking its outputs"
+        if progress.next_benchmark is not None:
+            text += f"; next: {plain(progress.next_benchmark, ascii_only=self._ascii)}"
         return text
 
     def _time_text(self, now_ns: int) -> str:
@@ -283,8 +285,14 @@ class LiveView:
             if progress.failures > 1:
                 text = f"{progress.failures} failed, the last: {text}"
             wanted.append((10, 1, [Segment(text, _RED)]))
+        if progress.rotated and len(progress.done_of) > 1:
+            done = ", ".join(
+                f"{plain(name, ascii_only=self._ascii)} {progress.done_of[name]}"
+                for name in sorted(progress.done_of)
+            )
+            wanted.append((9, 9, [Segment(f"done: {done}", _DIM)]))
         if progress.last_phase is not None and progress.stage != "over":
-            text = f"before: {result_text(progress.last_phase, self._ascii)}"
+            text = f"last phase: {result_text(progress.last_phase, self._ascii)}"
             wanted.append((11, 11, [Segment(text, _DIM)]))
         if progress.last_note is not None:
             text = f"note: {plain(progress.last_note, ascii_only=self._ascii)}"

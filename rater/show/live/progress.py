@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -119,6 +120,7 @@ class Progress:
         self.phase_number = 0  # of this call, from 1: a resumed run begins with a later phase
         self.stage = "setting up"
         self.steps_done = 0
+        self.done_of: Counter[str] = Counter()  # of this phase, by benchmark
         self._window: WindowCount | None = None  # steady mode, from the phase's first release
         self.last_phase: PhaseResult | None = None
         self.failures = 0  # runs of a benchmark, of the whole run
@@ -173,6 +175,7 @@ class Progress:
         self.states = bytearray(copies)
         self.counts = [copies, 0, 0, 0, 0]
         self.touched.update(range(copies))
+        self.done_of.clear()
         self.steps_done = 0
         self._window = None
         self._failures_before = self.failures
@@ -198,6 +201,7 @@ class Progress:
     def _copy_ended(self, event: CopyEnded) -> None:
         copy = event.copy
         self.steps_done += 1
+        self.done_of[event.benchmark] += 1
         last = event.step + 1 == self.steps_per_copy
         if self._window is not None:
             if self._window.opens(event.finish_ns):
@@ -252,6 +256,11 @@ class Progress:
             self._forecast.took(bracket_s)
 
     # -- what a person reads --------------------------------------------------------------------
+
+    @property
+    def next_benchmark(self) -> str | None:
+        """What the next phase runs; None: nothing, or several benchmarks, or it is not known."""
+        return self._forecast.name_of(self.phase_number + 1)
 
     def phase_elapsed_s(self, now_ns: int) -> float | None:
         """Return the time since the phase's first release, None before it."""

@@ -175,6 +175,7 @@ def test_a_rotated_copy_is_done_after_its_last_step() -> None:
     progress.event(ended(0, 2.0, start_s=1.0, name="lu", step=1))
     assert progress.counts[DONE] == 1
     assert progress.steps_done == progress.steps_per_copy == 2
+    assert progress.done_of == {"gups": 1, "lu": 1}
 
 
 def test_the_copy_that_runs_on_stands_out_with_its_distance_from_the_median() -> None:
@@ -205,6 +206,7 @@ def test_the_time_left_is_the_plans_and_then_what_was_measured() -> None:
     ahead = [PhaseAhead("gups", 10.0), PhaseAhead("lu", 20.0), PhaseAhead("gups", 10.0)]
     progress = Progress(run_of(1, names=("gups", "lu"), iterations=2), ahead, clock=lambda: T0)
     begin(progress, 1, total=3, expected_s=10.0)
+    assert progress.next_benchmark == "lu"
     assert progress.time_left_s(T0 + 4 * S) == (36.0, False)
     progress.event(ended(0, 5.0))
     progress.event(over(0.0, 5.0))
