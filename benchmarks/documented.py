@@ -1,4 +1,4 @@
-"""Run every command line of the README and of `docs/`, each as it stands, and say which are refused.
+"""Run every command line of README and `docs/`, each as it stands, and say which are not taken.
 
 In a scratch folder with the files they name, a database of runs and sweeps, and `dry-run = true` as
 the default of what would start copies (RATER_CONFIG). A documented command may fail there, be too
