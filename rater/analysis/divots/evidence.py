@@ -61,7 +61,13 @@ def _with(one: Finding, rows: Mapping[_Cell, list[EvidenceRow]]) -> Finding:
     cells = [sides for sides in _cells(one, rows) if sides[0] and sides[1]]
     if not cells:
         return replace(one, evidence=(*one.evidence, *shared))
-    others = "before" if one.kind is Kind.DRIFT else "else" if one.kind in _OVER_TIME else "others"
+    others = (
+        "before"
+        if one.kind is Kind.DRIFT
+        else "other iterations"
+        if one.kind in _OVER_TIME
+        else "others"
+    )
     found = [it for measure in MEASURES if (it := _compared(measure, cells, others, one.fast))]
     placed = _placement(cells) if not one.fast else None
     found += [*shared, placed] if placed else shared

@@ -233,7 +233,7 @@ def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
     made = []
     most = max(cost.cells.values(), default=0.0)
     if cost.whole < _NOTHING < most and len(hit.iterations) < table.shape[1]:
-        text = "costs nothing of the score (another iteration stands), "
+        text = "costs nothing of the score (the median iteration counts), "
         text += f"{words.cost(most)} of that iteration's rate"
         made.append(Evidence("cost", text, 100.0))
     elif cost.whole > 0:

@@ -155,7 +155,7 @@ MEASURES = (
         "on-cpu",
         _on_cpu,
         0.02,
-        lambda v: f"had a CPU for {v} of the time",
+        lambda v: f"was on a CPU {v} of the time",
         _share,
         slower=-1,
         prominence=0.8,  # why it had none stands before it, where that is known

@@ -119,7 +119,7 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
     facts = hit.facts
     if hit.kind is Kind.SLOW_ITERATION:
         number = table.iterations[iterations[0]]
-        how = f"{_range(table, hit)} over the others"
+        how = f"{_range(table, hit)} against the other iterations"
         return f"iteration {number}: {which} {how}{_all_but(table, hit)}"
     if hit.level == "lucky":
         share = f"{float(facts['share']) * 100:.0f} % of the copies"

@@ -195,7 +195,7 @@ def test_a_slow_iteration_has_the_range_of_its_benchmarks_and_is_one_finding() -
     times[:, 1] *= np.linspace(1.05, 1.44, 6)[:, None]
     found = one(divots(times, Machine(4, 8)))
     assert found.summary == (
-        "iteration 2: all benchmarks +24.4 % (+5 to +44 %, most in b5) over the others"
+        "iteration 2: all benchmarks +24.4 % (+5 to +44 %, most in b5) against the other iterations"
     )
     own = {it.benchmark: it.slowdown for it in found.cells}
     assert own["b0"] == pytest.approx(1.05, abs=0.01)

@@ -141,7 +141,7 @@ def test_a_benchmark_that_drifts_alone_is_drift(benchmarks: int) -> None:
 def test_the_copies_that_kept_their_speed_are_named() -> None:
     times = quiet(5, 3, 32)
     times[1, 1, 1:] *= 1.09
-    assert one(divots(times, FOUR)).summary.endswith("over the others, all but copy 0")
+    assert one(divots(times, FOUR)).summary.endswith("against the other iterations, all but copy 0")
 
 
 def test_one_slow_iteration_of_three_costs_the_score_nothing() -> None:
@@ -150,7 +150,7 @@ def test_one_slow_iteration_of_three_costs_the_score_nothing() -> None:
     found = one(divots(times, FOUR))
     assert found.score_lost == pytest.approx(0, abs=1e-3)
     assert text_of(found, "cost") == (
-        "costs nothing of the score (another iteration stands), 17 % of that iteration's rate"
+        "costs nothing of the score (the median iteration counts), 17 % of that iteration's rate"
     )
 
 

@@ -180,7 +180,7 @@ def test_a_competitor_is_told_before_the_wait_that_it_makes() -> None:
     readings = [reading(c, user_ns=10 * S) for c in range(COPIES)]
     first, second = told(run_of(rows, readings=readings))
     assert first == "other processes took 40 % of the CPU"
-    assert second == "had a CPU for 50 % of the time (others 100 %)"
+    assert second == "was on a CPU 50 % of the time (others 100 %)"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_slow_iteration_is_compared_with_the_others_copy_by_copy() -> None:
         cpus=(),
         cells=(CellEffect("a", "base", 2, 1.2, 0.1),),
     )
-    assert told(run_of(rows), one) == ["had a CPU for 30 % of the time (else 50 %)"]
+    assert told(run_of(rows), one) == ["was on a CPU 30 % of the time (other iterations 50 %)"]
 
 
 def test_two_modes_are_compared_slow_against_fast() -> None:

@@ -142,7 +142,7 @@ def test_runs_are_told_with_the_size_of_each() -> None:
     (one,) = between(LGROUP_1, HALF)
     assert one.summary == (
         "lgroup 1: all benchmarks +10 to +20 % in 2 of 2 runs (run 1 +20.0 %, run 2 +10.0 %); "
-        "always there, so hardware or set-up"
+        "in every run; probably hardware or set-up"
     )
     (one,) = between(LGROUP_1, None)
     assert one.summary == "lgroup 1: all benchmarks +20.0 % in run 1 only; not in run 2 (+0.0 %)"

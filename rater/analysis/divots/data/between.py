@@ -62,7 +62,7 @@ class Between:
             return f"{place}: {what} {_size(seen[0])} in run {seen[0].run} only{others}"
         if self.kind is Kind.RECURRING:
             always = len(seen) == len(self.looks)
-            follows = "; always there, so hardware or set-up" if always else others
+            follows = "; in every run; probably hardware or set-up" if always else others
             wider = _wider(self, seen)
             return f"{place}: {what} {_sizes(seen)} {many}{_by_run(seen)}{wider}{follows}"
         names = [one.place for one in seen]
