@@ -38,6 +38,7 @@ class PageOrder:
         parts += [f"large={LARGE_BYTES}"] if self.split else []
         parts += ["hugetlb"] if self.pooled else []
         parts += ["strict"] if self.strict else []
+        parts += [f"process={0:010}"]
         for category in Category:
             sizes: dict[int, list[str]] = {}
             for it in self.of(category):

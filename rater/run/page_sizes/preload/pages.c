@@ -12,6 +12,7 @@ uint64_t huge_bytes = 2u << 20, large_bytes = UINT64_MAX;
 int active, foreign_malloc;
 unsigned moved_break;
 static int pooled, strict;
+static int descendant; /* a process that the copy's own has started */
 static uint64_t largest_page; /* of all windows of the heap */
 
 
@@ -41,6 +42,14 @@ void advise(const struct region *r, uint64_t start, uint64_t end)
     }
 }
 
+/* Pages of zeros stay untouched. */
+static void copy_used(char *to, const char *from, uint64_t bytes)
+{
+    static const char zeros[PAGE];
+    for (uint64_t at = 0; at < bytes; at += PAGE)
+        if (memcmp(from + at, zeros, PAGE)) memcpy(to + at, from + at, PAGE);
+}
+
 /* One window in pages of the pool; what lies there (.bss) is kept. */
 static int take_of_pool(uint64_t start, uint64_t end, uint64_t page, int keep)
 {
@@ -57,10 +66,7 @@ static int take_of_pool(uint64_t start, uint64_t end, uint64_t page, int keep)
     if (!had) /* what was there is gone already */
         raw_mmap(start, end - start, PROT_READ | PROT_WRITE, normal | MAP_FIXED | MAP_NORESERVE);
     if (keep) {
-        for (uint64_t at = 0; at < end - start; at += PAGE) { /* pages of zeros stay untouched */
-            static const char zeros[PAGE];
-            if (memcmp((char *)kept + at, zeros, PAGE)) memcpy((char *)start + at, (char *)kept + at, PAGE);
-        }
+        copy_used((char *)start, kept, end - start);
         syscall(SYS_munmap, kept, end - start);
     }
     errno = error;
@@ -81,6 +87,12 @@ static void shape(enum category which)
     for (unsigned i = 0; i < r->count; i++) {
         struct window *w = &r->of[i];
         if (!w->pooled) continue;
+        if (descendant) { /* the pool holds what the copy's own process needs, which has it */
+            errno = ENOMEM;
+            trouble("pages of the pool are of the process that the copy began as");
+            w->end = w->start;
+            continue;
+        }
         if (take_of_pool(r->base + w->start, r->base + w->end, w->page, which == STATIC)) continue;
         trouble("pages of the pool (MAP_HUGETLB)"); /* here it goes on with what there is */
         uint64_t at = w->start;
@@ -143,16 +155,82 @@ static uint64_t read_number(const char *path)
     return n > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
+/* The child of a fork shares pages of the pool with its parent until one of them writes: that takes
+ * another page, and where there is none the child ends by SIGBUS. So it copies them into base pages
+ * first, while its parent waits (the other threads of the parent do not). */
+static int gate[2] = {-1, -1};
+
+static void leave_pool(void)
+{
+    for (int c = 0; c < CATEGORIES; c++)
+        for (unsigned i = 0; i < regions[c].count; i++) {
+            struct window *w = &regions[c].of[i];
+            uint64_t start = regions[c].base + w->start, bytes = w->end - w->start;
+            if (!w->pooled || w->start >= w->end) continue;
+            char *copy = raw_mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+            if (copy == MAP_FAILED) continue;
+            syscall(SYS_madvise, copy, bytes, MADV_NOHUGEPAGE);
+            for (uint64_t at = 0; at < bytes; at += w->page) {
+                unsigned char there = 0;
+                if (syscall(SYS_mincore, start + at, PAGE, &there) == 0 && there & 1)
+                    copy_used(copy + at, (char *)start + at, w->page);
+            }
+            if (syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != -1) w->pooled = 0;
+        }
+}
+
+static int holds_pool(void)
+{
+    for (int c = 0; c < CATEGORIES; c++)
+        for (unsigned i = 0; i < regions[c].count; i++)
+            if (regions[c].of[i].pooled && regions[c].of[i].start < regions[c].of[i].end) return 1;
+    return 0;
+}
+
 static void before_fork(void)
 {
     report_fork();
     pool_lock();
+    if (!holds_pool() || syscall(SYS_pipe2, gate, O_CLOEXEC) != 0) gate[0] = gate[1] = -1;
+}
+
+static void in_parent(void)
+{
+    int error = errno;
+    if (gate[0] >= 0) {
+        char nothing; /* the end of it: the child has its copy, or is no more */
+        syscall(SYS_close, gate[1]);
+        while (syscall(SYS_read, gate[0], &nothing, 1) < 0 && errno == EINTR) {}
+        syscall(SYS_close, gate[0]);
+    }
+    pool_unlock();
+    errno = error;
 }
 
 static void in_child(void)
 {
+    int error = errno;
+    if (gate[0] >= 0) {
+        leave_pool();
+        syscall(SYS_close, gate[0]);
+        syscall(SYS_close, gate[1]);
+    }
     pool_unlock();
     report_forked();
+    errno = error;
+}
+
+/* The process that a copy began as writes its number into the word `process`, which it has after
+ * exec still and its descendants inherit. */
+static int is_descendant(const char *given)
+{
+    enum { DIGITS = 10 };
+    char *word = strstr(given, "process="), own[DIGITS + 1];
+    if (word == NULL || strlen(word += strlen("process=")) < DIGITS) return 0;
+    snprintf(own, sizeof own, "%0*d", DIGITS, (int)getpid());
+    if (strncmp(word, "0000000000", DIGITS)) return strncmp(word, own, DIGITS) != 0;
+    memcpy(word, own, DIGITS);
+    return 0;
 }
 
 __attribute__((constructor(101))) static void begin(void)
@@ -174,6 +252,7 @@ __attribute__((constructor(101))) static void begin(void)
         else if (!value) { errno = EINVAL; trouble("RATER_PAGES: a word"); }
         else if (!strcmp(word, "heap")) heap = strtoull(value, NULL, 10);
         else if (!strcmp(word, "mmap")) pool = strtoull(value, NULL, 10);
+        else if (!strcmp(word, "process")) continue; /* see is_descendant */
         else if (!strcmp(word, "large")) large_bytes = strtoull(value, NULL, 10);
         else if (!strcmp(word, "report")) report_begin(value);
         else if (*word == 'h') add_windows(&regions[HEAP], (unsigned)atoi(word + 1), value);
@@ -182,6 +261,8 @@ __attribute__((constructor(101))) static void begin(void)
         else { errno = EINVAL; trouble("RATER_PAGES: a word"); }
     }
     syscall(SYS_munmap, words, UP(length, PAGE));
+    descendant = is_descendant(given);
+    strict = strict && !descendant;
     foreign_malloc = !blocks_are_ours();
     if (heap && !foreign_malloc) heap_begin(heap, MAX(largest_page, huge_bytes));
     shape(HEAP);
@@ -192,7 +273,7 @@ __attribute__((constructor(101))) static void begin(void)
     shape(STATIC);
     announce(HEAP);
     announce(MMAP);
-    pthread_atfork(before_fork, pool_unlock, in_child);
+    pthread_atfork(before_fork, in_parent, in_child);
     active = 1;
     report("begin");
 }

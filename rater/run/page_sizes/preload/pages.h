@@ -14,6 +14,8 @@
  *   mNN=... sNN=...          the same of mappings, and of .bss
  *   hugetlb                  windows are of the pool of huge pages, not transparent ones
  *   strict                   a window that cannot be had ends the program
+ *   process=0000000000       room for the number of the process that the copy begins as: those that it
+ *                            starts take no pages of the pool, and run with what there is
  *   report=DIR               where to append to a file called as RATER_COPY says
  */
 #ifndef RATER_PAGES_H
