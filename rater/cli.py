@@ -17,7 +17,7 @@ from rater.command_line.parser import Parser, subparsers_of, unknown_command
 from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
 from rater.stop_signals import Stopped, handled, raise_stopped
-from rater.streams import outlive_readers
+from rater.streams import outlive_readers, say
 from rater.text.cleaned import cleaned_streams
 
 # A new command is a new file here; each declares its arguments in `register`.
@@ -71,7 +71,7 @@ def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
     args.defaults = {it.dest for it in found}
     if getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False:
         for line in described(found):
-            print(f"rater: {line}", file=sys.stderr)
+            say(line)
     return args
 
 
@@ -109,7 +109,7 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         args = _parsed(parser, words)
     except RaterError as error:
-        print(f"rater: {error}", file=sys.stderr)
+        say(error)
         return error.exit_status
     if args.subcommand is None:
         if command is not None:
@@ -133,12 +133,12 @@ def _command(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
     except RaterError as error:
         with suppress(OSError):
-            print(f"rater: {error}", file=sys.stderr)
+            say(error)
         return error.exit_status
     except OSError as error:
         # Of the system, not of a copy: standard output on a full disk, no more processes.
         with suppress(OSError):
-            print(f"rater: {error}", file=sys.stderr)
+            say(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return status

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 from typing import Any, BinaryIO, cast
+
+_LEAST_WIDTH = 20  # of a terminal that text is broken for
 
 
 class _Leaving(io.FileIO):
@@ -48,3 +52,20 @@ def outlive_readers() -> None:
             )
             setattr(sys, name, stream)
         stream.reconfigure(errors="backslashreplace")
+
+
+def say(text: object) -> None:
+    """Print lines on standard error as rater's; on a terminal none is broken within a word."""
+    lines = f"rater: {text}".split("\n")
+    if sys.stderr.isatty():
+        width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - 1)
+        lines = [part for line in lines for part in _wrapped(line, width)]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Break a line between words; a path longer than the terminal stays whole, to be copied."""
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return wrapper.wrap(line) or [""]

@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater divots 12 --fail-on slow-lgroup:2%",
         "rater divots --confirm 12       # run the slow place against another like it",
     ),
-    "rater plot": ("rater plot last", "rater plot 7 mini/lu", "rater plot 7 -o run7.svg"),
+    "rater plot": ("rater plot last", "rater plot 7 --benchmark lu", "rater plot 7 -o run7.svg"),
     "rater report": ("rater report last -o run.html",),
     "rater selftest": ("rater selftest --quick", "rater selftest --simulate --topology nodes=4x16"),
     "rater compare": (

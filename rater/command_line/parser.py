@@ -9,11 +9,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rater.command_line.examples import EXAMPLES
+from rater.streams import say
 
 type Subparsers = argparse._SubParsersAction[Parser]
 
 
+_MOST_OPTIONS = 12  # that the usage of the help names; the list below it has them all
 _EXPECTED = {"int": "a whole number", "float": "a number"}
+
+
+class Paragraphs(argparse.HelpFormatter):
+    """Help whose paragraphs are filled to the terminal's width; indented lines stand as written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = super()._fill_text
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(it if it[:1] == " " else filled(it, width, indent) for it in parts)
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,16 +33,33 @@ class Parser(argparse.ArgumentParser):
     `add_subparsers` makes those of the subcommands of this class too.
     """
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"formatter_class": Paragraphs} | options)
+
     def format_help(self) -> str:
-        """Return the help, with command lines to copy at its end."""
+        """Return the help: what it takes in few words, and command lines to copy at its end."""
+        whole = super().format_help()
+        if self._short_usage is not None:
+            whole = self._short_usage + whole.removeprefix(self.format_usage())
         lines = "".join(f"  {line}\n" for line in EXAMPLES.get(self.prog, ()))
-        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+        return whole + (f"\nexamples:\n{lines}" if lines else "")
+
+    @property
+    def _short_usage(self) -> str | None:
+        """The usage without its options, where they are so many that their list tells nothing."""
+        options = [it for it in shown_actions(self) if it.option_strings]
+        if len(options) <= _MOST_OPTIONS:
+            return None
+        formatter = self._get_formatter()
+        formatter.add_usage(None, [it for it in self._actions if not it.option_strings], [])
+        return formatter.format_help().replace(self.prog, f"{self.prog} [OPTION ...]", 1)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where help is; exit 2."""
         for kind, expected in _EXPECTED.items():
             message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
-        self.exit(2, f"rater: {message}\n  more: {self.prog} --help\n")
+        say(f"{message}\n  more: {self.prog} --help")
+        self.exit(2)
 
     def parse_args(  # type: ignore[override]  # one namespace class is enough
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

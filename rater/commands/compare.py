@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from rater.commands.common import POINTS, Subparsers, add_common, add_file, later
 
 _EPILOG = """\
@@ -24,7 +22,6 @@ def register(subparsers: Subparsers) -> None:
         "axis, then for each benchmark and the suite the speedup (copies an hour over the "
         "baseline's) with its interval and verdict, and what became of the slow copies.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("points", metavar="POINT", nargs="+", help=POINTS)
     parser.add_argument(

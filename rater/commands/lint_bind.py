@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common
 from rater.errors import InputError
+from rater.streams import say
 from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _lint(args: argparse.Namespace) -> int:
             print("\n\n".join(one.text for one in fixes))
         else:
             why = "no list that names CPUs" if found.findings else "nothing to correct"
-            print(f"rater: --fix prints no lines: {why}", file=sys.stderr)
+            say(f"--fix prints no lines: {why}")
     return 1 if found.findings else 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict, replace
 
 from rater.commands.common import add_common
+from rater.streams import say
 from rater.workflow.common import print_json
 from rater.workflow.suites import check as suite_check
 from rater.workflow.suites import new as suite_new
@@ -69,7 +69,7 @@ def _list(args: argparse.Namespace) -> int:
     else:
         print(suites_text(found, standard_page()))
     for trouble in troubles:
-        print(f"rater: {trouble}", file=sys.stderr)
+        say(trouble)
     return 0
 
 

@@ -12,21 +12,21 @@ from rater.workflow.common import existing_store, show
 from rater.workflow.run_arguments import add_run_arguments
 
 _DESCRIPTION = """\
-Run a suite or a command under all combinations of the axes' values (points), every
-point once a block (round), in another random order each block, so that what drifts
-over time hits all points alike. All points are looked at and built before the first
-run. Settings of the machine are put back at the end, however it ends.
+Run a suite or a command under every combination of the axes' values (a point), each point once in
+every block (round), in a new random order each block, so that whatever drifts over time hits all
+points alike. rater checks and builds all points before the first run, and puts the machine's
+settings back at the end, however the sweep ends.
 
-An axis is an option of `rater run` (copies=1,2,4), a variable of every copy
-(env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the machine (thp=never,always:
-`rater settings` lists them; needs root). `\\,` is a comma inside a value. The first
-point, the first value of every axis, is the baseline.
+An axis is an option of `rater run` (copies=1,2,4), an environment variable of every copy
+(env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the machine (thp=never,always; `rater
+settings` lists them; needs root). `\\,` is a comma inside a value. The first point, made of the
+first value of every axis, is the baseline.
 
   rater sweep mini --axis copies=1,2,4 --axis thp=never,always --rounds 6
-  rater sweep SUITE ... -- or a command: rater sweep --axis copies=1,2 -- ./bench
+  rater sweep --axis copies=1,2 -- ./bench    a command instead of a suite
   rater sweep FILE.toml           the same from a file (rater sweep --example)
-  rater sweep --resume 3          what is missing of sweep 3, nothing twice
-  rater sweep --show 3            what it came to; rater compare sweep:3 compares
+  rater sweep --resume 3          run what is missing of sweep 3
+  rater sweep --show 3            its results; `rater compare sweep:3` compares
 """
 
 
@@ -36,16 +36,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "sweep",
         help="runs under all combinations of settings, options and variables, interleaved",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_run_arguments(parser)
     sweep = parser.add_argument_group("the sweep")
-    sweep.add_argument("--axis", action="append", default=[], metavar="NAME=V1,V2,...")
+    sweep.add_argument(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="NAME=V1,V2,...",
+        help="what varies, and its values; several times: every combination",
+    )
     sweep.add_argument(
         "--rounds",
         type=int,
         metavar="N",
-        help="blocks; default 6: of fewer it cannot be seen whether they are independent",
+        help="blocks; default 6, the fewest that show whether blocks are independent",
     )
     sweep.add_argument(
         "--block-order",
@@ -53,29 +58,29 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="of the points in a block: shuffled (default), given, or abba: every second block "
         "backwards (--order takes these words too)",
     )
-    sweep.add_argument("--seed", type=int, metavar="N", help="of the shuffled orders; kept")
+    sweep.add_argument("--seed", type=int, metavar="N", help="of the shuffled orders; stored")
     sweep.add_argument(
         "--until",
         metavar="[energy:]P%",
-        help="look after every block from the third on, and stop when every comparison with the "
-        "baseline is better, worse or the same within P%%; intervals are widened for the "
-        "number of looks, so that equal points are not called different more often; "
-        "energy:P%% asks this of joules a copy",
+        help="check after every block from the third on, and stop once every comparison with the "
+        "baseline is better, worse or the same within P%%; intervals are wider for the repeated "
+        "checks, so that equal points are not called different more often; energy:P%% compares "
+        "joules per copy",
     )
-    sweep.add_argument("--skip-refused", action="store_true", help="leave out what cannot run")
+    sweep.add_argument("--skip-refused", action="store_true", help="skip points that cannot run")
     sweep.add_argument(
-        "--stop-on-failure", action="store_true", help="stop when a copy failed; else it goes on"
+        "--stop-on-failure", action="store_true", help="stop when a copy fails; default: go on"
     )
     sweep.add_argument("--dry-run", action="store_true", help="show all points; run nothing")
     sweep.add_argument("--quiet", action="store_true", help="no progress, no table")
-    stored = parser.add_argument_group("sweeps that are stored")
+    stored = parser.add_argument_group("stored sweeps")
     stored.add_argument(
         "--resume",
         metavar="SWEEP",
         help="a number, last: run what is missing; with --rounds N more blocks; refused where "
         "machine, suite or programs changed (--force: go on all the same)",
     )
-    stored.add_argument("--list", dest="listing", action="store_true", help="the sweeps there are")
+    stored.add_argument("--list", dest="listing", action="store_true", help="list them")
     stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
     stored.add_argument("--example", action="store_true", help="print a file to begin with")
     add_common(parser)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
+from rater.streams import say
 
 if TYPE_CHECKING:
     from rater.show.console.printer import Printer
@@ -62,11 +63,6 @@ def refuse_no_directory() -> None:
         raise InputError(
             f"the current directory cannot be entered ({error.strerror}); cd to one that is there"
         ) from error
-
-
-def say(text: str) -> None:
-    """Print a line on standard error."""
-    print(f"rater: {text}", file=sys.stderr)
 
 
 def show(

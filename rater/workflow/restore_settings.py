@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rater.settings.paths import journal_paths, sysroot
 from rater.settings.recover import left_behind, may_recover, recover
-from rater.workflow.common import say
+from rater.streams import say
 
 
 def put_back() -> tuple[str, ...]:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import argparse
+import io
+import sys
+from collections.abc import Iterator
 
+import pytest
+from rich.console import Console
+
+from rater.cli import build_parser
+from rater.command_line.parser import subparsers_of
+from rater.show.console.pager import paged
+from rater.streams import say
+from rater.text.cleaned import cleaned_streams
 from tests.support.calls import Rater
 
 
@@ -39,3 +50,59 @@ def test_a_mistake_is_answered_with_the_way_out(
     assert status == 2
     assert answer in err
     assert len(err.splitlines()) <= 2
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _every(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for sub in subparsers_of(parser).values():
+        yield from _every(sub)
+
+
+def test_no_line_of_any_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    helps = [parser.format_help() for parser in _every(build_parser())]
+    assert len(helps) > 30
+    assert [line for text in helps for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_the_help_of_a_command_of_many_options_begins_with_one_line_of_usage() -> None:
+    parsers = subparsers_of(build_parser())
+    for name in ("run", "sweep"):
+        first, second = parsers[name].format_help().splitlines()[:2]
+        assert first == f"usage: rater {name} [OPTION ...] [SUITE[/BENCHMARK] ...]"
+        assert second == ""
+
+
+def test_a_message_on_a_terminal_is_broken_between_words_and_a_path_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "31")
+    monkeypatch.setattr(sys, "stderr", err := _Terminal())
+    say("warning: the copies share it with\n/a/path/that/is/longer/than/a/line/of/it")
+    assert err.getvalue().splitlines() == [
+        "rater: warning: the copies",
+        "    share it with",
+        "/a/path/that/is/longer/than/a/line/of/it",
+    ]
+
+
+def test_a_message_in_a_file_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "31")
+    monkeypatch.setattr(sys, "stderr", err := io.StringIO())
+    say("warning: the copies share the machine with them")
+    assert err.getvalue() == "rater: warning: the copies share the machine with them\n"
+
+
+def test_a_picture_that_fits_the_screen_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGER", "less")
+    monkeypatch.setattr(sys, "stdout", out := _Terminal())
+    with cleaned_streams():
+        console = Console(file=_Terminal(), force_terminal=True, color_system="standard", height=24)
+        with paged(console):
+            console.print("[red]slow[/red]")
+    assert out.getvalue() == "\x1b[31mslow\x1b[0m\n"

@@ -58,7 +58,6 @@ def _register_run(commands: Subparsers) -> None:
         "run",
         help="submit a job for each node",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     fleet = parser.add_argument_group("the fleet")
     fleet.add_argument("--nodes", metavar="NODES", help="their names: n[001-128], n1,n2")

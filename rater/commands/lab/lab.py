@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from rater.commands.common import Subparsers, add_common, add_doing, add_file, later
 from rater.workflow.run_arguments import add_run_arguments
 
@@ -25,7 +23,6 @@ def register(subparsers: Subparsers) -> None:
         "pages",
         help="what page sizes do to a suite or a command",
         description=_PAGES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_run_arguments(pages)
     study = pages.add_argument_group("the study")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from rater.commands.common import Subparsers, add_common, add_file, later
 
 _DESCRIPTION = """\
@@ -30,7 +28,6 @@ def register(subparsers: Subparsers) -> None:
         help="time or energy of a sweep's layouts by page walks, misses, large pages",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "which", metavar="SWEEP", help="a number, last, last~1, the start of a uuid"

@@ -13,6 +13,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from rich.console import Console
 from rich.pager import Pager
 
+from rater.text.cleaned import uncleaned
+
 
 @contextmanager
 def paged(console: Console) -> Iterator[None]:
@@ -37,7 +39,7 @@ class _Program(Pager):
     def show(self, content: str) -> None:
         """Hand over the text; a pager that ends early has shown what was wanted."""
         if content.count("\n") < self._height:
-            sys.stdout.write(content)
+            uncleaned(sys.stdout).write(content)  # cleaned when it was drawn
             return
         environment = {"LESS": "FRX", **os.environ}
         with (

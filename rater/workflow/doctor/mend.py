@@ -13,7 +13,7 @@ from rater.run.host.lock import default_lock_path, machine_lock
 from rater.settings.paths import default_journal_path, sysroot
 from rater.settings.tuner import Tuner
 from rater.stop_signals import Stopped
-from rater.workflow.common import say
+from rater.streams import say
 from rater.workflow.own_settings import RunSettings
 from rater.workflow.restore_settings import put_back
 

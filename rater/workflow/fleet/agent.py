@@ -24,9 +24,9 @@ from rater.run.fleet.node_checks import node_facts, partial_mask, shared_disk
 from rater.run.fleet.shared_folder import SharedFolder, Spec
 from rater.store.fleet.node_run import NodeRun, node_run
 from rater.store.store import open_store
+from rater.streams import say
 from rater.text.words import printable
 from rater.trusted_files import open_file, private_folder
-from rater.workflow.common import say
 from rater.workflow.run.head import now_utc
 
 _SAID = 2000  # characters of what `rater run` said

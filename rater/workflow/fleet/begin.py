@@ -33,8 +33,9 @@ from rater.store.fleet.fleets import (
     unfinished_like,
 )
 from rater.store.store import Store, open_store
+from rater.streams import say
 from rater.text.words import count, some
-from rater.workflow.common import refuse_no_directory, say
+from rater.workflow.common import refuse_no_directory
 from rater.workflow.fleet.step import Steps
 from rater.workflow.fleet.view import show_fleet, told, waited
 from rater.workflow.run.head import now_utc

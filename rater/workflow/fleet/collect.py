@@ -10,8 +10,8 @@ from rater.plan.fleet.attempt import AttemptState, NodeAttempt
 from rater.run.fleet.shared_folder import SharedFolder
 from rater.store.fleet.admit import Admitted, admit
 from rater.store.fleet.fleets import StoredAttempt, change, load_fleet
+from rater.streams import say
 from rater.text.words import count
-from rater.workflow.common import say
 from rater.workflow.fleet.step import Steps
 
 

@@ -20,7 +20,8 @@ from rater.show.fleet.confirm import (
 from rater.store.fleet.fleets import load_fleet
 from rater.store.fleet.index import fleet_number
 from rater.store.store import Store
-from rater.workflow.common import existing_store, say, show
+from rater.streams import say
+from rater.workflow.common import existing_store, show
 from rater.workflow.fleet.begin import begin_again
 from rater.workflow.fleet.collect import collected
 from rater.workflow.fleet.compared import compared, results

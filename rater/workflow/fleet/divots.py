@@ -20,7 +20,8 @@ from rater.show.fleet.slow_hosts import (
 )
 from rater.store.fleet.index import fleet_number, opened_run, runs_of
 from rater.store.store import Store
-from rater.workflow.common import existing_store, say, show
+from rater.streams import say
+from rater.workflow.common import existing_store, show
 from rater.workflow.fleet.compared import compared
 from rater.workflow.fleet.missing import missing_hosts
 from rater.workflow.results.divots import analysis_of

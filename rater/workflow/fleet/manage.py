@@ -23,8 +23,9 @@ from rater.store.fleet.fleets import (
     mark_fleet_cancelled,
 )
 from rater.store.store import open_store
+from rater.streams import say
 from rater.text.words import count, some
-from rater.workflow.common import existing_store, say, show
+from rater.workflow.common import existing_store, show
 from rater.workflow.fleet.collect import collected
 from rater.workflow.fleet.step import Steps
 from rater.workflow.fleet.view import show_fleet, status_of, told, waited

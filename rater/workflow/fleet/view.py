@@ -12,7 +12,8 @@ from rater.plan.fleet.due import outcome
 from rater.run.fleet.backends import POLL_S
 from rater.show.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
 from rater.store.fleet.fleets import StoredFleet, mark_begun
-from rater.workflow.common import say, show
+from rater.streams import say
+from rater.workflow.common import show
 from rater.workflow.fleet.collect import collected
 from rater.workflow.fleet.step import Steps, no_news
 

@@ -17,8 +17,9 @@ from rater.show.html.several import Together
 from rater.show.models.lab import lab_document, print_lab
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep
+from rater.streams import say
 from rater.text.words import count
-from rater.workflow.common import existing_store, print_json, say, show
+from rater.workflow.common import existing_store, print_json, show
 from rater.workflow.models.model import predicting_of
 from rater.workflow.models.traces import traces_of
 from rater.workflow.results.divots import between_of

@@ -39,7 +39,8 @@ from rater.store.pages import (
     trace_heads,
 )
 from rater.store.store import open_store
-from rater.workflow.common import existing_store, refuse_no_directory, say, show
+from rater.streams import say
+from rater.workflow.common import existing_store, refuse_no_directory, show
 from rater.workflow.page_sizes.layout import program_problems
 from rater.workflow.pages.check import checked, run_check
 from rater.workflow.pages.subject import Stage, Subject, limits_of, staged, subject_of

@@ -25,8 +25,9 @@ from rater.show.compare.table import print_comparison
 from rater.show.compare.to_json import comparison_document
 from rater.show.console.printer import Printer
 from rater.store.store import Store
+from rater.streams import say
 from rater.text.words import parse_percent, some
-from rater.workflow.common import say, show, store_to_read
+from rater.workflow.common import show, store_to_read
 from rater.workflow.results.output_file import drawing_file, write_drawing
 from rater.workflow.results.points import (
     NOT_DONE,

@@ -26,7 +26,7 @@ from rater.record.stored import RunHead, StoredRun
 from rater.show.divots.to_json import evidence_line
 from rater.store.divots import DivotSearch, RunTimes, StoredDivot
 from rater.store.store import Store
-from rater.workflow.common import say
+from rater.streams import say
 
 _MOST_LOADED = 20_000  # copy runs of an imported run, of which little more than times is known
 _SOME = 1000

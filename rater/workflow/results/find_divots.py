@@ -12,8 +12,9 @@ from rater.errors import InputError
 from rater.show.console.printer import Printer
 from rater.show.divots.findings import print_between, print_divots
 from rater.show.divots.to_json import divots_document
+from rater.streams import say
 from rater.text.words import parse_percent
-from rater.workflow.common import say, show, store_to_read
+from rater.workflow.common import show, store_to_read
 from rater.workflow.results.divots import analysis_of, between_of
 
 ANY = "any"

@@ -14,7 +14,8 @@ from rater.store.exchange.read_observations import read_observations
 from rater.store.merge.merge import MergedFile, merge_database
 from rater.store.merge.source import SourceRefusedError, is_database
 from rater.store.store import open_store
-from rater.workflow.common import print_json, say
+from rater.streams import say
+from rater.workflow.common import print_json
 from rater.workflow.results.merge import document, in_words, remarks
 
 _STDIN = ("-", "/dev/stdin")

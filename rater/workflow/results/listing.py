@@ -16,8 +16,9 @@ from rater.store.connection import default_path, is_there
 from rater.store.divots import divot_count
 from rater.store.find import RunFilter
 from rater.store.store import Store, open_store
+from rater.streams import say
 from rater.text.units import duration_s
-from rater.workflow.common import say, show
+from rater.workflow.common import show
 from rater.workflow.results.scores import scores_of
 
 

@@ -13,8 +13,9 @@ from rater.store.connection import default_path
 from rater.store.merge.merge import MergedFile, merge_database
 from rater.store.merge.source import SourceRefusedError
 from rater.store.store import Store, open_store
+from rater.streams import say
 from rater.text.words import count, runs_text, some
-from rater.workflow.common import print_json, say
+from rater.workflow.common import print_json
 
 
 def merge(args: argparse.Namespace) -> int:

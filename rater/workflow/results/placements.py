@@ -6,7 +6,7 @@ from rater.analysis.placement.proof import RunProof, judged, prove_run
 from rater.record.stored import StoredRun
 from rater.store.connection import StoreError
 from rater.store.store import Store
-from rater.workflow.common import say
+from rater.streams import say
 
 
 def judge_placements(store: Store, run: StoredRun) -> RunProof:

@@ -11,7 +11,7 @@ from rater.record.stored import RunHead, StoredRun
 from rater.store.connection import StoreError
 from rater.store.divots import RunScore, keep_score, kept_score
 from rater.store.store import Store
-from rater.workflow.common import say
+from rater.streams import say
 
 _VERSION = 1  # of the formula
 _LONGEST_S = 1.0  # that a list works out what nobody has; the next list goes on

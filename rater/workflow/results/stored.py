@@ -18,9 +18,10 @@ from rater.store.exchange.export import (
 )
 from rater.store.find import TAG
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
+from rater.streams import say
 from rater.text.words import count
 from rater.trusted_files import other_writer
-from rater.workflow.common import existing_store, print_json, say, store_to_read
+from rater.workflow.common import existing_store, print_json, store_to_read
 from rater.workflow.speccpu.import_results import write_rsf
 
 

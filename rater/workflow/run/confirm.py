@@ -36,7 +36,8 @@ from rater.show.divots.confirm import (
 )
 from rater.show.divots.to_json import evidence_line
 from rater.show.plans.commands import print_executed
-from rater.workflow.common import existing_store, say, show
+from rater.streams import say
+from rater.workflow.common import existing_store, show
 from rater.workflow.results.divots import analysis_of
 from rater.workflow.run.attempt import Attempt
 from rater.workflow.run.plan_view import executed

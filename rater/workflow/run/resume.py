@@ -26,8 +26,9 @@ from rater.show.compare.changes import (
 from rater.show.live.line_view import phase_name
 from rater.show.plans.commands import EXECUTED, print_executed
 from rater.store.store import Store
+from rater.streams import say
 from rater.text.words import count
-from rater.workflow.common import existing_store, print_json, say
+from rater.workflow.common import existing_store, print_json
 from rater.workflow.doctor.mend import tuned_settings_of
 from rater.workflow.results.placements import judge_placements
 from rater.workflow.results.show_run import print_result

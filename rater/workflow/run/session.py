@@ -41,8 +41,8 @@ from rater.settings.tuner import Tuner
 from rater.stop_signals import HeldSignals, held
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
+from rater.streams import say
 from rater.trusted_files import replace_file
-from rater.workflow.common import say
 from rater.workflow.counters import ready_counters
 from rater.workflow.doctor.mend import tuned_settings_of
 from rater.workflow.own_settings import RunSettings

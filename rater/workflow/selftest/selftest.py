@@ -7,7 +7,6 @@ import math
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError, RunError
-from rater.workflow.common import print_json, say
+from rater.streams import say
+from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
     from rater.analysis.divots.data.finding import Finding
@@ -77,7 +77,7 @@ def selftest(args: argparse.Namespace) -> int:
             return test.run()
         finally:
             if test.wrong:
-                print(f"rater: its runs are in {folder / 'rater.db'}", file=sys.stderr)
+                say(f"its runs are in {folder / 'rater.db'}")
             else:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -230,7 +230,7 @@ class _Test:
         text = refusal(spread, ran.disturbed or ran.taken_words, NOISIEST)
         if self._args.json:
             print_json(refusal_document(text, spread, ran.others, self._seed))
-        print(f"rater: {text}", file=sys.stderr)
+        say(text)
         return TOO_NOISY
 
     @staticmethod
@@ -282,7 +282,7 @@ class _Test:
             what = f"once more: {ran.disturbed or 'copies differ too much'}"
 
     def _report(self, text: str) -> None:
-        print(f"rater: selftest {text}", file=sys.stderr)
+        say(f"selftest {text}")
 
     def _once(self, resolved: Resolved, injection: Injection) -> Ran:
         from rater.record.status import CopyStatus

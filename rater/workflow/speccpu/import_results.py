@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rater.errors import InputError
-from rater.workflow.common import print_json, say
+from rater.streams import say
+from rater.workflow.common import print_json
 
 if TYPE_CHECKING:
     from rater.record.stored import StoredRun
@@ -44,7 +44,7 @@ def import_spec(args: argparse.Namespace) -> int:
                 one = to_import(read_spec(Path(name), _progress(name)), topology)
             except InputError as error:
                 errors.append(str(error))
-                print(f"rater: {error}", file=sys.stderr)
+                say(error)
                 continue
             store = store or open_store(default_path(args.db))
             number, added = store.add(one.stored, one.copies())

@@ -33,6 +33,7 @@ from rater.stop_signals import Stopped
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
+from rater.streams import say
 from rater.text.words import count, some
 from rater.workflow.common import existing_store, refuse_no_directory, show
 from rater.workflow.doctor.mend import tuned_settings_of
@@ -73,7 +74,7 @@ def new(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
             way = "" if asked.skip_refused else "\n--skip-refused leaves them out"
             raise InputError(refused + way)
         if not args.quiet:
-            print(f"rater: left out, {refused}", file=sys.stderr)
+            say(f"left out, {refused}")
     usable = {point.point: point for point in points if not point.refusals}
 
     def begin(store: Store, later: Mapping[int, str]) -> int:
@@ -199,7 +200,7 @@ def conduct(
             # Entered in here, left behind that: a signal must not break off putting back.
             stack.enter_context(_lock(args, points.values(), holder))
             for warning in put_back():
-                print(f"rater: warning: {warning}", file=sys.stderr)
+                say(f"warning: {warning}")
             store = stack.enter_context(open_store(default_path(args.db)))
             tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
             points = _tuned(args, points, kinds)
@@ -247,7 +248,7 @@ def conduct(
     assert ended is not None
     if ended.status is RunStatus.INTERRUPTED or ended.reason:
         way = f"; `rater sweep --resume {number}` goes on" if ended.lacks_runs else ""
-        print(f"rater: sweep {number}: {ended.reason}{way}", file=sys.stderr)
+        say(f"sweep {number}: {ended.reason}{way}")
     if args.json or not args.quiet:
         with existing_store(args) as store:
             shown(args, store, number)
@@ -357,4 +358,4 @@ def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) ->
 
 def _report(args: argparse.Namespace, text: str) -> None:
     if not args.quiet:
-        print(f"rater: {text}", file=sys.stderr)
+        say(text)

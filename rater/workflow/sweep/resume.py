@@ -18,6 +18,7 @@ from rater.show.compare.sweep import print_missing, sweep_document
 from rater.show.plans.commands import EXECUTED, print_executed
 from rater.store.store import Store
 from rater.store.sweeps import StoredSweep, find_sweep, give_back, load_sweep, take_up
+from rater.streams import say
 from rater.workflow.common import existing_store, show
 from rater.workflow.run.plan_view import executed
 from rater.workflow.run.repeat import go_into, not_ours
@@ -119,7 +120,7 @@ def _points_again(
 def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
     if not args.quiet:
         why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
-        print(f"rater: sweep {sweep.number}: nothing is missing{why}", file=sys.stderr)
+        say(f"sweep {sweep.number}: nothing is missing{why}")
     if args.json or not args.quiet:
         with existing_store(args) as store:
             show_sweep(args, store, sweep.number)

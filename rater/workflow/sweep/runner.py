@@ -20,6 +20,7 @@ from rater.record.status import RunStatus
 from rater.run.workplace.stderr_tail import stderr_tail
 from rater.settings.tuner import TakenError
 from rater.show.console.format import duration, number
+from rater.streams import say
 from rater.text.words import count, some
 from rater.workflow.own_settings import RunSettings
 from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
@@ -139,7 +140,7 @@ class Runner:
     def report(self, text: str) -> None:
         """Tell the user something, on standard error."""
         if not self.args.quiet:
-            print(f"rater: {text}", file=sys.stderr, flush=True)
+            say(text)
 
     # -- one run --------------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class Runner:
             self._not_made += 1
             self._in_a_row += 1
             where = _where(self.sweep, slot, point.label)
-            print(f"rater: {where}: not made: {error}", file=sys.stderr)
+            say(f"{where}: not made: {error}")
             return 0
         if status > 128:
             return status
@@ -285,7 +286,7 @@ class Runner:
             self._not_made += 1
             self._in_a_row += 1
             reason = stored.head.reason or stored.head.status.value
-            print(f"rater: {where}: run {run} not done: {reason}", file=sys.stderr)
+            say(f"{where}: run {run} not done: {reason}")
             return
         self._in_a_row = 0
         self._times.add(slot.point, now.elapsed_s, took_s)
@@ -299,14 +300,14 @@ class Runner:
         left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {duration(left_s)} left"
         if now.failed and self.args.quiet:
-            print(f"rater: {where}: {said}", file=sys.stderr)
+            say(f"{where}: {said}")
         self.report(f"{where}: {said} ({duration(took_s)}){left}")
         if now.failed:
             self._broken += [] if any(map(is_good, stored.copies)) else [run]
             why = _said(stored)
             if why and why not in self._reported:
                 self._reported.add(why)
-                print(f"rater: end of its standard error:\n{why}", file=sys.stderr)
+                say(f"end of its standard error:\n{why}")
 
 
 def _where(sweep: StoredSweep, slot: Slot, label: str) -> str:
