@@ -114,7 +114,7 @@ def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: 
 def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
     rater: Rater, store: Store
 ) -> None:
-    why = "times vary so much that noise alone cost 9"
+    why = "times vary so much that noise alone lowered the score by 9"
     store(document(quiet(5, 1, 32, noise=1.5), suite="s"))
     for command in ("divots", "show"):
         _, out, _ = rater(command)

@@ -542,3 +542,20 @@ def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:
     assert "lgroup" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
     assert "Stored as run 1" in text
+
+
+def test_a_cold_cache_is_no_blank_screen_and_a_warm_one_is_silent(
+    tmp_path: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path / "cold"))
+    (tmp_path / "one.c").write_text("int main(void) { return 0; }\n")
+    (tmp_path / "own.toml").write_text(
+        '[suite]\nformat = 1\nname = "own"\n'
+        '[benchmarks.a]\nsources = ["one.c"]\n[benchmarks.a.sizes.train]\n'
+        '[benchmarks.b]\ncommand = ["true"]\n[benchmarks.b.sizes.train]\n'
+    )
+    words = ("run", str(tmp_path / "own.toml"), "--copies", "1")
+    cold, warm = rater(*words), rater(*words)
+    assert (cold[0], warm[0]) == (0, 0)
+    assert f"building 1 program, once; {tmp_path / 'cold'} keeps it" in cold[2]
+    assert "building" not in warm[2]

@@ -32,11 +32,11 @@ def reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, .
     """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
     found = []
     if others_cost is not None and others_cost >= OTHERS_COST:
-        lost = f"{percent(others_cost, 0)} % of the score"
-        found.append(f"work of others on the copies' CPUs cost {lost}")
+        lost = f"{percent(others_cost, 0)} %"
+        found.append(f"other work on these CPUs lowered the score by {lost}")
     if noise_cost is not None and noise_cost >= NOISE_COST:
-        lost = f"{percent(noise_cost, 0)} % of the score"
-        found.append(f"times vary so much that noise alone cost {lost}")
+        lost = f"{percent(noise_cost, 0)} %"
+        found.append(f"times vary so much that noise alone lowered the score by {lost}")
     return tuple(found)
 
 

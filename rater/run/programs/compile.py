@@ -104,6 +104,17 @@ def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None
     )
 
 
+def is_built(benchmark: Benchmark, tune: str, cache: Path) -> bool:
+    """Tell whether nothing has to be compiled; a cached program is not read for that."""
+    if not benchmark.sources or tune not in benchmark.flags:
+        return True
+    key = _build_key(
+        *(benchmark.name, benchmark.sources, benchmark.flags[tune], benchmark.libraries),
+        find_compiler(),
+    )
+    return (cache / "build" / key[:32] / benchmark.name).exists()
+
+
 def find_command(word: str, where: str = "the command") -> Path:
     """Return the absolute path of a program: a path as it stands, a plain word through PATH.
 

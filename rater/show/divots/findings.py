@@ -71,7 +71,7 @@ def disturbed_line(analysis: Analysis) -> str:
     """Return in words why a run was too disturbed to judge, and what its findings are then."""
     line = f"Too disturbed to judge: {'; '.join(analysis.disturbed)}."
     found = any(not one.explained for one in analysis.findings)
-    return f"{line} What is found may be their doing." if found else line
+    return f"{line} What is found may be its doing." if found else line
 
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ from rater.analysis.results.copy_outcome import FailedCopy
 from rater.analysis.results.model import BenchmarkScore, SuiteScore, Summary
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
-from rater.show.console.format import decimals, number, place, what_ran
+from rater.show.console.format import crop, decimals, number, place, what_ran
 from rater.show.console.printer import Printer
 from rater.show.console.rows import (
     NotMet,
@@ -51,10 +51,12 @@ def print_summary(
     notable: Sequence[Notable] = (),
     divots: Analysis | None = None,
     brief: bool = False,
+    warned: Sequence[str] = (),
 ) -> None:
     """Print what a run says, the score last; `after_run`: with the commands that come next.
 
-    `brief`: without the memory of benchmarks, so that a small run fits a screen of 24 lines.
+    `brief`: without the memory of benchmarks, so that a small run fits a screen of 24 lines;
+    there a remark of `warned`, which was on the screen before the run, takes one line.
 
     `beside` is what to compare a steady run with: one of the same order with a
     barrier (`analysis.beside.comparable` finds it); another run is not looked at.
@@ -90,16 +92,25 @@ def print_summary(
             f"`rater show {head.run}` shows both"
         )
     print_failed(summary.failed, printer)
+    brief = brief and console.is_terminal
     if summary.remarks:
-        printer.line()
-        printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
+        if not brief:
+            printer.line()
+        short = frozenset(warned) if brief else frozenset()
+        printer.some([_note(remark, printer, short) for remark in summary.remarks], "yellow")
     if divots is not None:
         printer.line()
         print_findings(head, divots, printer)
-    print_scores(summary, printer)
+    print_scores(summary, printer, brief=brief)
     if after_run:
-        printer.line()
+        if not brief:
+            printer.line()
         printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(head, divots))}")
+
+
+def _note(remark: str, printer: Printer, short: Container[str]) -> str:
+    text = f"note: {remark}"
+    return crop(text, printer.width, ascii_only=printer.ascii_only) if remark in short else text
 
 
 def _next(head: RunHead, divots: Analysis | None) -> Iterator[str]:
@@ -157,8 +168,8 @@ def print_benchmarks(summary: Summary, printer: Printer) -> None:
         printer.line()
         _print_stagger(rows, printer)
     if any(it.selected and len(b.iterations) > 1 for b, it in rows):
-        discarded = ", ( ) not counted" if any(not it.counted for _, it in rows) else ""
-        printer.prose(f"* the iteration that stands for the benchmark{discarded}")
+        discarded = "; ( ) discarded" if any(not it.counted for _, it in rows) else ""
+        printer.prose(f"* the iteration that counts{discarded}")
     if any(it.bracket_from_slowest for _, it in rows):
         printer.prose("start times are not known: the slowest copy stands for the bracket")
     _print_missing(summary.benchmarks, printer)
@@ -166,12 +177,16 @@ def print_benchmarks(summary: Summary, printer: Printer) -> None:
         print_verdicts(summary, printer)
 
 
-def print_scores(summary: Summary, printer: Printer) -> None:
-    """Print what the suite comes to; nothing of runs that have no such score."""
+def print_scores(summary: Summary, printer: Printer, *, brief: bool = False) -> None:
+    """Print what the suite comes to; nothing of runs that have no such score.
+
+    `brief`: without a blank line before it.
+    """
     if summary.rotated is not None or summary.mix is not None:
         return
     if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
-        printer.line()
+        if not brief:
+            printer.line()
         for tune in dict.fromkeys(score.tune for score in summary.suites):
             several = len({score.tune for score in summary.suites}) > 1
             scores = {score.kind: score for score in summary.suites if score.tune == tune}

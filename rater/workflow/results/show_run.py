@@ -87,6 +87,7 @@ def print_result(
             notable=readings.notable,
             divots=divots,
             brief=after_run and not getattr(args, "verbose", False),
+            warned=run.warnings,
         )
         if cpus:
             print_cpus(readings, printer)

@@ -14,7 +14,7 @@ from rater.plan.schedule.phases import Order
 from rater.plan.suite.model import Suite
 from rater.run.host.requirements import Needs, available, estimate
 from rater.run.programs.child_process import Limits
-from rater.run.programs.compile import Built, build, cache_errors, find_command
+from rater.run.programs.compile import Built, build, cache_errors, find_command, is_built
 from rater.run.programs.inputs import (
     ReadyInput,
     SetupFiles,
@@ -26,6 +26,7 @@ from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
 from rater.run.programs.script import Line, argv_of, folders_of, lines_of
 from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
 from rater.run.workplace.program import Program
+from rater.text.words import count
 from rater.workflow.run.resolve import Resolved
 from rater.workflow.run.workload import Workload, load_of
 from rater.workflow.speccpu.kit import kit_built, kit_lines, kit_problems, kit_program
@@ -48,8 +49,14 @@ class Ready:
         return {Path(line.words[0]) for lines in self.lines for line in lines}
 
 
-def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[..., object]) -> Ready:
-    """Set up, build and make what is missing.
+def make_ready(
+    resolved: Resolved,
+    cache: Path,
+    work: Path,
+    later: Callable[..., object],
+    report: Callable[[str], None],
+) -> Ready:
+    """Set up, build and make what is missing; `report` hears what takes seconds.
 
     `later(function, argument)` is called when the run is over. Raises `InputError`
     for what can not be set up, built, found or does not fit.
@@ -65,6 +72,12 @@ def make_ready(resolved: Resolved, cache: Path, work: Path, later: Callable[...,
     # spread with the programs and inputs; what it leaves in its folder is dropped besides.
     with page_cache_spread(spread_over(resolved.topology)):
         left = _set_up(resolved, cache)
+        missing = [
+            w for w in workloads if not (w.kit or is_built(w.benchmark, request.tune, cache))
+        ]
+        if missing:
+            them = "it" if len(missing) == 1 else "them"
+            report(f"building {count(len(missing), 'program')}, once; {cache} keeps {them}")
         built = tuple(
             kit_built(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
             for w in workloads

@@ -135,7 +135,7 @@ class Session:
         work = self.cache / "work" / attempt.folder
         if work.parent != self.cache / "work":
             stack.callback(remove_if_empty, work.parent)
-        ready = make_ready(resolved, self.cache, work, stack.callback)
+        ready = make_ready(resolved, self.cache, work, stack.callback, self._say)
         needed_bytes = most_bytes(resolved) * resolved.plan.copies
         unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)

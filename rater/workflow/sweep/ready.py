@@ -158,7 +158,7 @@ def build_all(
             stack.callback(os.environ.pop, MARKER, None)
             stack.enter_context(guard(mark, resolved.plan.copies))
             work = cache / "work" / f"{mark}-{number}"
-            ready = make_ready(resolved, cache, work, stack.callback)
+            ready = make_ready(resolved, cache, work, stack.callback, report)
             programs = ready.files
         for point in points:
             if point.resolved is not None and _built(point) == kind:

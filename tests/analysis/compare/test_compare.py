@@ -536,7 +536,7 @@ def test_what_disturbed_runs_is_told_by_run() -> None:
     assert (one.run, one.not_met, one.notable, one.too_disturbed) == (2, (1,), (), ())
     noisy = replace(loud, head=replace(loud.head, noise_cost=0.44))
     (one,) = compare([point("x", quiet), point("y", noisy)]).troubles
-    assert one.too_disturbed == ("times vary so much that noise alone cost 44 % of the score",)
+    assert one.too_disturbed == ("times vary so much that noise alone lowered the score by 44 %",)
 
 
 def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> None:

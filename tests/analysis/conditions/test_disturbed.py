@@ -91,8 +91,8 @@ def test_where_cpus_were_not_read_nothing_is_known() -> None:
     [
         (None, None, ()),
         (0.099, 0.19, ()),
-        (0.44, 0.1, ("work of others on the copies' CPUs cost 44 % of the score",)),
-        (None, 0.3, ("times vary so much that noise alone cost 30 % of the score",)),
+        (0.44, 0.1, ("other work on these CPUs lowered the score by 44 %",)),
+        (None, 0.3, ("times vary so much that noise alone lowered the score by 30 %",)),
     ],
 )
 def test_a_run_is_too_disturbed_where_others_or_noise_cost_too_much(
