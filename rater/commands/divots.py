@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "divots",
         help="what is slow in a run, and the smallest part of the machine that explains it",
-        description="Say what is slow in a run (or fast), where, by how much and what it costs; "
+        description="Report what is slow in a run (or fast), where, by how much and what it costs; "
         "with several runs also what comes back in the same place; with fleet:N which of its hosts "
         "are slow.",
     )
@@ -70,8 +70,8 @@ def register(subparsers: Subparsers) -> None:
     trial.add_argument(
         "--confirm",
         metavar="RUN",
-        help="run the benchmarks of a divot on its CPUs and on others like them, in turn, and say "
-        "whether it is there again; exits 0 where it is; fleet:N: run its slow hosts again, each "
+        help="run the benchmarks of a divot on its CPUs and on others like them, in turn, and "
+        "report whether it comes back; exits 0 if so; fleet:N: run its slow hosts again, each "
         "beside a quiet one",
     )
     trial.add_argument(

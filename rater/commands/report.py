@@ -13,7 +13,7 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "report",
         help="a run as one HTML page to send: divots, pictures, tables, settings",
-        description="Write one HTML page that tells what ran, what is slow and where, with a "
+        description="Write one HTML page: what ran, what is slow and where, with a "
         "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
         "tables. It needs no network and no other file.",
     )

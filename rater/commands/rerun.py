@@ -19,9 +19,9 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater rerun`."""
     parser = subparsers.add_parser(
         "rerun",
-        help="make a stored run once more, and say what differs",
+        help="repeat a stored run and report what differs",
         description="Make a new run of what a stored one was asked for: the same suite or "
-        "command in the same directory, as many copies, every option; and say what differs.",
+        "command in the same directory, as many copies, every option; and report what differs.",
     )
     add_run_word(parser)
     add_option(parser, BY_NAME["tag"], "one more, or another value")

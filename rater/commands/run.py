@@ -20,7 +20,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="run what is missing of a stored run, as it was asked for; refused where machine, "
+        help="run what is missing of a stored run, with its own options; refused where machine, "
         "settings, programs or suite changed since (--force: go on all the same)",
     )
     add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")

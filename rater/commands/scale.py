@@ -10,7 +10,7 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "scale",
         help="throughput against copies: efficiency, knee, plateau, law of scalability, SMT",
-        description="Say how throughput grows with the number of copies, benchmark by benchmark: "
+        description="Report how throughput grows with the number of copies, per benchmark: "
         "speedup, efficiency against one copy and per lgroup, where it bends, flattens and falls "
         "(never from noise), the Universal Scalability Law, what second threads of cores yield, "
         "and rotated order against homogeneous. Runs that differ in more than their copies make "

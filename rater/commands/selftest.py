@@ -18,14 +18,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="inject known slowdowns and check that only they are detected",
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time (competing processes, a stopped copy, remote memory). Each must be "
-        "detected, and nothing else. Exits 0 only then, 3 where the machine is too busy to tell. "
+        "detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "
         "Takes about a minute; the runs go to a temporary database.",
     )
     parser.add_argument(
         "--copies",
         type=int,
         metavar="N",
-        help="default: one a CPU, as many as it takes to tell lgroups apart; 8 on one or two CPUs",
+        help="default: one a CPU, as many as it takes to distinguish lgroups; 8 on one or two CPUs",
     )
     how_long = parser.add_mutually_exclusive_group()
     how_long.add_argument("--quick", action="store_true", help="two kernels instead of three")
@@ -53,7 +53,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--simulate",
         action="store_true",
         help="run nothing: plant in made times of this machine's shape, with the noise of a quiet "
-        "one, and see what the detector names; says something on a busy machine, too",
+        "one, and report what the detector finds; works on a busy machine, too",
     )
     add_topology(
         parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"

@@ -38,7 +38,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     check = actions.add_parser(
         "check",
-        help="say everything that is wrong with a suite at once",
+        help="report everything that is wrong with a suite at once",
         usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
         "                          [--db PATH] [--json] SUITE",
     )

@@ -31,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
         help="what this machine can count for copies, each group of events tried",
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
         "of this processor's table and the kernel's own; and where energy is read. What does not "
-        "work is told with the reason and the command that would allow it.",
+        "work is listed with the reason and the command that would allow it.",
     )
     counters.add_argument(
         "groups",

@@ -28,7 +28,7 @@ def register(subparsers: Subparsers) -> None:
     _register_run(commands)
     _register_agent(commands)
     for name, text, function in (
-        ("status", "look once: which node came how far, and why no further", "status"),
+        ("status", "show once how far each node came, and why no further", "status"),
         ("wait", "submit what is due, try lost nodes again, until the end; collect", "wait"),
         ("cancel", "end all jobs; what they have is published", "cancel"),
         ("collect", "take in what was published so far; at any time, again and again", "collect"),
@@ -118,7 +118,7 @@ def _add_poll(parser: argparse._ActionsContainer) -> None:
         "--poll",
         type=duration_s,
         metavar="T",
-        help="between two looks; default 10s",
+        help="between two checks; default 10s",
     )
 
 

@@ -10,7 +10,7 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "history",
         help="when a host of a fleet became slower, and what changed then",
-        description="Tell the steps in the times of a host, fleet by fleet against the other "
+        description="Report the steps in the times of a host, fleet by fleet against the other "
         "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
         "settings, kernel, microcode or machine changed then.",
     )

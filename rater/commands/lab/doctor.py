@@ -9,10 +9,10 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater doctor`."""
     parser = subparsers.add_parser(
         "doctor",
-        help="is this machine fit to be measured: what blurs results, and what mends it",
-        description="Look at all of this machine that makes results vary or differ: other work, "
+        help="check whether this machine is fit for measurements, and how to improve it",
+        description="Check everything on this machine that makes results vary: other work, "
         "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
-        "check is good, to consider, bad, or cannot be told here; -v has why it matters and the "
+        "check is good, to consider, bad, or unavailable here; -v has why it matters and the "
         "command that mends it. Nothing is changed, unless a command follows --fix --.",
         epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
         "back; `rater doctor --fix -- COMMAND` does so around any command.",
@@ -29,7 +29,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--run-of",
         metavar="RUN",
-        help="what it says of the machine as RUN found it (a number, last, ...)",
+        help="check the machine as RUN recorded it (a number, last, ...)",
     )
     parser.add_argument(
         "--fix",

@@ -6,8 +6,8 @@ from rater.commands.common import Subparsers, add_common, add_doing, add_file, l
 from rater.workflow.run_arguments import add_run_arguments
 
 _PAGES = """\
-Sweep page layouts over a suite (default: pages) or a command and tell all that
-studies of page sizes have: speedups over base pages with geometric means, the
+Sweep page layouts over a suite (default: pages) or a command and report what
+a study of page sizes needs: speedups over base pages with geometric means, the
 memory of a copy, where the cycles go (--counters cpi), models of time and
 energy with their errors, as a summary and as one page. Layouts are compared
 with 0%, never with no library."""
@@ -16,7 +16,7 @@ with 0%, never with no library."""
 def register(subparsers: Subparsers) -> None:
     """Declare `rater lab`."""
     parser = subparsers.add_parser(
-        "lab", help="whole studies by one command: pages", description="Whole studies."
+        "lab", help="whole studies in one command (page sizes)", description="Run a whole study."
     )
     actions = parser.add_subparsers(dest="action", metavar="STUDY", required=True)
     pages = actions.add_parser(

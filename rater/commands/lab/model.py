@@ -8,7 +8,7 @@ _DESCRIPTION = """\
 Fit a line, a parabola and, with counters and 30 layouts, a sparse polynomial
 to the layouts of a sweep, benchmark by benchmark: R2, adjusted R2, AICc, the
 error for layouts left out, how wrong lines through two layouts are about the
-rest, which model is warranted and how many more layouts would tell."""
+rest, which model is warranted and how many more layouts are needed to decide."""
 
 _EPILOG = """\
 x, where --x does not say: page-walk cycles where they were counted
@@ -44,7 +44,9 @@ def register(subparsers: Subparsers) -> None:
         help="of a copy: its time (default), its CPU time (where others work on the machine too), "
         "joules, cycles counted, or a number that it reports of itself (metric:updates)",
     )
-    parser.add_argument("--axis", metavar="NAME", help="the axis that x is, where several could be")
+    parser.add_argument(
+        "--axis", metavar="NAME", help="the axis to use as x, where there are several"
+    )
     parser.add_argument(
         "--degree", type=int, choices=(2, 3), default=2, help="of the highest polynomial; default 2"
     )

@@ -14,7 +14,7 @@ def register(subparsers: Subparsers) -> None:
         "pages",
         help="trace a program's pages: reuse distances, TLB misses, which data deserves large ones",
         description="Run a program once under a tracer (valgrind, with a tool that is compiled "
-        "here) and say how it reuses pages of 4 KB, 64 KB, 2 MB and 1 GB, category by category: "
+        "here) and report how it reuses pages of 4 KB, 64 KB, 2 MB and 1 GB, category by category: "
         "heap (blocks of malloc below 128 KB), mmap (larger ones, and its anonymous mappings), "
         "static (.data, .bss). Every mapping of these to page sizes is ranked by what it saves: "
         "TLB misses and page faults, each at what it costs on this machine.",
@@ -25,7 +25,9 @@ def register(subparsers: Subparsers) -> None:
         metavar="SUITE/BENCHMARK",
         help="one benchmark of a suite; or a command behind `--`",
     )
-    parser.add_argument("--list", dest="listing", action="store_true", help="the traces there are")
+    parser.add_argument(
+        "--list", dest="listing", action="store_true", help="list the stored traces"
+    )
     parser.add_argument(
         "--show",
         dest="trace",
@@ -51,7 +53,10 @@ def register(subparsers: Subparsers) -> None:
         help="the page sizes to map categories to, of 4k, 64k, 2M, 1G (default: 4k,2M)",
     )
     parser.add_argument(
-        "--budget", metavar="N", type=_pages, help="say what is best with at most N large pages"
+        "--budget",
+        metavar="N",
+        type=_pages,
+        help="report the best mapping with at most N large pages",
     )
     parser.add_argument(
         "--loads",
@@ -66,7 +71,7 @@ def register(subparsers: Subparsers) -> None:
         type=_rate,
         default=1.0,
         help="follow a share of all pages only, chosen by hash (SHARDS), as 0.01: less work for "
-        "large programs; its error is said",
+        "large programs; its error is reported",
     )
     parser.add_argument(
         "--check",
@@ -74,7 +79,7 @@ def register(subparsers: Subparsers) -> None:
         const="chosen",
         choices=("chosen", "all"),
         help="then run the predicted best, the worst and the all-or-nothing mappings (all: every "
-        "one) with `rater run --pages`, turn by turn, and say how far the prediction is off",
+        "one) with `rater run --pages`, turn by turn, and report how far the prediction is off",
     )
     parser.add_argument(
         "--rounds",

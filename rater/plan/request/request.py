@@ -218,8 +218,8 @@ class Request:
         default=PREFLIGHTS[0],
     )
     proof: str = _where(
-        "look at running copies to tell whether they and their memory are where the plan "
-        "said: every copy of 2 s once, then as often as costs less than 1 %% of one CPU (auto, the "
+        "sample running copies to check that they and their memory are where the plan put them: "
+        "every copy of 2 s once, then as often as costs less than 1 %% of one CPU (auto, the "
         "default), each once, every SECONDS, or not at all",
         metavar="auto|once|SECONDS|off",
         kind=CADENCE,
