@@ -14,7 +14,7 @@ from rater.text.to_json import Members, to_json
 
 _INDENT = "  "
 _MOST_ROWS = 12  # of a summary that is to fit on a screen of 24 lines
-_WAY_TO_DETAILS = "`rater doctor -v` has why each matters, and the command that mends it."
+_WAY_TO_DETAILS = "`rater doctor -v` explains each and gives the command that improves it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def doctor_text(view: DoctorView, page: Page, *, detailed: bool) -> str:
 def _headline(view: DoctorView) -> str:
     found = by_verdict(view.findings)
     told = [f"{len(members)} {verdict.value}" for verdict, members in found.items() if members]
-    return f"{view.of}: {', '.join(told)}".replace("consider", "to consider", 1)
+    return f"{view.of}: {', '.join(told)}".replace("consider", "to consider (?)", 1)
 
 
 def _rows(members: Sequence[DoctorFinding], page: Page) -> Iterator[str]:
