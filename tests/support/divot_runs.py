@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from rater.analysis.divots.data.finding import Finding, Thresholds
 from rater.analysis.divots.data.table import Row, Table, build_table
+from rater.analysis.divots.findings import findings_of
+from rater.analysis.divots.model.detect import detect
 from rater.analysis.divots.recurring import SearchedRun
 from rater.analysis.divots.search import Analysis, analyse
 
@@ -84,6 +86,13 @@ def divots(
     return [one for one in analysed(times, machine, bad).findings if not one.explained]
 
 
+def divots_only(times: Times, machine: Machine) -> list[Finding]:
+    """As `divots`, for tests of many runs; what else could be seen takes most of the time."""
+    found = findings_of(detect(table_of(times, machine), Thresholds()))
+    return [one for one in found if not one.explained]
+
+
 def run_times(number: int, times: Times, machine: Machine) -> SearchedRun:
     """A run with all that is found in it, for what several have in common."""
-    return SearchedRun(number, analysed(times, machine).findings, table_of(times, machine))
+    table = table_of(times, machine)
+    return SearchedRun(number, tuple(findings_of(detect(table, Thresholds()))), table)
