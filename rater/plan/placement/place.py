@@ -30,6 +30,7 @@ __all__ = [
     "MemoryPolicy",
     "Placed",
     "Placement",
+    "check_copies",
     "default_memory",
     "place",
     "resolve_copies",
@@ -174,12 +175,19 @@ def resolve_copies(text: str, topology: Topology, threads: int = 1) -> int:
                 "expected a number, pus or cores"
             )
         return nodes
+    check_copies(text)
+    return int(word)
+
+
+def check_copies(text: str) -> None:
+    """Raise `InputError` for what `--copies` can mean on no machine."""
+    word = text.strip()
     digits = word.lstrip("0")
-    if not (word.isascii() and word.isdigit() and 0 < len(digits) <= len(str(MOST_COPIES))):
+    number = word.isascii() and word.isdigit() and 0 < len(digits) <= len(str(MOST_COPIES))
+    if not number and word not in ("pus", "cores", "nodes"):
         raise InputError(
             f"--copies {text!r}: expected a number from 1 to {MOST_COPIES}, pus, cores or nodes"
         )
-    return int(digits)
 
 
 def _bound(

@@ -47,11 +47,11 @@ def step_text(step: ToldStep) -> str:
     """Return when a step was, how large, and where it left the level."""
     where = step.benchmark or "all benchmarks"
     who = f"{step.host}: " if step.host and step.benchmark else ""
-    now = "than the others" if step.host else "than at first"
+    now = "the others" if step.host else "at first"
     level = per_cent(step.level)
     return (
         f"{_day(step.started_at)} (fleet {step.fleet}): {who}{where} {per_cent(step.ratio)}, "
-        f"since then {level} {now} over {count(step.fleets_since, 'fleet')}"
+        f"since then {level} against {now} over {count(step.fleets_since, 'fleet')}"
         f" (last before: {_day(step.last_before)})"
     )
 

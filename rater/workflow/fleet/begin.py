@@ -17,6 +17,7 @@ from rater.plan.fleet.nodes import expand
 from rater.plan.placement.layout import load_layout
 from rater.plan.placement.layout_options import override
 from rater.plan.placement.memory_policy import parse_memory
+from rater.plan.placement.place import check_copies
 from rater.plan.request.argument import Form
 from rater.plan.request.option import was_given
 from rater.plan.request.request import OPTIONS, Request
@@ -64,9 +65,10 @@ def run(args: argparse.Namespace) -> int:
             take_over(store, number)
             say(f"goes on with fleet {number}: the same command was killed before its end")
         else:
+            _make_folder(wanted.asked)  # before the plan: what cannot be made leaves no fleet
             number = new_fleet(store, wanted.asked, wanted.nodes)
         fleet = load_fleet(store, number)
-        SharedFolder(Path(fleet.asked.folder)).make(_spec(fleet.asked))
+        _make_folder(fleet.asked)
         steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
         if args.wait:
             return waited(args, steps)
@@ -93,8 +95,8 @@ def begin_again(store: Store, number: int, nodes: tuple[str, ...]) -> int:
         rater_version=__version__,
         parallel=None,
     )
+    _make_folder(again)
     made = new_fleet(store, again, nodes)
-    SharedFolder(folder).make(_spec(again))
     mark_begun(store, made)
     return made
 
@@ -107,7 +109,7 @@ def _submitted(args: argparse.Namespace, store: Store, steps: Steps) -> int:
     if not args.quiet:
         if left:
             say(f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them")
-        else:
+        elif any(of[-1].it.state != "refused" for of in fleet.rows.values()):
             say(
                 f"submitted; `rater fleet wait {fleet.number}` waits, tries lost nodes again and "
                 "collects"
@@ -183,6 +185,8 @@ def _check_request(request: Request) -> None:
     )
     if request.memory is not None:
         parse_memory(request.memory)
+    if request.copies is not None:
+        check_copies(request.copies)
 
 
 def _check_command(word: str) -> None:
@@ -216,8 +220,8 @@ def _home(args: argparse.Namespace) -> Path:
     return default_path(None).absolute().parent / "fleets"
 
 
-def _spec(asked: FleetAsked) -> Spec:
-    return Spec(
+def _make_folder(asked: FleetAsked) -> None:
+    spec = Spec(
         rater=SPEC_VERSION,
         fleet=asked.uuid,
         version=asked.rater_version,
@@ -228,3 +232,4 @@ def _spec(asked: FleetAsked) -> Spec:
         allow_partial=asked.allow_partial,
         lock=os.environ.get("RATER_LOCK"),
     )
+    SharedFolder(Path(asked.folder)).make(spec)

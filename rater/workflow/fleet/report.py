@@ -49,7 +49,7 @@ def report(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"fleet": fleet, "file": str(path), "bytes": len(text)})
     else:
-        print(f"{path.resolve()}: a page on {summary_line(page)}, {len(text) / 1e6:.1f} MB")
+        print(f"{path.resolve()}: a page on {summary_line(page)}, {len(text) / 1e3:.0f} KB")
     return 0
 
 

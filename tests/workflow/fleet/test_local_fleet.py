@@ -162,6 +162,7 @@ def copies_on_node(tmp_path: Path) -> int:
         (("--nodes", "n1", "--mem", "everywhere"), "everywhere"),
         (("--nodes", "n1", "--parallel", "0"), "--parallel 0"),
         (("--nodes", "n1", "--size", "huge"), "huge"),
+        (("--nodes", "n1", "--copies", "many"), "--copies 'many'"),
     ],
 )
 def test_what_every_node_would_refuse_is_refused_before_anything_is_stored(
@@ -172,3 +173,19 @@ def test_what_every_node_would_refuse_is_refused_before_anything_is_stored(
     assert said in err
     assert not (tmp_path / "fleets").exists()
     assert not (tmp_path / "rater.db").exists()
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_fleet(fleet: list[str], rater: Rater) -> None:
+    words = ("--nodes", "n1", "--folder", "/proc/fleets", *PROGRAM, "--", "true")
+    status, _, err = rater(*fleet, *words)
+    assert (status, "cannot make the fleet's folder" in err) == (2, True)
+    assert rows("SELECT count(*) FROM fleet") == [(0,)]
+
+
+def test_a_fleet_whose_nodes_are_all_refused_is_not_called_submitted(
+    fleet: list[str], rater: Rater
+) -> None:
+    loud = [word for word in fleet if word != "--quiet"]
+    status, out, err = rater(*loud, "--slurm-arg=--x", "--nodes", "n1", *PROGRAM, "--", "true")
+    assert (status, "not taken by the scheduler" in out) == (1, True)
+    assert "submitted" not in err
