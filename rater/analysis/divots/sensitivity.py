@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from statistics import NormalDist
 
 import numpy as np
 
@@ -17,13 +16,14 @@ from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import Detected
 from rater.analysis.divots.model.effects import PartScope, scopes_of
 from rater.analysis.divots.model.fit import to_be_sure
-from rater.analysis.divots.model.noise import group_centred, noise_of_cells, tail_of
-from rater.analysis.divots.model.parts import Part, PartArrays, arrays_of
+from rater.analysis.divots.model.noise import group_centred, noise_of, noise_of_cells, tail_of
+from rater.analysis.divots.model.parts import PartArrays, arrays_of
 from rater.analysis.divots.model.score import tails_of, worth_of
-from rater.analysis.stats.robust import Bools, Ints, mean, median, quantiles
+from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Ints, mean, median, quantiles
 
 _FOUND = 0.8  # of the planted ones: what is promised
 _DRAWS, _SEED = 200, 1  # as many make that share known to 3 %
+_PLANTS = 24  # of those whose noise is told again: its width to 5 %
 _FAR = 10.0  # ln: beyond all others
 _MOST_SEEN = 1.0  # more is no promise: nothing was told from the noise
 _GROUPS = ("node", "package", "llc", "memory", "half")
@@ -71,17 +71,19 @@ def _found_at(
     error, chance = scope.error[:, at], scope.chance[:, at]
     # What parts differ by beyond the least that is allowed for was seen in this run.
     seen = np.maximum(0.0, error**2 * (1 - chance) - limits.TAU_FEW**2)
-    scatter = np.sqrt(error**2 * chance + seen) * random.standard_normal(error.shape)
+    # What the noise is told as is a guess: it may be more, and another run guesses it again.
+    doubt = 1 / math.sqrt(2 * found.noise.freedom)
+    true, told = np.exp(doubt * np.cumsum(random.standard_normal((2, *error.shape)), axis=0))
+    scatter = np.sqrt((error * true) ** 2 * chance + seen) * random.standard_normal(error.shape)
     # Of two copies what both show is told: in each cell less, by half of what they differ by.
-    cell = np.maximum(found.noise.between, found.noise.repeat)[:, None, None] / math.sqrt(2)
-    apart = mean(np.abs(cell * random.standard_normal((*error.shape, found.table.shape[1]))))
-    scatter -= np.where(parts.sizes[at] == 2, apart, 0.0)
-    if planted.all():
-        wider = np.array([_wider(found, parts.parts[place]) for place in at])
-        error = error * np.sqrt(1 + chance * (wider**2 - 1))
-    # Another run's noise is another guess at the same, as this one's is.
-    doubt = chance / math.sqrt(found.noise.freedom)
-    error = error * np.exp(doubt * random.standard_normal(error.shape))
+    cell = true * np.maximum(found.noise.between, found.noise.repeat)[:, None] / math.sqrt(2)
+    apart = mean(np.abs(random.standard_normal((*error.shape, found.table.shape[1]))))
+    scatter -= np.where(parts.sizes[at] == 2, cell * apart, 0.0)
+    wider = _wider(found, parts, at, planted)
+    error, narrow = error * np.sqrt(1 + chance * (wider**2 - 1)), error
+    more = mean(error**2, axis=0) - mean(narrow**2, axis=0)
+    all_error = np.sqrt(scope.all_error[at] ** 2 + MEDIAN_ERROR**2 / len(error) * more)
+    error = error * np.sqrt(1 + chance * (told**2 - 1))
     drawn = PartArrays(
         tuple(parts.parts[place] for place in at),
         parts.index[at],
@@ -97,29 +99,29 @@ def _found_at(
             effect=np.where(planted, size, 0.0) + scatter,
             error=error,
             chance=chance,
-            all_error=scope.all_error[at],
+            all_error=all_error,
             shows=np.ones(error.shape, dtype=bool),
             least=scope.least[at],
             everywhere=scope.everywhere[at],
             need=scope.need[at],
         )
-        told = worth_of(asked, drawn, found.noise, 1, tail).won > 0
-        low, high = (size, high) if told.mean() < _FOUND else (low, size)
+        won = worth_of(asked, drawn, found.noise, 1, tail).won > 0
+        low, high = (size, high) if won.mean() < _FOUND else (low, size)
     return high
 
 
-def _wider(found: Detected, part: Part) -> float:
-    """Return how much wider the noise is told where a part differs from copies held to be like it.
+def _wider(found: Detected, parts: PartArrays, at: Ints, planted: Bools) -> float:
+    """Return how much wider the noise is told where one of the parts (`at`) differs.
 
-    The half that lies closest together is then one of the others only.
+    Its copies are none of the half that lies closest together, if they are held to be like
+    others: some are planted in the run's own noise, which is told again.
     """
-    alike = np.isin(found.groups, found.groups[part.slots]) & ~part.slots
-    s, share = len(alike), part.size / len(alike)
-    by_repeats = s < limits.MANY_COPIES and found.table.shape[1] > 1
-    if by_repeats or share >= limits.HALF or not alike.any():
-        return 1.0
-    normal = NormalDist()
-    return normal.inv_cdf(0.5 + 0.25 / (1 - share)) / normal.inv_cdf(0.75)
+    rest, groups, steps = found.rest, found.groups, found.noise.steps
+    usual, ratios = noise_of(rest, groups, steps).between, []
+    for place, there in list(zip(at, planted.T, strict=False))[:_PLANTS]:
+        far = np.where(there[:, None, None] & parts.parts[place].slots, _FAR, 0.0)
+        ratios.append((noise_of(rest + far, groups, steps).between / usual)[there])
+    return math.exp(float(np.mean(np.log(np.concatenate(ratios)))))
 
 
 def _of_copy(found: Detected, thresholds: Thresholds) -> float:

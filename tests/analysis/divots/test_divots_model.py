@@ -121,6 +121,15 @@ def test_four_of_five_effects_as_large_as_a_run_is_said_to_show_are_found() -> N
     assert 0.7 <= np.mean(found) <= 0.95  # of 48; by more runs 75 to 90 %
 
 
+def test_lgroups_of_two_copies_as_slow_as_is_promised_are_found() -> None:
+    found, machine = [], Machine(4, 2)
+    for seed in range(24):
+        here, there = (quiet(10, 1, 8, noise=0.005, seed=one) for one in (seed, seed + 100))
+        there[..., :2] *= 1 + analysed(here, machine).visible["group"]
+        found += [any(it.nodes == (0,) for it in divots_only(there, machine))]
+    assert 0.7 <= np.mean(found) <= 0.95  # of 24; of 200 84 %, where it was 66 %
+
+
 def test_fast_copies_of_a_heavy_tail_seldom_make_a_benchmark_that_does_not_repeat() -> None:
     random = np.random.default_rng(4)
     alarms = 0
