@@ -105,7 +105,7 @@ def print_summary(
     if after_run:
         if not brief:
             printer.line()
-        printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(head, divots))}")
+        printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(summary, divots))}")
 
 
 def _note(remark: str, printer: Printer, short: Container[str]) -> str:
@@ -113,11 +113,13 @@ def _note(remark: str, printer: Printer, short: Container[str]) -> str:
     return crop(text, printer.width, ascii_only=printer.ascii_only) if remark in short else text
 
 
-def _next(head: RunHead, divots: Analysis | None) -> Iterator[str]:
+def _next(summary: Summary, divots: Analysis | None) -> Iterator[str]:
+    head = summary.head
     if head.status is RunStatus.INTERRUPTED and head.request is not None:
         yield f"rater run --resume {head.run}"
-    yield f"rater report {head.run}"
-    yield f"rater plot {head.run}"
+    if len(summary.failed) < len(summary.proof.copies) or not summary.failed:
+        yield f"rater report {head.run}"
+        yield f"rater plot {head.run}"
     if divots is not None and divots.findings:
         yield f"rater divots --confirm {head.run}"
     yield f"rater show {head.run}"
