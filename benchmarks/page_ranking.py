@@ -130,7 +130,7 @@ def _tell(name: str, document: Mapping[str, Any]) -> None:
 
 
 def _conclude(checks: Mapping[str, Mapping[str, Any]]) -> int:
-    # Of one mapping beside the base both benefits are 100 % by their definition: that tells nothing.
+    # Of one mapping beside the base both benefits are 100 % by definition: that tells nothing.
     told = {name: it for name, it in checks.items() if it["told"] and len(it["mappings"]) > 2}
     errors = [abs(m["error"]) for it in told.values() for m in it["mappings"][1:]]
     if not errors:
