@@ -17,6 +17,8 @@ from rater.store.store import open_store
 from tests.support.calls import Rater
 
 VERSIONS = list(migrations(folder("db")))
+# Each goes on by the same steps as the one before it: all that runs can be asked is asked of these.
+WHOLE = {VERSIONS[0], *VERSIONS[4::4], *VERSIONS[-2:]}
 TABLES = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main' ORDER BY name"
 PARTS = ("table_xinfo", "foreign_key_list", "index_list")  # columns, what they refer to, indexes
 INDEX = (
@@ -87,6 +89,10 @@ def test_runs_of_an_older_schema_are_shown_resumed_and_added_to(
         with store.reading() as connection:
             assert structure(connection) == structure(fresh)
     at("run", "--resume", 1, "--quiet")
+    if version not in WHOLE:
+        at("show", 1, "--copies")
+        at("divots", 1)
+        return
     at("rerun", 1, "--quiet")
     for run in (1, 2):
         assert ("resumed" in at("show", run, "--copies")) == (run == 1)
