@@ -5,26 +5,22 @@ One HTML file of the look of a run's page; it asks the network for nothing.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 
-from rater import __version__
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.divots.data.words import per_cent
 from rater.analysis.fleet.history import FleetCourse, History
 from rater.analysis.fleet.model import FleetCompared, KindCompared, SlowHost
 from rater.groups import grouped
 from rater.show.charts.markup import Html, element, joined
-from rater.show.charts.vega import ASSETS
 from rater.show.console.format import plain
 from rater.show.console.table import Column
 from rater.show.fleet.history import changes_lines, step_text
 from rater.show.fleet.slow_hosts import MissingHost, kind_text, odd_text, slow_lines, visible_text
-from rater.show.html.html import script_hash, script_json, table_html
-from rater.show.html.page import MARK
+from rater.show.html.html import table_html
+from rater.show.html.shell import own_script, page_html, template
 from rater.text.words import count, percent, series, some
 
 _MOST_NAMED = 6
@@ -49,27 +45,24 @@ class FleetPage:
 
 def fleet_page(page: FleetPage) -> str:
     """Return the page as HTML."""
-    script = f"(function () {{\n'use strict';\n{_asset('fleet.js')}}})();\n"
     title = _title(page)
-    return Template(_asset("fleet.html")).substitute(
-        mark=MARK,
-        version=__version__,
-        hashes=script_hash(script),
-        title=html.escape(plain(title)),
-        style=_asset("page.css") + _asset("fleet.css"),
+    main = template(
+        "fleet.html",
         body=joined(
             element("header", element("h1", title), *_head(page)),
             *_slow(page),
         ),
         fleet=page.fleet,
         after=joined(*_missing(page), *_histories(page), *_kinds(page)),
-        data=script_json(_data(page)),
-        script=script,
     )
-
-
-def _asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
+    return page_html(
+        title,
+        main,
+        _data(page),
+        skip={"map": "to the hosts"},
+        styles=["page.css", "fleet.css"],
+        scripts=[own_script("fleet")],
+    )
 
 
 def _title(page: FleetPage) -> str:

@@ -7,14 +7,10 @@ page asks the network for nothing, and its Content-Security-Policy would not let
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from string import Template
 from typing import Any
 
-from rater import __version__
 from rater.analysis.compare.barrier import can_compare, compare_with_barrier
 from rater.analysis.counters.counted import run_counts
 from rater.analysis.results.copies import normalise, yardsticks
@@ -25,12 +21,13 @@ from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.markup import Html, element, joined
 from rater.show.charts.model import model_charts
 from rater.show.charts.scaling import scaling_charts
-from rater.show.charts.vega import ASSETS, Chart
-from rater.show.console.format import duration, gigabytes, plain, what_ran
+from rater.show.charts.vega import Chart
+from rater.show.console.format import duration, gigabytes, what_ran
 from rater.show.console.table import Column, Columns
 from rater.show.html.data import PageRun, run_data
-from rater.show.html.html import PagePrinter, script_hash, script_json
+from rater.show.html.html import PagePrinter
 from rater.show.html.several import Together, common_ranges, compared
+from rater.show.html.shell import asset, own_script, page_html, template
 from rater.show.html.story import story
 from rater.show.results.barrier import print_beside
 from rater.show.results.copies import CopiesView, print_copies
@@ -44,8 +41,8 @@ from rater.show.results.run import print_benchmarks, print_failed
 from rater.show.results.steady import print_mix, print_verdicts
 from rater.text.cpuset import format_list
 
-MARK = "rater report"  # in the page's head: rater may write over a file that has it
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
+_SKIP = {"pictures": "to the pictures", "when": "to who ran when", "results": "to the tables"}
 _MOST_ROWS = 40  # of a table that is there at once
 _SPECS = ("panel", "brackets", "timeline", "comparison", "scaling", "cpi", "model")
 
@@ -73,8 +70,6 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
     # Of a run at least it is known which lgroups its copies were on.
     lgroups = any(page_run.picture.groups for page_run in runs)
     cpi = cpi_chart([(f"run {it.run.head.run}", run_counts(it.run).benchmarks) for it in runs])
-    library = _inline(library)
-    script = _inline(_script())
     scaling, lab = (together.scaling, together.lab) if together else (None, None)
     data = {
         "runs": drawn,
@@ -83,21 +78,22 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         "scaling": scaling_charts(scaling.curves) if scaling else None,
         "models": model_charts((*lab.models, *lab.energy)) if lab else None,
         "cpi": cpi,
-        "specs": {name: json.loads(_asset(f"{name}.vega.json")) for name in _SPECS},
+        "specs": {name: json.loads(asset(f"{name}.vega.json")) for name in _SPECS},
     }
-    return Template(_asset("page.html")).substitute(
-        mark=MARK,
-        hashes=f"{script_hash(library)} {script_hash(script)}",
-        title=html.escape(plain(_title(runs))),
-        style=_asset("page.css"),
+    main = template(
+        "page.html",
         body=joined(body, _cpi(cpi)) if cpi else body,
         order="Copies stand lgroup beside lgroup, with its number below. " if lgroups else "",
         several=' class="several"' if several else "",
         details=joined(*(_details(page_run, several=several) for page_run in runs)),
-        version=__version__,
-        data=script_json(data),
-        library=library,
-        script=script,
+    )
+    return page_html(
+        _title(runs),
+        main,
+        data,
+        skip=_SKIP,
+        styles=["page.css"],
+        scripts=[library, own_script(*_SCRIPTS)],
     )
 
 
@@ -123,25 +119,6 @@ def _spans(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         for title, slow in zip(titles, run["slowdowns"], strict=True):
             shares.setdefault(title, []).extend(slow["cpus"].values())
     return {title: colour_span(of) for title, of in shares.items()}
-
-
-def is_page(start: str) -> bool:
-    """Tell from its first kilobytes whether a file is a page that rater wrote."""
-    return bool(re.search(rf'<meta name="generator" content="{MARK} [^"]*">', start))
-
-
-def _script() -> str:
-    parts = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
-    return f"(function () {{\n'use strict';\n{parts}}})();\n"
-
-
-def _asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
-
-
-def _inline(script: str) -> str:
-    """Return a script in which nothing ends its element, or begins a comment of HTML."""
-    return script.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _title(runs: Sequence[PageRun]) -> str:

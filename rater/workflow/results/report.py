@@ -14,8 +14,9 @@ from rater.analysis.scaling.curve import scale
 from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.show.charts.vega import library
-from rater.show.html.page import is_page, page_of
+from rater.show.html.page import page_of
 from rater.show.html.several import Together
+from rater.show.html.shell import is_page
 from rater.store.store import Store
 from rater.workflow.common import print_json, store_to_read
 from rater.workflow.results.divots import between_of

@@ -33,8 +33,9 @@ from rater.show.charts.timeline import timeline
 from rater.show.console.table import Column
 from rater.show.html.data import PageRun, run_data
 from rater.show.html.html import script_json, table_html
-from rater.show.html.page import is_page, page_of
+from rater.show.html.page import page_of
 from rater.show.html.several import Together
+from rater.show.html.shell import is_page
 from rater.show.html.story import score_lost
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
