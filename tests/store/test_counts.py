@@ -13,6 +13,7 @@ from rater.plan.counters.table import TABLE_TEXT, counter_tables
 from rater.record.events import CopyCounted, EventCount, PhaseCounted
 from rater.store.exchange.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
+from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.observations import observed, read
 from tests.support.stored_runs import HOST, PUS, query_file
@@ -76,6 +77,16 @@ def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(sto
         *(f"{software} share_counted", f"{software} migrations", f"{software} minor_faults"),
     ]
     assert rows == [["", "", "", "", ""], ["1.0", "300", "0.5", "", "14.0"]]
+
+
+def test_an_event_called_like_a_time_is_no_time_in_csv(store: Store) -> None:
+    number = store.begin(run_of(1), HOST, [TABLE], PUS)
+    waits = EventCount("mine:stalls", "waits_s", 300, 10, 10)
+    store.append(number, phase(), ended(0, 2.0), CopyCounted(0, 0, 0, (waits,)), over(0.0, 2.0))
+    run, out = store.load(number), io.StringIO()
+    write_csv(run, out)
+    assert out.getvalue().splitlines()[1].endswith(",1.0,300")
+    assert columns_of_copies(run)["mine:stalls waits_s"].tolist() == [300]
 
 
 @pytest.mark.parametrize(

@@ -150,16 +150,21 @@ def write_document(document: dict[str, Any], out: TextIO) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopyTable:
-    """A line per copy run under headings that have the units; times in nanoseconds."""
+    """A line per copy run under headings that have the units; times in nanoseconds.
+
+    `timed`: which columns are such times. Names of metrics and events are a user's own, and may
+    end like theirs.
+    """
 
     headings: tuple[str, ...]
+    timed: tuple[bool, ...]
     lines: tuple[tuple[Any, ...], ...]
 
 
 def copy_table(stored: StoredRun) -> CopyTable:
     """Return a run's copies as a table: places, times, how they ended, metrics, counts.
 
-    Columns in seconds (`_s`) hold nanoseconds: who writes them chooses how. Counts are scaled where
+    Timed columns hold nanoseconds: who writes them as seconds chooses how. Counts are scaled where
     their group had the counters for a part of the time, which its column of shares says.
     """
     stored = stored.without_torn()
@@ -178,17 +183,19 @@ def copy_table(stored: StoredRun) -> CopyTable:
         cells += [own_counts.get(name) for name in counted]
         lines.append((stored.head.run, stored.head.uuid, *cells))
     named = (f"{name} ({unit})" for name, unit in metrics)
-    return CopyTable(("run", "uuid", *_CSV, *named, *counted), tuple(lines))
+    headings = ("run", "uuid", *_CSV, *named, *counted)
+    of_copies = range(2, 2 + len(_CSV))
+    timed = tuple(at in of_copies and _is_timed(name) for at, name in enumerate(headings))
+    return CopyTable(headings, timed, tuple(lines))
 
 
 def write_csv(stored: StoredRun, out: TextIO) -> None:
     """Write one line per copy run under a heading that has the units (`copy_table`)."""
     table = copy_table(stored)
-    timed = [name.endswith("_s") for name in table.headings]
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(_no_formula, table.headings))
     for line in table.lines:
-        cells = zip(line, timed, strict=True)
+        cells = zip(line, table.timed, strict=True)
         writer.writerow([_seconds(it) if is_s else _no_formula(it) for it, is_s in cells])
 
 
@@ -265,8 +272,12 @@ def _no_formula(value: Any) -> Any:
     return f"'{value}" if formula else value
 
 
+def _is_timed(column: str) -> bool:
+    return column.endswith("_s")
+
+
 def _cell(copy: StoredCopy, column: str) -> Any:
-    if column.endswith("_s"):
+    if _is_timed(column):
         return getattr(copy, f"{column.removesuffix('_s')}_ns")
     value = getattr(copy, column)
     if column == "mem_nodes":

@@ -13,8 +13,6 @@ from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.store.exchange.export import copy_table
 
-_SECONDS = "_s"
-
 
 class ColumnTable(Mapping[str, npt.NDArray[Any]]):
     """Columns of equal length by name. Numbers that are not known are NaN, other values None."""
@@ -56,12 +54,11 @@ class ColumnTable(Mapping[str, npt.NDArray[Any]]):
 def columns_of_copies(stored: StoredRun) -> ColumnTable:
     """Return the copies of a run as `rater export --format csv` has them, times in seconds."""
     table = copy_table(stored)
-    timed = [name.endswith(_SECONDS) for name in table.headings]
     return column_table(
         table.headings,
         [
             [value / 1e9 if is_s and value is not None else value for value, is_s in cells]
-            for cells in (zip(line, timed, strict=True) for line in table.lines)
+            for cells in (zip(line, table.timed, strict=True) for line in table.lines)
         ],
     )
 
