@@ -21,7 +21,7 @@ _LOCAL = Path("rater.toml")
 _ALSO = {"plan": "run"}  # a command that takes another's options
 _TYPES = (str, int, float)
 # What may stand beside these: they take what a stored run was asked for.
-_BESIDE = {"--resume": {"db", "json", "quiet", "wait"}}
+_BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ def find_defaults(
 
     Raises `InputError`, naming file and line, for a file that is wrong or another user's.
     """
+    commands = subparsers_of(parser)
+    taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
+    taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
     found: list[Default] = []
     for path in _paths():
-        given = {it.dest for it in found}
-        sub = subparsers_of(parser)[command]
-        given |= {it.dest for it in shown_actions(sub) if _is_typed(it, typed)}
-        allowed = next((_BESIDE[word] for word in typed if word in _BESIDE), None)
-        found += [
-            it
-            for it in _read(path, subparsers_of(parser), command)
-            if it.dest not in given and (allowed is None or it.dest in allowed)
-        ]
+        by_command = _read(path, commands)
+        # An option that only the other command has (`run`'s for `plan`) is none of this one.
+        for name in (command, _ALSO.get(command, "")):
+            new = [it for it in by_command.get(name, ()) if it.dest in taken]
+            found += new
+            taken -= {it.dest for it in new}
     return tuple(found)
 
 
@@ -77,9 +77,8 @@ def _paths() -> Iterator[Path]:
             yield path
 
 
-def _read(
-    path: Path, commands: Mapping[str, argparse.ArgumentParser], command: str
-) -> Iterator[Default]:
+def _read(path: Path, commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, list[Default]]:
+    """Return what a file gives, by command; raises `InputError` for all that is wrong in it."""
     # Of some milliseconds, for those who have such a file.
     from rater.text.document import did_you_mean, toml_document
     from rater.text.textfile import read_text
@@ -99,21 +98,14 @@ def _read(
         )
     document = toml_document(text, path)
     root = document.root()
-    found: dict[str, Default] = {}
-    for name in document.data:
+    found: dict[str, list[Default]] = {}
+    for name, values in document.data.items():
         table = root.table(name)
         if name not in commands:
             root.mistake(f"unknown command; {did_you_mean(name, commands)}", name)
             continue
-        actions = {
-            option.removeprefix("--"): action
-            for action in shown_actions(commands[name])
-            for option in action.option_strings
-            if option.startswith("--") and action.dest != "help"
-        }
-        for key, value in (
-            document.data[name] if isinstance(document.data[name], dict) else {}
-        ).items():
+        actions = _options(commands[name])
+        for key, value in values.items() if isinstance(values, dict) else ():
             if key not in actions:
                 table.mistake(f"no option of `rater {name}`; {did_you_mean(key, actions)}", key)
                 continue
@@ -122,15 +114,20 @@ def _read(
             except ValueError as error:
                 table.mistake(str(error), key)
                 continue
-            if name in (command, _ALSO.get(command)):
-                found |= {
-                    f"{name} {word}": Default(word, actions[key].dest, str(path)) for word in words
-                }
+            found.setdefault(name, []).extend(
+                Default(word, actions[key].dest, str(path)) for word in words
+            )
     document.raise_mistakes()
-    own = {it.dest for key, it in found.items() if key.startswith(f"{command} ")}
-    for key, it in found.items():
-        if key.startswith(f"{command} ") or it.dest not in own:
-            yield it
+    return found
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    return {
+        option.removeprefix("--"): action
+        for action in shown_actions(parser)
+        for option in action.option_strings
+        if option.startswith("--") and action.dest != "help"
+    }
 
 
 def _words(action: argparse.Action, key: str, value: Any) -> Iterator[str]:

@@ -21,12 +21,9 @@ _ANY = "any"
 _GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
 _COPY = 3.0
 _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
-_OF_TRIAL = frozenset(
-    (
-        *_TRIAL_ONLY,
-        *("which", "confirm", "fresh", "json", "db", "run", "subcommand", "command"),
-        *("threshold_group", "threshold_copy"),
-    )
+_OF_TRIAL = (
+    *_TRIAL_ONLY,
+    *("which", "confirm", "fresh", "json", "db", "threshold_group", "threshold_copy"),
 )
 
 

@@ -51,6 +51,12 @@ def test_the_folders_file_goes_before_the_users_and_a_commands_own_table_before_
     assert "rater: defaults of rater.toml: --copies=4\n" in err
 
 
+def test_what_only_run_has_is_no_mistake_for_plan(configuration: Path, rater: Rater) -> None:
+    own(configuration, "[run]\nverbose = true\ncopies = 3\n")
+    status, out, _ = rater(*PLAN)
+    assert (status, "3 copies" in out) == (0, True)
+
+
 def test_a_size_for_suites_does_not_refuse_a_command(configuration: Path, rater: Rater) -> None:
     own(configuration, '[run]\nsize = "ref"\n')
     assert rater(*PLAN)[0] == 0

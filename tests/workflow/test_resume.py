@@ -24,7 +24,7 @@ import pytest
 
 from benchmarks.torture.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
-from rater.cli import main
+from rater.cli import build_parser, main
 from rater.errors import InputError
 from rater.plan.request.stored import request_from_json
 from rater.plan.schedule.phases import Order, Plan, Window, make_plan
@@ -35,6 +35,7 @@ from rater.record.stored import StoredRun
 from rater.run.copies.leftover_processes import end_leftovers
 from rater.store.store import Store, open_store
 from rater.workflow.run.repeat import narrowed
+from rater.workflow.run_arguments import BESIDE_RESUME, options_given
 from tests.support.calls import RATER, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored
@@ -333,6 +334,14 @@ def test_options_come_from_the_run(
 ) -> None:
     assert main(["run", "--resume", "last", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_how_much_is_shown_may_be_asked_beside_resume(command: str) -> None:
+    args, _ = build_parser().parse_known_args(
+        [command, "--resume", "last", "-v", "-q", "--wait", "1s"]
+    )
+    assert options_given(args, BESIDE_RESUME) == []
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,7 @@ SUITE = "pages"
 LAYOUTS = "0%,12.5%,25%,37.5%,50%,62.5%,75%,87.5%,100%"
 QUICK_LAYOUTS = "0%,25%,50%,100%"
 _QUICK = {"size": "test", "iterations": 1, "rounds": 2}
-_WITH_SHOW = frozenset(
-    ("show", "y", "action", "file", "json", "db", "run", "defaults", "subcommand")
-)
+_WITH_SHOW = ("show", "y", "action", "file", "json", "db")
 
 
 @dataclass(frozen=True, slots=True)

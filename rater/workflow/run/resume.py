@@ -38,25 +38,7 @@ from rater.workflow.run.plan_view import executed
 from rater.workflow.run.repeat import resolve_again, what_changed
 from rater.workflow.run.resolve import Resolved
 from rater.workflow.run.session import Session
-from rater.workflow.run_arguments import options_given
-
-# What may stand beside --resume, and what argparse brings along.
-_BESIDE = frozenset(
-    (
-        "resume",
-        "force",
-        "share",
-        "wait",
-        "quiet",
-        "dry_run",
-        "json",
-        "db",
-        "run",
-        "subcommand",
-        "command",
-        "defaults",
-    )
-)
+from rater.workflow.run_arguments import BESIDE_RESUME, options_given
 
 
 class Resume(Attempt):
@@ -130,7 +112,7 @@ class Resume(Attempt):
 
 def resume(args: argparse.Namespace) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    given = options_given(args, _BESIDE)
+    given = options_given(args, BESIDE_RESUME)
     if args.command is not None:
         given.append("-- COMMAND")
     if given:

@@ -22,34 +22,16 @@ from rater.streams import say
 from rater.workflow.common import existing_store, show
 from rater.workflow.run.plan_view import executed
 from rater.workflow.run.repeat import go_into, not_ours
-from rater.workflow.run_arguments import options_given, with_common
+from rater.workflow.run_arguments import BESIDE_RESUME, options_given, with_common
 from rater.workflow.sweep.conduct import conduct
 from rater.workflow.sweep.ready import PointReady, refused_together, resolve_points
 from rater.workflow.sweep.request import PointAsked
 from rater.workflow.sweep.view import show_sweep, view_of
 
-# What may stand beside --resume, and what argparse brings along.
-_WITH_RESUME = frozenset(
-    (
-        "resume",
-        "rounds",
-        "force",
-        "share",
-        "wait",
-        "quiet",
-        "dry_run",
-        "json",
-        "db",
-        "run",
-        "defaults",
-    )
-    + ("subcommand", "command", "listing", "example")
-)
-
 
 def resume(args: argparse.Namespace) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
-    given = options_given(args, _WITH_RESUME)
+    given = options_given(args, (*BESIDE_RESUME, "rounds"))
     if args.command is not None:
         given.append("-- COMMAND")
     if given:
