@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from rater.analysis.doctor.model import MachineFacts, Opinion, bad, consider, good, unknown
+from rater.analysis.doctor.model import (
+    MachineFacts,
+    Opinion,
+    bad,
+    consider,
+    good,
+    off_or_absent,
+    unknown,
+)
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _BROKEN, _LITTLE = 0.5, 0.1  # of the free memory lies in blocks of a huge page
@@ -96,15 +104,13 @@ def fragmentation(facts: MachineFacts) -> Opinion:
 
 def numa_balancing(facts: MachineFacts) -> Opinion:
     """The kernel unmaps pages to see who uses them, and moves them."""
-    value = facts.text("kernel.numa_balancing")
-    if value is None:
-        return unknown("this kernel was built without")
-    if value == "0":
-        return good("off")
+    settled = off_or_absent(facts, "kernel.numa_balancing")
+    if settled is not None:
+        return settled
     if facts.nodes == 1:
         return good("on, with one lgroup: nothing to move")
     return bad(
-        f"{value}: pages move and fault while copies run",
+        f"{facts.text('kernel.numa_balancing')}: pages move and fault while copies run",
         "sysctl -w kernel.numa_balancing=0",
         numa_balancing="0",
     )
@@ -112,13 +118,11 @@ def numa_balancing(facts: MachineFacts) -> Opinion:
 
 def zone_reclaim(facts: MachineFacts) -> Opinion:
     """Whether page cache is dropped before another lgroup's memory is taken."""
-    value = facts.text("vm.zone_reclaim_mode")
-    if value is None:
-        return unknown("this kernel was built without")
-    if value == "0":
-        return good("off")
+    settled = off_or_absent(facts, "vm.zone_reclaim_mode")
+    if settled is not None:
+        return settled
     return consider(
-        f"{value}: allocations may wait while an lgroup is emptied",
+        f"{facts.text('vm.zone_reclaim_mode')}: allocations may wait while an lgroup is emptied",
         "sysctl -w vm.zone_reclaim_mode=0",
         zone_reclaim="0",
     )

@@ -94,3 +94,11 @@ def bad(seen: str, command: str | None = None, **settings: str) -> Opinion:
 def unknown(seen: str) -> Opinion:
     """Return that nobody can tell, and why."""
     return Opinion(DoctorVerdict.UNKNOWN, seen)
+
+
+def off_or_absent(facts: MachineFacts, name: str) -> Opinion | None:
+    """Return what is to be said of a setting that is 0 or that the kernel lacks, else None."""
+    value = facts.text(name)
+    if value is None:
+        return unknown("this kernel was built without")
+    return good("off") if value == "0" else None

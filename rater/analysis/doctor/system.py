@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from rater.analysis.doctor.model import MachineFacts, Opinion, bad, consider, good, unknown
+from rater.analysis.doctor.model import (
+    MachineFacts,
+    Opinion,
+    bad,
+    consider,
+    good,
+    off_or_absent,
+    unknown,
+)
 from rater.text.words import some
 
 _BUSY_CPUS, _VERY_BUSY_CPUS = 0.1, 1.0
@@ -67,11 +75,9 @@ def perf(facts: MachineFacts) -> Opinion:
 
 def watchdog(facts: MachineFacts) -> Opinion:
     """The kernel's watchdog takes a counter of every CPU and interrupts it."""
-    value = facts.text("kernel.nmi_watchdog")
-    if value is None:
-        return unknown("this kernel was built without")
-    if value == "0":
-        return good("off")
+    settled = off_or_absent(facts, "kernel.nmi_watchdog")
+    if settled is not None:
+        return settled
     return consider(
         "on: one hardware counter fewer, an interrupt now and then",
         "sysctl -w kernel.nmi_watchdog=0",

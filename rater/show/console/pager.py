@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.pager import Pager
@@ -25,8 +25,7 @@ def paged(console: Console) -> Iterator[None]:
     words = shlex.split(os.environ.get("PAGER", "less -FRX"))
     found = shutil.which(words[0]) if words and words[0] != "cat" else None
     if found is None or not console.is_terminal or not sys.stdout.isatty():
-        with nullcontext():
-            yield
+        yield
         return
     with console.pager(_Program([found, *words[1:]], console.height), styles=True):
         yield

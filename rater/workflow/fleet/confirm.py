@@ -9,7 +9,6 @@ from rater.analysis.divots.confirm import LEAST_PAIRS, Answer
 from rater.analysis.fleet.confirm import pairs_of, suspect_of, verdict
 from rater.analysis.fleet.model import FleetCompared, SlowHost
 from rater.errors import InputError
-from rater.record.fleet import fleet_word
 from rater.run.fleet.backends import POLL_S
 from rater.show.fleet.confirm import (
     HostTrial,
@@ -18,13 +17,12 @@ from rater.show.fleet.confirm import (
     print_plan,
 )
 from rater.store.fleet.fleets import load_fleet
-from rater.store.fleet.index import fleet_number
 from rater.store.store import Store
 from rater.streams import say
 from rater.workflow.common import existing_store, show
 from rater.workflow.fleet.begin import begin_again
 from rater.workflow.fleet.collect import collected
-from rater.workflow.fleet.compared import compared, results
+from rater.workflow.fleet.compared import compared, one_fleet, results
 from rater.workflow.fleet.step import Steps
 from rater.workflow.fleet.view import told
 
@@ -38,8 +36,7 @@ def confirm(args: argparse.Namespace) -> int:
     if rounds < LEAST_PAIRS:
         raise InputError(f"--pairs {rounds}: expected {LEAST_PAIRS} or more")
     with existing_store(args) as store:
-        with store.reading() as connection:
-            fleet = fleet_number(connection, fleet_word(args.confirm))
+        fleet = one_fleet(store, [args.confirm], "divots --confirm")
         load_fleet(store, fleet)  # else nobody knows how its hosts are reached
         found = compared(store, fleet)
         chosen = _chosen(args, fleet, found)

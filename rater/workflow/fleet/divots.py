@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from rater.analysis.divots.data.finding import Analysis, Thresholds
 from rater.analysis.fleet.model import FleetCompared
-from rater.errors import InputError, RaterError
-from rater.record.fleet import fleet_word, latest
+from rater.errors import RaterError
+from rater.record.fleet import latest
 from rater.record.stored import RunHead
 from rater.show.console.printer import Printer
 from rater.show.divots.to_json import divot_rows
@@ -18,11 +18,11 @@ from rater.show.fleet.slow_hosts import (
     print_missing,
     print_next,
 )
-from rater.store.fleet.index import fleet_number, opened_run, runs_of
+from rater.store.fleet.index import opened_run, runs_of
 from rater.store.store import Store
 from rater.streams import say
 from rater.workflow.common import existing_store, show
-from rater.workflow.fleet.compared import compared
+from rater.workflow.fleet.compared import compared, one_fleet
 from rater.workflow.fleet.missing import missing_hosts
 from rater.workflow.results.divots import analysis_of
 
@@ -33,11 +33,8 @@ type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
 
 def fleet_divots(args: argparse.Namespace) -> int:
     """Print the slow hosts of a fleet, and the divots of the slowest ones."""
-    if len(args.which) != 1:
-        raise InputError(f"{' '.join(args.which)}: one fleet at a time: rater divots fleet:N")
     with existing_store(args) as store:
-        with store.reading() as connection:
-            fleet = fleet_number(connection, fleet_word(args.which[0]))
+        fleet = one_fleet(store, args.which, "divots")
         found = compared(store, fleet)
         thresholds = Thresholds(args.threshold_group, args.threshold_copy)
         own = insides(store, fleet, found, thresholds)

@@ -10,13 +10,13 @@ from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.fleet.history import History, host_history
 from rater.analysis.fleet.model import FleetCompared
 from rater.errors import InputError
-from rater.record.fleet import IndexedRun, fleet_word, latest
+from rater.record.fleet import IndexedRun, latest
 from rater.show.fleet.page import FleetPage, fleet_page, summary_line
 from rater.store.fleet.history import history_of_host
-from rater.store.fleet.index import fleet_number, runs_of
+from rater.store.fleet.index import runs_of
 from rater.store.store import Store
 from rater.workflow.common import existing_store, print_json
-from rater.workflow.fleet.compared import compared
+from rater.workflow.fleet.compared import compared, one_fleet
 from rater.workflow.fleet.divots import insides
 from rater.workflow.fleet.missing import missing_hosts
 from rater.workflow.results.output_file import write_output
@@ -29,11 +29,8 @@ _STDOUT = "-"
 
 def report(args: argparse.Namespace) -> int:
     """Write the page of a fleet."""
-    if len(args.which) != 1:
-        raise InputError(f"{' '.join(args.which)}: one fleet at a time: rater report fleet:N")
     with existing_store(args) as store:
-        with store.reading() as connection:
-            fleet = fleet_number(connection, fleet_word(args.which[0]))
+        fleet = one_fleet(store, args.which, "report")
         path = Path(args.file or f"rater-report-fleet-{fleet}.html")
         if args.file != _STDOUT:
             check_page(path, force=args.force)
