@@ -55,13 +55,17 @@ class MistakesError(InputError):
         super().__init__("\n".join(lines))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return what to add to "unknown WORD": the nearest known words, else all of them."""
+def did_you_mean(word: str, known: Iterable[str], *, few: bool = False) -> str:
+    """Return what to add to "unknown WORD": the nearest known words, else all of them.
+
+    `few`: they are so few that all of them are named behind the nearest, too.
+    """
     names = list(known)
     near = get_close_matches(word, names, n=3)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"there are: {', '.join(names)}" if names else "there are none"
+    every = f"there are: {', '.join(names)}" if names else "there are none"
+    if not near:
+        return every
+    return f"did you mean {' or '.join(near)}?" + (f" {every}" if few else "")
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -109,6 +110,23 @@ def kind_number(topology: Topology, kind: str) -> int:
         kinds = ", ".join(f"{k} (CPUs {cpuset.format_list(by_kind[k])})" for k in sorted(by_kind))
         raise InputError(f"kind {kind}: the usable CPUs of {topology.source} are of kind {kinds}")
     return number
+
+
+def check_asked(topology: Topology, *, smt: int | None, kind: str | None) -> None:
+    """Refuse `--smt` and `--kind` where the machine has nothing for them to choose from.
+
+    A layout's own are not held to it: it is for any machine. Raises `InputError`.
+    """
+    threads = max(Counter(pu.core for pu in topology.machine_pus).values())
+    if smt is not None and smt > threads:
+        has = "one thread" if threads == 1 else f"{threads} threads at most"
+        most = "" if threads == 1 else f"use --smt {threads}, --smt 1, or "
+        raise InputError(f"--smt {smt}: a core of {topology.source} has {has}: {most}leave it out")
+    one_kind = len({pu.kind for pu in topology.machine_pus}) == 1 and not topology.unranked_kinds
+    if kind in ("fast", "slow") and one_kind:
+        raise InputError(
+            f"--kind {kind}: all CPUs of {topology.source} are of one kind: leave it out"
+        )
 
 
 def _without(topology: Topology, parts: Parts) -> Topology:

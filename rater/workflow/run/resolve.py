@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from rater.errors import InputError
 from rater.plan.counters.choice import CounterChoice
 from rater.plan.placement.capacity import copies_counted, explicit_cpus, one_a_lgroup, pus_offered
 from rater.plan.placement.counts import Full
-from rater.plan.placement.layout import load_layout
+from rater.plan.placement.filter import check_asked
+from rater.plan.placement.layout import Layout, load_layout
 from rater.plan.placement.layout_options import called, override
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
 from rater.plan.placement.place import Placement, default_memory, place, resolve_copies, settle
@@ -71,7 +72,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
     changes: dict[str, Any] = {
         it: getattr(request, it) for it in ("bind", "smt", "kind", "reserve")
     }
-    layout = override(load_layout(request.layout), **changes)
+    layout = _layout(request, topology, changes)
     usable = pus_offered(topology, layout)
     counted = copies_counted(layout, usable)
     if request.copies is None and counted is not None:
@@ -308,6 +309,12 @@ def most_bytes(resolved: Resolved) -> int:
         size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
         for size in sizes
     )
+
+
+def _layout(request: Request, topology: Topology, changes: Mapping[str, Any]) -> Layout:
+    """Return the layout as it was changed; raises `InputError` for what the machine has not."""
+    check_asked(topology, smt=request.smt, kind=request.kind)
+    return override(load_layout(request.layout), **changes)
 
 
 def _had_here(
