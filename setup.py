@@ -12,6 +12,7 @@ from argparse_manpage.manpage import Manpage  # noqa: E402
 
 from rater import __version__  # noqa: E402
 from rater.cli import build_parser  # noqa: E402
+from rater.command_line.overview import command_words  # noqa: E402
 from rater.command_line.parser import subparsers_of  # noqa: E402
 from rater.commands.shell.completion import script  # noqa: E402
 
@@ -31,11 +32,7 @@ def texts():
     parsers = {"rater": parser} | {
         f"rater-{name}": sub for name, sub in subparsers_of(parser).items()
     }
-    about = {
-        f"rater-{it.dest}": it.help
-        for action in parser._subparsers._group_actions
-        for it in action._choices_actions
-    }
+    about = {f"rater-{name}": words for name, words in command_words(parser).items()}
     for name, sub in parsers.items():
         sub.man_short_description = about.get(name, parser.description)
         page = str(Manpage(sub, format="single-commands-section"))

@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 
 from rater.cli import build_parser
 from rater.command_line.examples import EXAMPLES
+from rater.command_line.overview import GROUPS
 from rater.command_line.parser import shown_actions, subparsers_of
 from rater.settings.known import SETTABLE
 
@@ -22,7 +23,10 @@ _OF_HELP = re.compile(r"%%")
 def on_config(config: Any) -> Any:
     """Put the pages that are made, and those that lie in the folder, into the navigation."""
     docs = Path(config.docs_dir)
-    made = [f"reference/commands/{name}.md" for name, _ in _commands()]
+    made = [
+        {title.capitalize(): [f"reference/commands/{name}.md" for name in names]}
+        for title, names in GROUPS.items()
+    ]
     written = sorted(str(it.relative_to(docs)) for it in (docs / "reference").glob("*.md"))
     for part in config.nav:
         if part.get("Reference") == "reference/":

@@ -13,6 +13,7 @@ from importlib import import_module
 
 from rater import __version__
 from rater.command_line.config import described, find_defaults
+from rater.command_line.overview import Overview
 from rater.command_line.parser import Parser, subparsers_of, unknown_command
 from rater.errors import RaterError
 from rater.settings.paths import is_there, journal_paths
@@ -35,21 +36,19 @@ _WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages", "lab", "fleet run") 
 _LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 
-def build_parser() -> Parser:
+def build_parser() -> Overview:
     """Return the whole parser; imports only the families' argument declarations."""
-    parser = Parser(
+    parser = Overview(
         prog="rater",
-        description="Run N copies of a benchmark at once, placed by the machine's topology, "
-        "and find the slow part of the machine.",
-        epilog="RUN is a number, the start of a uuid, `last`, or `last~1`. "
-        "`rater COMMAND --help` says more.",
+        description="Run N copies of a benchmark at once, and find the slow part of the machine.",
+        epilog="RUN: a number, the start of a uuid, last, last~1. More: rater COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"rater {__version__}")
     parser.add_argument("--db", metavar="PATH", default=None, help="the database (else RATER_DB)")
     parser.add_argument(
         "--json", action="store_true", default=False, help="one JSON document on stdout"
     )
-    commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", parser_class=Parser)
     for family in FAMILIES:
         import_module(f"rater.commands.{family}").register(commands)
     commands.choices["completion"].set_defaults(whole=parser)

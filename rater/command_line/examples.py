@@ -6,8 +6,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater": (
         "rater run -- ./mybench --flag   # your own program, a copy on each PU",
         "rater run mini --copies cores   # a built-in suite, a copy on each core",
-        "rater report last -o run.html   # the result as a page",
-        "rater divots last               # what is slow, where, what it costs",
     ),
     "rater run": (
         "rater run -- ./mybench --flag",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from rater.command_line.examples import EXAMPLES
 from rater.streams import say
+from rater.text.textfile import is_file
 
 type Subparsers = argparse._SubParsersAction[Parser]
 
@@ -114,23 +115,28 @@ def unknown_command(words: Sequence[str], known: Iterable[str]) -> str | None:
     if word is None or word in names:
         return None
     near = _nearest(word, names)
-    if near and not _is_program(word):
+    program = _program(word)
+    if near and program is None:
         return f"unknown command {word!r}; did you mean `rater {near}`?"
-    if _is_program(word):
-        line = shlex.join(words[words.index(word) :])
+    if program is not None:
+        line = shlex.join([program, *words[words.index(word) + 1 :]])
         return f"{word} is not a command of rater; to measure that program: rater run -- {line}"
     return f"unknown command {word!r}; `rater` alone lists the commands"
 
 
 def program_hint(word: str) -> str:
     """Return how to measure a program where its name was given in place of a suite, else ""."""
-    return f"to measure that program: rater run -- {word} ..." if _is_program(word) else ""
+    program = _program(word)
+    return "" if program is None else f"to measure that program: rater run -- {program} ..."
 
 
-def _is_program(word: str) -> bool:
+def _program(word: str) -> str | None:
+    """Return how to type a program, on the PATH or a file here, None for what is none."""
     import shutil  # of some milliseconds, for a mistake only
 
-    return not Path(word).is_dir() and shutil.which(word) is not None
+    if shutil.which(word) is not None:
+        return word
+    return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
 def _positional(words: Sequence[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater compare`."""
     parser = subparsers.add_parser(
         "compare",
-        help="compare runs, tags or the points of a sweep: speedups, intervals, verdicts",
+        help="runs, tags or sweeps",
         description="Compare points with the first of them: everything that differs and is no "
         "axis, then for each benchmark and the suite the speedup (copies an hour over the "
         "baseline's) with its interval and verdict, and what became of the slow copies.",

@@ -31,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater divots`."""
     parser = subparsers.add_parser(
         "divots",
-        help="what is slow in a run, and the smallest part of the machine that explains it",
+        help="what is slow, and where",
         description="Report what is slow in a run (or fast), where, by how much and what it costs; "
         "with several runs also what comes back in the same place; with fleet:N which of its hosts "
         "are slow.",

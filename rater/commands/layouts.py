@@ -7,7 +7,9 @@ from rater.commands.common import Subparsers, add_common, later
 
 def register(subparsers: Subparsers) -> None:
     """Declare `rater layouts` and its subcommands."""
-    layouts = subparsers.add_parser("layouts", help="list and show placement layouts")
+    layouts = subparsers.add_parser(
+        "layouts", help="how copies are placed", description="List and show placement layouts."
+    )
     layouts.set_defaults(run=later("layouts", "list_layouts"))
     add_common(layouts)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")

@@ -23,7 +23,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare `rater lint-bind`."""
     parser = subparsers.add_parser(
         "lint-bind",
-        help="find the mistakes in a SPEC CPU configuration's bind list",
+        help="mistakes in SPEC binds",
         description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
         "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "
         "that the machine lacks, memory of another node, idle CPUs, more copies than binds or "

@@ -12,7 +12,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater plan`."""
     parser = subparsers.add_parser(
         "plan",
-        help="what would run where, on this machine or a described one",
+        help="what would run where",
         description="Show what `rater run` with the same arguments would run where: each copy's "
         "CPUs, core, last-level cache (LLC), lgroup, package and memory, each lgroup's part, and "
         "what is to be thought over. Nothing is started, locked or stored; a command need not "

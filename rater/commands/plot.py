@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater plot`."""
     parser = subparsers.add_parser(
         "plot",
-        help="the time of every copy as a picture, in the terminal or in a file",
+        help="copies' times, drawn",
         description="Draw the time of every copy, lgroup beside lgroup: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
     )

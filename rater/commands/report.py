@@ -12,7 +12,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater report`."""
     parser = subparsers.add_parser(
         "report",
-        help="a run as one HTML page to send: divots, pictures, tables, settings",
+        help="a run as an HTML page",
         description="Write one HTML page: what ran, what is slow and where, with a "
         "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
         "tables. It needs no network and no other file.",

@@ -19,7 +19,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater rerun`."""
     parser = subparsers.add_parser(
         "rerun",
-        help="repeat a stored run and report what differs",
+        help="a stored run once more",
         description="Make a new run of what a stored one was asked for: the same suite or "
         "command in the same directory, as many copies, every option; and report what differs.",
     )

@@ -20,7 +20,12 @@ from rater.errors import InputError
 
 def register(subparsers: Subparsers) -> None:
     """Declare the subcommands that read and change what is stored."""
-    listing = subparsers.add_parser("list", help="the runs that are stored")
+    listing = subparsers.add_parser(
+        "list",
+        help="the stored runs",
+        description="Show the runs that are stored: what ran, when, how it ended, its score and "
+        "how many divots were found.",
+    )
     listing.add_argument(
         "--limit",
         metavar="N",
@@ -44,7 +49,12 @@ def register(subparsers: Subparsers) -> None:
     )
     listing.set_defaults(run=later("results.listing", "list_runs"))
 
-    show = subparsers.add_parser("show", help="the results of a run")
+    show = subparsers.add_parser(
+        "show",
+        help="a run's results",
+        description="Show the results of a run: every benchmark, where its copies and their "
+        "memory were, the score.",
+    )
     add_run_word(show, "?", ONE_RUN)
     show.add_argument(
         "--with",
@@ -102,7 +112,11 @@ def register(subparsers: Subparsers) -> None:
     )
     show.set_defaults(run=later("results.show_run", "show_run"))
 
-    export = subparsers.add_parser("export", help="a run as text for other programs, on stdout")
+    export = subparsers.add_parser(
+        "export",
+        help="a run as CSV, JSON, ...",
+        description="Write a run on stdout as text for other programs.",
+    )
     add_run_word(export, text=ONE_RUN)
     export.add_argument(
         "--format",
@@ -117,7 +131,7 @@ def register(subparsers: Subparsers) -> None:
 
     importing = subparsers.add_parser(
         "import",
-        help="store runs from observations documents, databases or SPEC CPU's result files",
+        help="runs from files",
         usage="rater import FILE...\n       rater import spec FILE... [--topology MACHINE]",
         description="Store a run from each observations document and all runs of each database of "
         "rater (as `rater merge` does), or with the word `spec` a run "
@@ -141,7 +155,9 @@ def register(subparsers: Subparsers) -> None:
     _topology(importing)
     importing.set_defaults(run=_import)
 
-    remove = subparsers.add_parser("rm", help="remove runs and sweeps from the database")
+    remove = subparsers.add_parser(
+        "rm", help="remove runs and sweeps", description="Remove runs and sweeps from the database."
+    )
     remove.add_argument(
         "which",
         metavar="RUN|SWEEP",

@@ -12,7 +12,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater run`."""
     parser = subparsers.add_parser(
         "run",
-        help="run N copies side by side and record every copy's time",
+        help="N copies side by side",
         description="Run N copies of each benchmark at once, placed by the machine's topology. "
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     )

@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater scale`."""
     parser = subparsers.add_parser(
         "scale",
-        help="throughput against copies: efficiency, knee, plateau, law of scalability, SMT",
+        help="throughput by copies",
         description="Report how throughput grows with the number of copies, per benchmark: "
         "speedup, efficiency against one copy and per lgroup, where it bends, flattens and falls "
         "(never from noise), the Universal Scalability Law, what second threads of cores yield, "

@@ -15,7 +15,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare `rater selftest`."""
     parser = subparsers.add_parser(
         "selftest",
-        help="inject known slowdowns and check that only they are detected",
+        help="are known divots found?",
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time (competing processes, a stopped copy, remote memory). Each must be "
         "detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "

@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater settings` and `rater restore`."""
     settings = subparsers.add_parser(
         "settings",
-        help="the machine's settings that a sweep can set, and what they are now",
+        help="what a sweep can set",
         description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
         "and puts back afterwards: what they are now and which values they take.",
     )
@@ -20,7 +20,7 @@ def register(subparsers: Subparsers) -> None:
     settings.set_defaults(run=later("machine_settings", "show_settings"))
     restore = subparsers.add_parser(
         "restore",
-        help="put back settings left by a killed sweep",
+        help="put settings back",
         description="Put back the settings of the machine that a sweep had changed when it was "
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     )

@@ -16,7 +16,11 @@ _SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,.
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare `rater suites` and its subcommands."""
-    suites = subparsers.add_parser("suites", help="list, show, build, check and begin suites")
+    suites = subparsers.add_parser(
+        "suites",
+        help="list, show, begin them",
+        description="List, show, build, check and begin suites.",
+    )
     suites.set_defaults(run=_list)
     add_common(suites)
     actions = suites.add_subparsers(dest="action", metavar="ACTION")

@@ -34,7 +34,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare `rater sweep`."""
     parser = subparsers.add_parser(
         "sweep",
-        help="runs under all combinations of settings, options and variables, interleaved",
+        help="runs, settings combined",
         description=_DESCRIPTION,
     )
     add_run_arguments(parser)

@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater topo` and `rater counters`."""
     topo = subparsers.add_parser(
         "topo",
-        help="the machine: lgroups, CPUs, caches, memory, distances",
+        help="lgroups, CPUs, caches",
         description="Show the machine: lgroups (NUMA nodes) with their CPUs, cores, last-level "
         "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
         "used; of this machine also what memory is free, page cache, or in huge pages.",
@@ -28,7 +28,7 @@ def register(subparsers: Subparsers) -> None:
     add_common(topo)
     counters = subparsers.add_parser(
         "counters",
-        help="what this machine can count for copies, each group of events tried",
+        help="what it can count",
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
         "of this processor's table and the kernel's own; and where energy is read. What does not "
         "work is listed with the reason and the command that would allow it.",

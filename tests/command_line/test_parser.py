@@ -6,11 +6,13 @@ import argparse
 import io
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rater.cli import build_parser
+from rater.command_line.overview import GROUPS, MOST_WORDS, command_words
 from rater.command_line.parser import subparsers_of
 from rater.show.console.pager import paged
 from rater.streams import say
@@ -23,6 +25,17 @@ def test_rater_alone_shows_its_help(rater: Rater) -> None:
     assert (status, out[:12]) == (0, "usage: rater")
 
 
+@pytest.fixture
+def files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program, a text and a file of 10 MB where the command line is typed."""
+    monkeypatch.chdir(tmp_path)
+    Path("prog").write_text("#!/bin/sh\n")
+    Path("prog").chmod(0o755)
+    Path("notes.txt").write_text("what to do\n")
+    with Path("big.txt").open("wb") as file:
+        file.truncate(10_000_001)
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
@@ -32,6 +45,14 @@ def test_rater_alone_shows_its_help(rater: Rater) -> None:
         ("lst", "unknown command 'lst'; did you mean `rater list`?"),
         ("xyzzy", "unknown command 'xyzzy'; `rater` alone lists the commands"),
         ("run sleep 1", "unknown suite 'sleep'; to measure that program: rater run -- sleep ..."),
+        ("run ./prog", "./prog is a program, not a suite; to measure that program: "
+         "rater run -- ./prog ..."),
+        ("run prog", "to measure that program: rater run -- ./prog ..."),
+        ("prog -x", "prog is not a command of rater; to measure that program: "
+         "rater run -- ./prog -x"),
+        ("run ./big.txt", "./big.txt is no suite, which is a TOML file; to measure a program with "
+         "that file: rater run -- PROGRAM ./big.txt"),
+        ("run notes.txt", "rater run -- PROGRAM notes.txt"),
         ("run --coppies 3", "rater run has no option --coppies; did you mean --copies?"),
         ("show 1 2", "rater show takes no further argument '2'"),
         ("run --timeout 1x", "argument --timeout: expected seconds or a number with a unit"),
@@ -41,7 +62,11 @@ def test_rater_alone_shows_its_help(rater: Rater) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_with_the_way_out(
-    rater: Rater, capsys: pytest.CaptureFixture[str], words: str, answer: str
+    rater: Rater,
+    capsys: pytest.CaptureFixture[str],
+    files_here: None,
+    words: str,
+    answer: str,
 ) -> None:
     try:
         status, _, err = rater(*words.split())
@@ -50,6 +75,31 @@ def test_a_mistake_is_answered_with_the_way_out(
     assert status == 2
     assert answer in err
     assert len(err.splitlines()) <= 2
+
+
+def test_the_help_of_rater_shows_every_command_once_by_group_and_fits_24_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = build_parser()
+    lines = parser.format_help().splitlines()
+    assert len(lines) <= 23  # and the prompt
+    assert max(map(len, lines)) <= 80
+    assert lines[3].split()[:2] == ["measure:", "run"]
+    named = [name for names in GROUPS.values() for name in names]
+    assert sorted(named) == sorted(subparsers_of(parser))
+    about = command_words(parser)
+    text = "\n".join(lines)
+    assert [name for name in named if f"{name:<11}{about[name]}" not in text] == []
+    assert [words for words in about.values() if not 0 < len(words) <= MOST_WORDS] == []
+
+
+def test_on_a_narrow_terminal_each_command_has_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = build_parser().format_help()
+    assert "\n          plan       what would run where\n" in text
 
 
 class _Terminal(io.StringIO):

@@ -23,7 +23,11 @@ measured is tried again (--attempts), and only that.
 
 def register(subparsers: Subparsers) -> None:
     """Declare `rater fleet` and its commands."""
-    fleet = subparsers.add_parser("fleet", help="one measurement on many nodes (Slurm)")
+    fleet = subparsers.add_parser(
+        "fleet",
+        help="one run on many nodes",
+        description="One measurement on many nodes, each a job (Slurm).",
+    )
     commands = fleet.add_subparsers(dest="fleet_command", metavar="COMMAND", required=True)
     _register_run(commands)
     _register_agent(commands)

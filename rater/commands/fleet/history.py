@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater history`."""
     parser = subparsers.add_parser(
         "history",
-        help="when a host of a fleet became slower, and what changed then",
+        help="when a host became slow",
         description="Report the steps in the times of a host, fleet by fleet against the other "
         "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
         "settings, kernel, microcode or machine changed then.",

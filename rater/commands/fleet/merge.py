@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "merge",
-        help="merge whole databases of other machines into one",
+        help="databases into one",
         description="Merge databases (a file each, as rater on other machines wrote them) into "
         "TARGET, which is made where there is none: every run with its samples, readings, "
         "settings, findings and notes, and every sweep. A run that is known is not added again; "

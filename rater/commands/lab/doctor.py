@@ -9,7 +9,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater doctor`."""
     parser = subparsers.add_parser(
         "doctor",
-        help="check whether this machine is fit for measurements, and how to improve it",
+        help="is it fit to measure?",
         description="Check everything on this machine that makes results vary: other work, "
         "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
         "check is good, to consider, bad, or unavailable here; -v has why it matters and the "

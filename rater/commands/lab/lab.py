@@ -16,7 +16,7 @@ with 0%, never with no library."""
 def register(subparsers: Subparsers) -> None:
     """Declare `rater lab`."""
     parser = subparsers.add_parser(
-        "lab", help="whole studies in one command (page sizes)", description="Run a whole study."
+        "lab", help="study of page sizes", description="Run a whole study."
     )
     actions = parser.add_subparsers(dest="action", metavar="STUDY", required=True)
     pages = actions.add_parser(

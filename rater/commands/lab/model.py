@@ -25,7 +25,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater model`."""
     parser = subparsers.add_parser(
         "model",
-        help="time or energy of a sweep's layouts by page walks, misses, large pages",
+        help="fit time to page walks",
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )

@@ -12,7 +12,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare `rater pages`."""
     parser = subparsers.add_parser(
         "pages",
-        help="trace a program's pages: reuse distances, TLB misses, which data deserves large ones",
+        help="trace a program's pages",
         description="Run a program once under a tracer (valgrind, with a tool that is compiled "
         "here) and report how it reuses pages of 4 KB, 64 KB, 2 MB and 1 GB, category by category: "
         "heap (blocks of malloc below 128 KB), mmap (larger ones, and its anonymous mappings), "

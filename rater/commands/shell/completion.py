@@ -19,7 +19,7 @@ def register(subparsers: Subparsers) -> None:
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "completion",
-        help="completion of commands and options for bash, zsh or fish, on stdout",
+        help="for bash, zsh or fish",
         description="Print the completion of commands, options and their values for a shell. "
         "Packages install it; elsewhere: "
         "bash: rater completion bash > ~/.local/share/bash-completion/completions/rater; "

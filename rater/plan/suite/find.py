@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,7 +112,16 @@ def load_suite(name_or_path: str) -> Suite:
     Raises `InputError` for an unknown name or an unreadable file, and
     `MistakesError` with every mistake in it.
     """
-    suite, mistakes = load_with_mistakes(find_suite(name_or_path))
+    path = find_suite(name_or_path)
+    try:
+        suite, mistakes = load_with_mistakes(path)
+    except InputError as error:
+        if path.suffix == ".toml":
+            raise
+        raise InputError(
+            f"{name_or_path} is no suite, which is a TOML file; to measure a program with that "
+            f"file: rater run -- PROGRAM {shlex.quote(name_or_path)}\n  ({error})"
+        ) from None
     if mistakes:
         raise MistakesError(mistakes)
     return suite
