@@ -149,7 +149,7 @@ def test_a_message_in_a_file_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_picture_that_fits_the_screen_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAGER", "less")
+    monkeypatch.setenv("PAGER", "sh")  # is there, and never started
     monkeypatch.setattr(sys, "stdout", out := _Terminal())
     with cleaned_streams():
         console = Console(file=_Terminal(), force_terminal=True, color_system="standard", height=24)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rater.errors import InputError
@@ -25,15 +26,15 @@ class ArchivedStore(Store):
         Raises `InputError` for words that mean nothing, `RunError` for a damaged archive.
         """
         self._scratch = Path(tempfile.mkdtemp(prefix="rater-archived-"))
-        try:
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, self._scratch)
             path = self._scratch / "archived.db"
             super().__init__(connect(path), path)
+            undo.callback(super().close)
             self.numbers: dict[str, int] = {}
             for word in dict.fromkeys(words):
                 self._add(store, word)
-        except BaseException:
-            shutil.rmtree(self._scratch)
-            raise
+            undo.pop_all()
 
     def _add(self, store: Store, word: str) -> None:
         with store.reading() as connection:
