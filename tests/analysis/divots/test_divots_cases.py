@@ -1,50 +1,34 @@
 """The shared cases with a known truth, and real servers' results, where they lie."""
 
-import importlib.util
-import json
 import re
 from typing import Any
 
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
-from rater.analysis.divots.data.table import Row
-from rater.analysis.divots.search import analyse
+from benchmarks.divot_cases.direct import (
+    findings_in,
+    for_scorer,
+    scorer,
+    shared_cases,
+    table_of,
+)
+from rater.analysis.divots.data.finding import Finding, Kind
 from rater.show.divots.to_json import divot_rows
 from tests.support.places import DIVOT_CASES, SAMPLES, needs_cases, needs_samples
 
 
 def findings(document: dict[str, Any]) -> list[Finding]:
-    """What is found in an observations document, without a database between."""
-    benchmarks: dict[tuple[str, str | None], int] = {}
-    rows: list[Row] = []
-    for one in document["observations"]:
-        number = benchmarks.setdefault((one["benchmark"], one.get("tune")), len(benchmarks))
-        start, cpu_s = one.get("start_s"), one.get("cpu_s")
-        rows.append(
-            (number, one["iteration"], one["copy"], 0, one["cpu"], one["core"], None)
-            + (one["node"], one["package"], one.get("memory"))
-            + (None if start is None else start * 1e9, one["elapsed_s"] * 1e9)
-            + (None if cpu_s is None else cpu_s * 1e9, one.get("status", "ok") == "ok")
-        )
-    cores = (document.get("topology") or {}).get("cores") or {}
-    pus = [(cpu, len(cpus)) for cpus in cores.values() for cpu in cpus]
-    return list(analyse([rows], list(benchmarks), Thresholds(), core_pus=pus).findings)
+    return list(findings_in(table_of(document)))
 
 
 @pytest.mark.slow
 @needs_cases
 def test_the_shared_cases_are_told_as_they_are() -> None:
     """At the scorer's floors: precision .95, recall .93, .05 false alarms a healthy case."""
-    spec = importlib.util.spec_from_file_location("score", DIVOT_CASES / "score.py")
-    assert spec and spec.loader
-    score = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(score)
+    score = scorer()
     told = []
-    for path in sorted((DIVOT_CASES / "cases").glob("*.json")):
-        rows = divot_rows(findings(json.loads(path.read_text())))
-        # The scorer compares the number of copies.
-        told += [row | {"case": path.stem, "copies": len(row["copies"])} for row in rows]
+    for name, table in shared_cases():
+        told += for_scorer(name, divot_rows(findings_in(table)))
     result = score.score(score.load_truths(DIVOT_CASES / "truth"), told)
     found, truths, false = (
         sum(kind[what] for kind in result["kinds"].values())
