@@ -8,6 +8,7 @@ import re
 import sqlite3
 import stat
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -218,7 +219,7 @@ def test_a_database_without_an_ended_copy_still_makes_a_page(rater: Rater, tmp_p
 @needs_vega
 def test_a_run_that_was_cut_off_is_searched_all_the_same(rater: Rater, tmp_path: Path) -> None:
     rater("import", written(tmp_path, document()))
-    with sqlite3.connect(os.environ["RATER_DB"]) as base:
+    with closing(sqlite3.connect(os.environ["RATER_DB"], autocommit=True)) as base:
         base.execute("UPDATE run SET status = 'interrupted', source = 'run'")
 
     rater("report", "-o", tmp_path / "p.html")

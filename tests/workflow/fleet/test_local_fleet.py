@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,13 +140,12 @@ def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
 def copies_on_node(tmp_path: Path) -> int:
     """Copies of phases that are over, in the database of whichever node runs."""
     [database] = tmp_path.glob("scratch/rater-fleet-*/*/node.db")
-    with suppress(sqlite3.Error):
-        found = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
-        return int(
-            found.execute(
-                "SELECT count(*) FROM copy JOIN bracket USING (phase) WHERE complete"
-            ).fetchone()[0]
-        )
+    asked = "SELECT count(*) FROM copy JOIN bracket USING (phase) WHERE complete"
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as found,
+    ):
+        return int(found.execute(asked).fetchone()[0])
     return 0
 
 
