@@ -73,6 +73,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     sweep.add_argument("--dry-run", action="store_true", help="show all points; run nothing")
     sweep.add_argument("--quiet", action="store_true", help="no progress, no table")
+    sweep.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="all points, benchmarks and what the comparison stands on, as --show has them; "
+        "without it a terminal gets what fits a screen",
+    )
     stored = parser.add_argument_group("stored sweeps")
     stored.add_argument(
         "--resume",

@@ -63,6 +63,17 @@ def test_two_runs_say_what_differs_first_and_that_one_value_tells_nothing(
     assert "one value each says nothing of the noise" in out
 
 
+def test_of_runs_without_a_common_benchmark_it_is_said_alone(database: Path, rater: Rater) -> None:
+    make(database, both(SLOW[:1]), settings={"vm.swappiness": "60"}, names=["gups"])
+    make(database, both(FAST[:1]), settings={"vm.swappiness": "10"}, names=["lu"])
+    assert rater("compare", "1", "2")[1].splitlines() == [
+        "No benchmark has a valid result in both points: nothing to compare.",
+        "  no valid result in run 2: gups",
+        "  no valid result in run 1: lu",
+        "What they ran: rater show 1, rater show 2",
+    ]
+
+
 def test_several_runs_are_one_point_and_several_points_are_columns(
     database: Path, rater: Rater
 ) -> None:

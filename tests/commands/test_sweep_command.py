@@ -80,8 +80,8 @@ def test_progress_says_block_point_result_and_what_is_left(rater: Rater) -> None
     )
     assert status == 0
     assert "sweep 1: 2 runs to make" in said
-    first, second = [line for line in said.splitlines() if "block 1 of 1" in line]
-    assert "point 1 of 2: env:A=1: " in first
+    first, second = [line for line in said.splitlines() if "block 1/1" in line]
+    assert "point 1/2: env:A=1: " in first
     assert first.endswith("left")
     assert "copies/hour" in second
     assert "left" not in second
@@ -186,8 +186,15 @@ def test_a_sweep_whose_first_block_fails_as_a_whole_ends_with_what_the_program_s
 ) -> None:
     command = ("--", "sh", "-c", "echo no such option >&2; exit 3")
     words = ("--axis", "env:X=0,1", "--rounds", "3", "--copies", "1")
-    status, _, err = rater("sweep", *words, *command)
+    status, out, err = rater("sweep", *words, *command)
     assert status == 1
+    told = out.splitlines()
+    assert told[told.index("No point has a result: copies failed in every run.") + 1 :] == [
+        "  runs 1, 2: failed (1 copy failed), nothing of it counts",
+        "  runs 1, 2: sh: copy 0: exit status 3",
+        "How the copies ended: rater show 1. Once that is mended, sweep anew: runs in",
+        "    which copies failed are not made again.",
+    ]
     assert err.count("rater: end of its standard error:\n  no such option\n") == 1
     assert "all copies of all runs of the first block failed" in err
     assert len(rows("SELECT run_id FROM sweep_run")) == 2  # of six

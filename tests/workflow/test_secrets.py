@@ -67,7 +67,7 @@ def test_a_sweep_shows_no_secret_of_its_axes_and_its_points_differ_all_the_same(
         told += rater(*shown.split())
     told += rater("compare", "sweep:1", "--json")
     assert SECRET not in "\n".join(str(it).replace(f"{{API_KEY#{SECRET}}}", "") for it in told)
-    assert "block 1 of 1, point 2 of 2: env:API_KEY=[redacted" in told[2]
+    assert "block 1/1, point 2/2: env:API_KEY=[redacted" in told[2]
     assert "env:API_KEY=[redacted 2]" in told[2]
     assert rows("SELECT DISTINCT value FROM tag WHERE name = 'env:API_KEY' ORDER BY value") == [
         (SECRET,),

@@ -320,4 +320,4 @@ def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> l
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], 8)}"
+    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in sorted(numbers)], 8)}"

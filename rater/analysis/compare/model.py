@@ -105,6 +105,11 @@ class Comparison:
     pages: tuple[str, ...] = ()  # what is wrong with comparing these page layouts
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no benchmark has a valid result in the baseline and in another side."""
+        return not any(cell.speedup for row in self.benchmarks for cell in row.cells)
+
+    @property
     def by_chance(self) -> float:
         """How many of them say better or worse where nothing differs, on average."""
         # All looks together err as one at the usual level does.

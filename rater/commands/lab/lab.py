@@ -58,6 +58,7 @@ def register(subparsers: Subparsers) -> None:
         seed=None,
         until=None,
         axis=[],
+        verbose=False,
         listing=False,
         example=False,
         resume=None,

@@ -13,10 +13,14 @@ from rater.text.words import runs_text, some
 
 _LONGEST_VALUE = 80
 _MOST_DIFFERENCES = 20
+_MOST_BRIEF = 3
 
 
-def print_differences(comparison: Comparison, printer: Printer) -> None:
-    """Print what weighs, a line each, then notes, then what is not known of imported runs."""
+def print_differences(comparison: Comparison, printer: Printer, *, brief: bool = False) -> None:
+    """Print what weighs, a line each, then notes, then what is not known of imported runs.
+
+    `brief`: what weighs alone, most of it in a line.
+    """
     weighs = _texts([one for one in comparison.differences if one.significant], comparison)
     known = [one for one in comparison.differences if not one.unknown]
     lesser = _texts([one for one in known if not one.significant], comparison)
@@ -27,7 +31,11 @@ def print_differences(comparison: Comparison, printer: Printer) -> None:
         axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
         beside = f" beside {some(list(axes))}" if axes else ""
         printer.prose(f"The runs differ{beside} in:", "bold yellow")
-        printer.some(weighs, "yellow", most=_MOST_DIFFERENCES, indent="  ")
+        printer.some(
+            weighs, "yellow", most=_MOST_BRIEF if brief else _MOST_DIFFERENCES, indent="  "
+        )
+    if brief:
+        return
     if lesser:
         printer.prose(f"Worth a note: {'; '.join(lesser)}")
     if unknown:

@@ -13,6 +13,7 @@ from rater.text.words import percent, runs_text, some
 
 _MOST_RUNS = 5  # of one kind of disturbance
 _MOST_SHARES = 3
+_MOST_BRIEF = 2  # kinds
 _LONGEST_WARNING = 60
 _WORDS = {
     Matter.FOREIGN: "other work took",
@@ -23,10 +24,16 @@ _WORDS = {
 }
 
 
-def print_troubles(troubles: Sequence[DisturbedRun], printer: Printer) -> None:
-    """Print them, nothing where there are none."""
+def print_troubles(
+    troubles: Sequence[DisturbedRun], printer: Printer, *, brief: bool = False
+) -> None:
+    """Print them, nothing where there are none; `brief`: the weightiest, as one sentence."""
     lines = list(_lines(troubles))
     if not lines:
+        return
+    if brief:
+        printer.prose(f"Disturbed runs: {'; '.join(lines[:_MOST_BRIEF])}", "yellow")
+        printer.line()
         return
     printer.prose("Disturbed runs (`rater show RUN` has the rest):", "bold yellow")
     printer.some(lines, "yellow", most=len(lines), indent="  ")

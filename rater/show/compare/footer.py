@@ -16,8 +16,13 @@ _BLUR_TOLD = 0.001  # steps of times, as a share of them
 _SAME_SPEEDUP = 0.0005
 
 
-def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> None:
-    """Print marks, bases, chance; `in_lines`: verdicts stand in the table in words."""
+def print_foot(
+    comparison: Comparison, printer: Printer, *, in_lines: bool, brief: bool = False
+) -> None:
+    """Print marks, bases, chance; `in_lines`: verdicts stand in the table in words.
+
+    `brief`: without what holds for every sweep.
+    """
     cells = [cell for row in comparison.benchmarks for cell in row.cells]
     speedups = [cell.speedup for cell in cells if cell.speedup]
     sure = level(comparison)
@@ -38,7 +43,11 @@ def print_foot(comparison: Comparison, printer: Printer, *, in_lines: bool) -> N
     decided = any(one.decided for one in speedups)
     if len(comparison.benchmarks) >= _MANY_BENCHMARKS and decided:
         printer.some(_tallies(comparison))
-    printer.some(_stands_on(speedups))
+    paired = all(one.basis is Basis.BLOCKS for one in speedups)
+    if not (brief and paired):
+        printer.some(_stands_on(speedups))
+    if brief:
+        return
     if any(one.blur > _BLUR_TOLD for one in speedups):
         worst = max(one.blur for one in speedups)
         printer.prose(

@@ -19,6 +19,7 @@ from rater.text.words import count, signed_percent
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
+_MOST_REASONS = 6  # why no point has a result
 _ROOM_BESIDE = 44  # cells of a table that what points come to takes
 
 
@@ -115,8 +116,12 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
     """Print a sweep's head, and every point with the results of its rounds.
 
     How far points are from the first is what `comparison` says: rounds in pairs.
+    Where no point has a result: what failed, and what to do.
     """
-    _print_head(view, printer)
+    print_head(view, printer)
+    if not any(point.results for point in view.points):
+        _print_without_results(view, comparison, printer)
+        return
     printer.line()
     results = [[result.value for result in point.results] for point in view.points]
     known = [value for values in results for value in values]
@@ -152,9 +157,27 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
         printer.prose(f"no result (a copy failed in every run): {shown}", "yellow")
 
 
+def _print_without_results(
+    view: SweepView, comparison: Comparison | None, printer: Printer
+) -> None:
+    failed = [run for point in view.points if point.failed for run in point.runs]
+    why = "copies failed in every run" if failed else "no run was made to its end"
+    printer.prose(f"No point has a result: {why}.", "bold")
+    reasons = comparison.left_out if comparison is not None else ()
+    printer.some(reasons, "red", most=_MOST_REASONS, indent="  ")
+    _print_left_out(view, printer)
+    if failed:
+        printer.prose(
+            f"How the copies ended: rater show {min(failed)}. Once that is mended, sweep anew: runs "
+            "in which copies failed are not made again."
+        )
+    elif view.number is not None:
+        printer.prose(f"What is missing of it: rater sweep --resume {view.number}")
+
+
 def print_dry(view: SweepView, printer: Printer) -> None:
     """Print what would be swept, in which order, how long it takes and what is in the way."""
-    _print_head(view, printer)
+    print_head(view, printer)
     printer.line()
     of = Columns(view.points)
     columns = [
@@ -185,7 +208,7 @@ def print_dry(view: SweepView, printer: Printer) -> None:
 
 def print_missing(view: SweepView, printer: Printer) -> None:
     """Print what is still to be run of a stored sweep."""
-    _print_head(view, printer)
+    print_head(view, printer)
     values = {point.point: point.values for point in view.points}
     missing = [it for it in view.slots if not it.done]
     printer.line()
@@ -241,7 +264,8 @@ def dry_document(view: SweepView) -> dict[str, object]:
     }
 
 
-def _print_head(view: SweepView, printer: Printer) -> None:
+def print_head(view: SweepView, printer: Printer) -> None:
+    """Print what was swept, every axis with its values, and how far it came."""
     points = count(len(view.running), "point")
     name = "sweep" if view.number is None else f"sweep {view.number}"
     printer.prose(f"{name} of {view.what}: {points}, {count(view.rounds, 'round')}", "bold")

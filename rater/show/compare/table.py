@@ -10,6 +10,7 @@ from rater.analysis.stats.ratio_interval import Decision, RatioInterval
 from rater.show.compare.differences import print_differences
 from rater.show.compare.disturbances import print_troubles
 from rater.show.compare.footer import level, print_foot, size
+from rater.show.compare.telling import most_telling
 from rater.show.console.format import decimals, number
 from rater.show.console.letters import letters
 from rater.show.console.printer import Printer
@@ -26,6 +27,8 @@ _MARKS = {
 _STYLES = {Decision.BETTER: "green", Decision.WORSE: "red", Decision.RARELY: "yellow"}
 _VERDICT = "verdict"
 _MOST_BELOW = 40  # of verdicts
+_MOST_BRIEF = 7  # rows
+_MOST_REASONS = 6  # why there is nothing to compare
 _LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
@@ -34,34 +37,50 @@ _PAIR_HEADING = 7  # beside all that a pair has columns for
 _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 
 
-def print_comparison(comparison: Comparison, printer: Printer) -> None:
-    """Print what differs beside the axes, who is compared, the table and what it stands on."""
-    print_differences(comparison, printer)
-    print_troubles(comparison.troubles, printer)
-    printer.some(comparison.pages, "yellow")
-    _print_sides(comparison, printer)
-    printer.some(comparison.left_out, "yellow")
-    printer.line()
-    if not _compared_rows(comparison):
-        printer.prose("No benchmark has a valid result in both points: nothing to compare.", "bold")
+def print_comparison(comparison: Comparison, printer: Printer, *, brief: bool = False) -> None:
+    """Print what differs beside the axes, who is compared, the table and what it stands on.
+
+    `brief`: below the table of their sweep, which has named the points, on what is left of a
+    screen of 24 lines. Where there is nothing to compare, that alone and why.
+    """
+    if comparison.is_empty:
+        _print_empty(comparison, printer)
         return
+    print_differences(comparison, printer, brief=brief)
+    print_troubles(comparison.troubles, printer, brief=brief)
+    printer.some(comparison.pages, "yellow")
+    if not brief:
+        _print_sides(comparison, printer)
+    _print_kinds(comparison, printer)
+    printer.some(comparison.left_out, "yellow")
+    if not brief:
+        printer.line()
+    rows = _compared_rows(comparison)
+    shown = most_telling(rows, _MOST_BRIEF) if brief else rows
+    by_points = len(comparison.sides) == 2 or len(rows) == 1
     if len(comparison.sides) == 2:
-        _print_pair(comparison, printer)
-    elif _by_points(comparison):
-        _print_points(_compared_rows(comparison)[0], comparison, printer)
+        _print_pair(shown, comparison, printer, brief=brief)
+    elif by_points:
+        _print_points(rows[0], comparison, printer, brief=brief)
     else:
-        _print_many(comparison, printer)
+        _print_many(shown, comparison, printer)
+    if len(shown) < len(rows):
+        printer.prose(f"and {count(len(rows) - len(shown), 'benchmark')} that changed less")
     inside = list(_inside(comparison))
-    if inside:
+    if inside and not brief:
         printer.line()
         printer.some(inside)
-    printer.line()
-    print_foot(comparison, printer, in_lines=_by_points(comparison))
+    if not brief:
+        printer.line()
+    print_foot(comparison, printer, in_lines=by_points, brief=brief)
 
 
-def _by_points(comparison: Comparison) -> bool:
-    """Tell whether a line is a point: one benchmark has room for all there is to say of each."""
-    return len(comparison.sides) == 2 or len(_compared_rows(comparison)) == 1
+def _print_empty(comparison: Comparison, printer: Printer) -> None:
+    where = "both points" if len(comparison.sides) == 2 else "the baseline and another point"
+    printer.prose(f"No benchmark has a valid result in {where}: nothing to compare.", "bold")
+    printer.some(comparison.left_out, most=_MOST_REASONS, indent="  ")
+    runs = [side.runs[0].run.head.run for side in comparison.sides[:2] if side.runs]
+    printer.prose(f"What they ran: {', '.join(f'rater show {run}' for run in runs)}")
 
 
 def _print_sides(comparison: Comparison, printer: Printer) -> None:
@@ -82,6 +101,9 @@ def _print_sides(comparison: Comparison, printer: Printer) -> None:
         printer.prose(
             f"Numbers of copies differ ({copies}): what is compared is throughput, copies an hour."
         )
+
+
+def _print_kinds(comparison: Comparison, printer: Printer) -> None:
     if comparison.mixed_kinds:
         kinds = "; ".join(f"{runs_text(runs)}: {kind}" for kind, runs in comparison.kinds)
         printer.prose(
@@ -91,9 +113,10 @@ def _print_sides(comparison: Comparison, printer: Printer) -> None:
         )
 
 
-def _print_pair(comparison: Comparison, printer: Printer) -> None:
+def _print_pair(
+    rows: Sequence[EffectRow], comparison: Comparison, printer: Printer, *, brief: bool
+) -> None:
     """Print two points: a line for each benchmark."""
-    rows = _compared_rows(comparison)
     cells = [row.cells[0] for row in rows]
     places = decimals([value for cell in cells for value in (cell.baseline, cell.value)])
     units = {row.unit for row in rows if row.cells[0].baseline is not None}
@@ -106,10 +129,10 @@ def _print_pair(comparison: Comparison, printer: Printer) -> None:
         of.numbers((labels[1], unit), lambda cell: cell.value, places, optional=3),
         *_speedup_columns(cells, comparison),
     ]
-    _print_with_verdicts(columns, cells, _names(rows), printer)
+    _print_with_verdicts(columns, cells, _names(rows), printer, brief=brief)
 
 
-def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> None:
+def _print_points(row: EffectRow, comparison: Comparison, printer: Printer, *, brief: bool) -> None:
     """Print many points of one benchmark: a line for each point."""
     baseline = row.cells[0].baseline
     places = decimals([baseline, *(cell.value for cell in row.cells)])
@@ -125,13 +148,21 @@ def _print_points(row: EffectRow, comparison: Comparison, printer: Printer) -> N
         Columns(row.cells).numbers(row.unit, lambda cell: cell.value, places, optional=3),
         *speedups,
     ]
-    _print_with_verdicts(columns, row.cells, labels[1:], printer)
+    _print_with_verdicts(columns, row.cells, labels[1:], printer, brief=brief)
 
 
 def _print_with_verdicts(
-    columns: Sequence[Column], cells: Sequence[Effect], names: Sequence[str], printer: Printer
+    columns: Sequence[Column],
+    cells: Sequence[Effect],
+    names: Sequence[str],
+    printer: Printer,
+    *,
+    brief: bool,
 ) -> None:
-    """Print a table; verdicts that have no room in it stand whole below it."""
+    """Print a table; verdicts that have no room in it stand whole below it.
+
+    `brief`: in the table without the words beside them.
+    """
     fixed = sum(
         (min(it.width, _LONGEST_HEADING) if it.flexible else it.width) + 1
         for it in columns
@@ -143,11 +174,13 @@ def _print_with_verdicts(
         if column.heading == _VERDICT:
             texts = []
             for name, text, cell in zip(names, column.cells, cells, strict=True):
-                long = len(text) > room and cell.speedup is not None
-                below += [f"{name}: {text}"] if long else []
-                texts.append(
-                    f"{cell.speedup.verdict}: see below" if long and cell.speedup else text
-                )
+                if len(text) <= room or cell.speedup is None:
+                    texts.append(text)
+                elif brief:
+                    texts.append(cell.speedup.short)
+                else:
+                    below.append(f"{name}: {text}")
+                    texts.append(f"{cell.speedup.verdict}: see below")
             made.append(replace(column, cells=texts))
         else:
             made.append(column)
@@ -176,8 +209,7 @@ def _speedup_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Co
     return columns
 
 
-def _print_many(comparison: Comparison, printer: Printer) -> None:
-    rows = _compared_rows(comparison)
+def _print_many(rows: Sequence[EffectRow], comparison: Comparison, printer: Printer) -> None:
     labels = _headings(comparison, printer)
     units = {row.unit for row in rows}
     unit = units.pop() if len(units) == 1 else ""

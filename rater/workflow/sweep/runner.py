@@ -312,8 +312,7 @@ class Runner:
 
 def _where(sweep: StoredSweep, slot: Slot, label: str) -> str:
     in_block = sum(it.slot.block == slot.block for it in sweep.slots)
-    block = f"block {slot.block} of {sweep.asked.rounds}"
-    return f"{block}, point {slot.position} of {in_block}: {label}"
+    return f"block {slot.block}/{sweep.asked.rounds}, point {slot.position}/{in_block}: {label}"
 
 
 def _said(stored: StoredRun) -> str:

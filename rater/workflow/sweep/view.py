@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
-    """Print a sweep with its points' results and their comparison with the first."""
+    """Print a sweep with its points' results and their comparison with the first.
+
+    At its end on a terminal what a screen has room for, unless `-v` asks for all.
+    """
     from rater.store.sweeps import load_sweep
 
     sweep = load_sweep(store, number)
@@ -48,8 +51,14 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
     from rater.show.console.terminal import terminal
 
     printer = Printer(terminal())
+    brief = printer.console.is_terminal and not args.verbose and args.show is None
+    if brief:
+        from rater.show.compare.brief import print_brief
+
+        print_brief(view, comparison, printer)
+        return
     print_sweep(view, comparison, printer)
-    if comparison is not None:
+    if comparison is not None and any(point.results for point in view.points):
         from rater.show.compare.table import print_comparison
 
         printer.line()
