@@ -103,7 +103,13 @@ CHECKS = tuple(
             cpus.virtualization,
         ),
         ("microcode", "", "an update can cost per cents: compare equals", cpus.microcode),
-        ("mitigations", "mitigation.", "they cost per cents: compare equals", system.mitigations),
+        (
+            "mitigations",
+            "mitigation.",
+            "the kernel's defences against flaws of CPUs cost per cents: compare machines that "
+            "have the same",
+            system.mitigations,
+        ),
         (
             "clock source",
             "clocksource",

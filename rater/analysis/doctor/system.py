@@ -11,7 +11,7 @@ from rater.analysis.doctor.model import (
     off_or_absent,
     unknown,
 )
-from rater.text.words import some
+from rater.text.words import count, some
 
 _BUSY_CPUS, _VERY_BUSY_CPUS = 0.1, 1.0
 _FILES_OF_RATER, _FILES_A_COPY = 128, 8  # its own gates, a pidfd, counters
@@ -132,8 +132,9 @@ def mitigations(facts: MachineFacts) -> Opinion:
         return consider(f"off by {some(off)}: faster than machines in use", "boot without it")
     on = sorted(name for name, value in found.items() if value.startswith("Mitigation"))
     open_ = sorted(name for name, value in found.items() if value.startswith("Vulnerable"))
+    has = f"the kernel defends against {len(on)} of this CPU's {count(len(on) + len(open_), 'flaw')}"
     if open_:
         return consider(
-            f"vulnerable: {some(open_, 3)}; on: {len(on)}", "update the microcode and the kernel"
+            f"{has}, not against {some(open_, 3)}", "update the microcode and the kernel"
         )
-    return good(f"on: {some(on, 3)}" if on else "none needed")
+    return good(f"{has}: {some(on, 3)}" if on else "none needed")

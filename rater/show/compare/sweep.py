@@ -168,8 +168,8 @@ def _print_without_results(
     _print_left_out(view, printer)
     if failed:
         printer.prose(
-            f"How the copies ended: rater show {min(failed)}. Once that is mended, sweep anew: runs "
-            "in which copies failed are not made again."
+            f"How the copies ended: rater show {min(failed)}. Once that is mended, sweep anew: "
+            "runs in which copies failed are not made again."
         )
     elif view.number is not None:
         printer.prose(f"What is missing of it: rater sweep --resume {view.number}")

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from rater.analysis.doctor.examine import by_verdict
 from rater.analysis.doctor.model import DoctorFinding, DoctorVerdict
 from rater.plan.topology.lgroup_memory import PoolRoom
-from rater.show.console.format import crop
 from rater.show.console.page import Page
 from rater.text.to_json import Members, to_json
 
 _INDENT = "  "
-_MOST_ROWS = 12  # of a summary that is to fit on a screen of 24 lines
+_MOST_LINES = 12  # of a summary that is to fit on a screen of 24 lines
 _WAY_TO_DETAILS = "`rater doctor -v` explains each and gives the command that improves it."
 
 
@@ -37,10 +36,15 @@ def doctor_text(view: DoctorView, page: Page, *, detailed: bool) -> str:
                 lines += ["", *_details(one, page)]
     else:
         to_mend = (*found[DoctorVerdict.BAD], *found[DoctorVerdict.CONSIDER])
-        lines += _rows(to_mend[:_MOST_ROWS], page)
-        if len(to_mend) > _MOST_ROWS:
-            more = ", ".join(one.check for one in to_mend[_MOST_ROWS:])
-            lines += page.prose(f"and {DoctorVerdict.CONSIDER.value}: {more}")
+        shown = list(_that_fit(to_mend, page))
+        for one in shown:
+            lines += _row(one, page)
+        if len(shown) < len(to_mend):
+            more = ", ".join(
+                f"{one.check} (BAD)" if one.verdict is DoctorVerdict.BAD else one.check
+                for one in to_mend[len(shown) :]
+            )
+            lines += page.prose(f"and to consider: {more}")
         for verdict in (DoctorVerdict.GOOD, DoctorVerdict.UNKNOWN):
             names = ", ".join(one.check for one in found[verdict])
             lines += page.prose(f"{verdict.value}: {names}") if names else []
@@ -61,12 +65,21 @@ def _headline(view: DoctorView) -> str:
     return f"{view.of}: {', '.join(told)}".replace("consider", "to consider (?)", 1)
 
 
-def _rows(members: Sequence[DoctorFinding], page: Page) -> Iterator[str]:
-    """Yield a line each: verdict, check, what was seen."""
+def _that_fit(members: Sequence[DoctorFinding], page: Page) -> Iterator[DoctorFinding]:
+    """Yield as many as have room, the first at any rate."""
+    taken = 0
     for one in members:
-        mark = "BAD" if one.verdict is DoctorVerdict.BAD else "?"
-        begin = f"{mark:<4}{one.check:<15} "
-        yield begin + crop(one.seen, page.room(len(begin)), ascii_only=page.ascii_only)
+        taken += len(_row(one, page))
+        if taken > max(_MOST_LINES, len(_row(members[0], page))):
+            return
+        yield one
+
+
+def _row(one: DoctorFinding, page: Page) -> list[str]:
+    """Return verdict, check and what was seen, broken between words."""
+    mark = "BAD" if one.verdict is DoctorVerdict.BAD else "?"
+    begin = f"{mark:<4}{one.check:<15} "
+    return page.beside(begin, len(begin), [one.seen])
 
 
 def _details(one: DoctorFinding, page: Page) -> list[str]:
