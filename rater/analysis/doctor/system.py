@@ -132,7 +132,8 @@ def mitigations(facts: MachineFacts) -> Opinion:
         return consider(f"off by {some(off)}: faster than machines in use", "boot without it")
     on = sorted(name for name, value in found.items() if value.startswith("Mitigation"))
     open_ = sorted(name for name, value in found.items() if value.startswith("Vulnerable"))
-    has = f"the kernel defends against {len(on)} of this CPU's {count(len(on) + len(open_), 'flaw')}"
+    flaws = count(len(on) + len(open_), "flaw")
+    has = f"the kernel defends against {len(on)} of this CPU's {flaws}"
     if open_:
         return consider(
             f"{has}, not against {some(open_, 3)}", "update the microcode and the kernel"
