@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rater.plan.sweep.grid import Slot
+from rater.workflow.results import divots
 from rater.workflow.sweep.ready import PointReady
 from rater.workflow.sweep.time_left import TimeLeft
 from tests.support.calls import Rater, rows
@@ -87,6 +88,18 @@ def test_progress_says_block_point_result_and_what_is_left(rater: Rater) -> None
     assert "left" not in second
     assert "env:A=2" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_run_of_a_sweep_that_others_disturbed_too_much_is_marked_in_progress_and_list(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(divots, "cost_of_others", lambda *_: 0.5)
+    loud = [word for word in TINY if word != "--quiet"]
+    words = ("--axis", "env:A=1,2", "--rounds", "1", "--", "true")
+    said = rater("sweep", *loud, *words)[2]
+    assert said.count(" copies/hour, disturbed (") == 2
+    listed = [line.split() for line in rater("list")[1].splitlines()]
+    assert [line[1:3] for line in listed[1:3]] == [["complete,", "disturbed"]] * 2
 
 
 # -- what is refused ------------------------------------------------------------------------------

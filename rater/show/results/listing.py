@@ -15,6 +15,7 @@ from rater.show.results.heads import STATUS_STYLE, details_text, started_text
 
 _OTHER_LINES = 4  # heading, what is left out, the shell's prompt
 _LEAST_ROWS = 5
+DISTURBED = "disturbed"  # too much to be judged
 _PLAIN = "homogeneous"  # mode that goes without saying where all runs have it
 
 
@@ -65,7 +66,12 @@ def print_list(page: RunPage, printer: Printer) -> None:
         *([of.left("mode", text(lambda head: head.mode), optional=3)] * (modes != {_PLAIN})),
         of.right("copies", text(lambda head: head.copies), optional=2),
         of.right("score", _score),
-        of.right("divots", lambda run: run.divots, optional=1),
+        # None found where too much disturbed a run is not the same as none there.
+        of.right(
+            "divots",
+            lambda it: it.divots or (None if _disturbed(it.head) else it.divots),
+            optional=1,
+        ),
         *([of.left("host", text(lambda head: head.hostname), flexible=True)] * (len(hosts) > 1)),
         of.left("what", text(_what), flexible=True),
         of.right("time", text(_time), optional=5),
@@ -102,7 +108,7 @@ def _style(head: RunHead) -> str:
 
 
 def _status(head: RunHead) -> str:
-    return f"{head.status.value}, disturbed" if _disturbed(head) else head.status.value
+    return f"{head.status.value}, {DISTURBED}" if _disturbed(head) else head.status.value
 
 
 def _disturbed(head: RunHead) -> bool:

@@ -274,8 +274,6 @@ class Runner:
         self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]
     ) -> None:
         """Say in a line what a run came to and how long the rest will take."""
-        from rater.analysis.results.rates import overall
-        from rater.record.stored import RATIO
         from rater.store.sweeps import load_sweep
 
         assert run is not None
@@ -290,13 +288,8 @@ class Runner:
             return
         self._in_a_row = 0
         self._times.add(slot.point, now.elapsed_s, took_s)
-        result = overall(stored)
-        said = "no result"
-        if result is not None:
-            said = number(result.value) + ("" if result.unit == RATIO else f" {result.unit}")
-        if now.failed:
-            self._failed += 1
-            said += f", FAILED: {stored.head.reason} (run {run})"
+        self._failed += bool(now.failed)
+        said = _result(self.store, stored, failed=bool(now.failed))
         left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {duration(left_s)} left"
         if now.failed and self.args.quiet:
@@ -313,6 +306,26 @@ class Runner:
 def _where(sweep: StoredSweep, slot: Slot, label: str) -> str:
     in_block = sum(it.slot.block == slot.block for it in sweep.slots)
     return f"block {slot.block}/{sweep.asked.rounds}, point {slot.position}/{in_block}: {label}"
+
+
+def _result(store: Store, stored: StoredRun, *, failed: bool) -> str:
+    """Return what a run came to, in words.
+
+    It is searched for divots, as any run is at its end: lists then tell what is too disturbed.
+    """
+    from rater.analysis.results.rates import overall
+    from rater.record.stored import RATIO
+    from rater.show.results.listing import DISTURBED
+    from rater.workflow.results.divots import analysis_beside_results
+
+    result = overall(stored)
+    words = "no result"
+    if result is not None:
+        words = number(result.value) + ("" if result.unit == RATIO else f" {result.unit}")
+    found = analysis_beside_results(store, stored)
+    if found is not None and found.disturbed:
+        words += f", {DISTURBED}"
+    return words + (f", FAILED: {stored.head.reason} (run {stored.head.run})" if failed else "")
 
 
 def _said(stored: StoredRun) -> str:
