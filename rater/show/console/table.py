@@ -42,6 +42,15 @@ class Column:
         return max(cell_len(text) for text in (*self.lines, *self.cells))
 
 
+class _OfCopy(Protocol):
+    @property
+    def copy(self) -> int: ...
+    @property
+    def cpu(self) -> int | None: ...
+    @property
+    def node(self) -> int | None: ...
+
+
 class Columns[T]:
     """Makes the columns of a table from what its rows are of; None, as a row too, is `-`."""
 
@@ -98,6 +107,14 @@ class Columns[T]:
         """Return a column of shares in per cent."""
         cells = [percent(one, places) for one in self._values(share)]
         return Column(heading, cells, optional=optional)
+
+    def place(self, of: Callable[[T], _OfCopy | None], which: str = "which copy") -> Column:
+        """Return a column with a copy, its CPU and lgroup, `-` for what is not known."""
+        cells = [
+            ", ".join(map(or_dash, (one.copy, one.cpu, one.node))) if one else "-"
+            for one in self._values(of)
+        ]
+        return Column((f"{which},", "CPU, lgroup"), cells)
 
     def change(
         self, heading: Heading, share: Callable[[T], float | None], optional: int = 0
@@ -162,20 +179,6 @@ def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict
             break
         shares[widest] -= 1
     return shares
-
-
-class _OfCopy(Protocol):
-    @property
-    def copy(self) -> int: ...
-    @property
-    def cpu(self) -> int | None: ...
-    @property
-    def node(self) -> int | None: ...
-
-
-def place_text(one: _OfCopy | None) -> str:
-    """Return `17/3/0`: copy, CPU and lgroup, `-` for what is not known."""
-    return "/".join(map(or_dash, (one.copy, one.cpu, one.node))) if one else "-"
 
 
 def seconds_columns(*columns: Sequence[float | None]) -> list[list[str]]:

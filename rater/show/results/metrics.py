@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rater.analysis.results.metrics import MetricResult
 from rater.show.console.format import crop, figures, or_dash
 from rater.show.console.printer import Printer
-from rater.show.console.table import Column, Columns, place_text
+from rater.show.console.table import Column, Columns
 
 _LGROUPS_SHOWN = 16
 _UNIT = 16  # cells that a unit has at most
@@ -26,7 +26,7 @@ def print_metrics(metrics: Sequence[MetricResult], printer: Printer) -> None:
         Column("lowest|copy", lowest, optional=1),
         Column("median|copy", median, optional=2),
         Column("highest|copy", highest, optional=1),
-        of.right("worst: copy|/CPU/lgroup", lambda m: place_text(m.worst)),
+        of.place(lambda m: m.worst, "worst copy"),
     ]
     printer.table(
         [

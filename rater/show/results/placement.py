@@ -17,6 +17,11 @@ from rater.text.words import copies_text, count, percent
 _MOST_COPIES = 10  # named one by one
 
 
+def as_planned(proof: RunProof) -> bool:
+    """Tell whether every copy is known to have been where it was planned."""
+    return not proof.of(PlacementVerdict.NOT_MET) and not proof.not_known()
+
+
 def print_placement(proof: RunProof, printer: Printer, *, every: bool = False) -> None:
     """Say which copies met their plan.
 
@@ -28,12 +33,12 @@ def print_placement(proof: RunProof, printer: Printer, *, every: bool = False) -
         printer.prose("placement was not looked at (--proof off, or a run of another tool)")
     if not any(one.planned for one in proof.copies):
         return
+    if as_planned(proof):
+        printer.prose(f"placement as planned: {_runs(proof.copies)}")
+        return
     broken, unknown = proof.of(PlacementVerdict.NOT_MET), proof.not_known()
     doubtful = sum(len(group) for group in unknown.values())
     met = len(proof.copies) - len(broken) - doubtful
-    if met == len(proof.copies):
-        printer.prose(f"placement as planned: {_runs(proof.copies)}")
-        return
     parts = [f"met {met}"]
     parts += [f"not met {len(broken)}"] if broken else []
     parts += [f"not known {doubtful}"] if doubtful else []

@@ -7,7 +7,7 @@ from rater.record.stored import RunHead
 from rater.show.console.format import decimals, duration, number, place
 from rater.show.console.printer import Printer
 from rater.show.console.rows import NotMet, not_met_column
-from rater.show.console.table import Column, Columns, place_text, seconds_columns
+from rater.show.console.table import Column, Columns, seconds_columns
 from rater.text.words import copies_text, count, percent
 
 
@@ -39,7 +39,7 @@ def print_rotated(rotated: RotatedScore, head: RunHead, not_met: NotMet, printer
             Column("median|s", median, optional=2),
             Column("q3|s", three_quarters, optional=3),
             Column("max|s", high),
-            of.right("copy/CPU|/lgroup", lambda b: place_text(b.slowest)),
+            of.place(lambda b: b.slowest, "slowest copy"),
             *not_met_column([len(astray[benchmark.benchmark]) for benchmark in rows]),
         ]
     )
@@ -50,7 +50,7 @@ def print_rotated(rotated: RotatedScore, head: RunHead, not_met: NotMet, printer
     )
     printer.prose(
         f"{over}, each by its median over "
-        f"{count(rotated.rounds, 'round')}; copy/CPU/lgroup of the slowest; score lost is not "
+        f"{count(rotated.rounds, 'round')}; score lost is not "
         "given in rotated order"
     )
     for benchmark in rotated.benchmarks:

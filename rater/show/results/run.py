@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -11,10 +12,10 @@ from rater.analysis.counters.cpu_use import Notable
 from rater.analysis.divots.data.finding import Analysis
 from rater.analysis.placement.proof import RunProof
 from rater.analysis.results.copy_outcome import FailedCopy
-from rater.analysis.results.model import BenchmarkScore, SuiteScore, Summary
+from rater.analysis.results.model import BenchmarkScore, Summary
 from rater.record.status import RunStatus
 from rater.record.stored import RunHead
-from rater.show.console.format import crop, decimals, number, place, what_ran
+from rater.show.console.format import crop, number, place, what_ran
 from rater.show.console.printer import Printer
 from rater.show.console.rows import (
     NotMet,
@@ -24,7 +25,7 @@ from rater.show.console.rows import (
     not_met_columns,
     with_tunes,
 )
-from rater.show.console.table import Column, Columns, place_text, seconds_columns
+from rater.show.console.table import Column, Columns, seconds_columns
 from rater.show.divots.findings import print_findings
 from rater.show.results.barrier import print_beside
 from rater.show.results.cpu_use import notable_text
@@ -32,12 +33,14 @@ from rater.show.results.energy import print_energy
 from rater.show.results.heads import STATUS_STYLE, details_text, started_text
 from rater.show.results.metrics import print_metrics
 from rater.show.results.page_sizes import print_pages
-from rater.show.results.placement import print_memory, print_placement
+from rater.show.results.placement import as_planned, print_memory, print_placement
 from rater.show.results.rotated import print_rotated
+from rater.show.results.scores import print_scores
 from rater.show.results.steady import print_mix, print_verdicts, print_windows
 from rater.text.cpuset import format_list
 from rater.text.words import copies_text, count
 
+_MOST_ROWS = 8  # with which all there is to say of a run has room on a screen
 _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
 
 
@@ -56,7 +59,8 @@ def print_summary(
     """Print what a run says, the score last; `after_run`: with the commands that come next.
 
     `brief`: without the memory of benchmarks, so that a small run fits a screen of 24 lines;
-    there a remark of `warned`, which was on the screen before the run, takes one line.
+    there a remark of `warned`, which was on the screen before the run, takes one line. Of many
+    benchmarks each has one line there, and what is as it should be none.
 
     `beside` is what to compare a steady run with: one of the same order with a
     barrier (`analysis.beside.comparable` finds it); another run is not looked at.
@@ -65,20 +69,15 @@ def print_summary(
     """
     printer = Printer(console)
     head = summary.head
+    rows = sum(len(benchmark.iterations) for benchmark in summary.benchmarks)
+    dense = brief and console.is_terminal and rows > _MOST_ROWS
     print_head(head, printer)
-    printer.line()
-    if summary.rotated is not None:
-        print_rotated(summary.rotated, head, summary.proof.not_met(), printer)
-    elif summary.mix is not None:
-        print_mix(summary.mix, summary, printer)
-        print_verdicts(summary, printer)
-    else:
-        print_benchmarks(summary, printer)
-    print_energy(summary, printer)
-    _print_proof(summary.proof, printer, every=proof, brief=brief)
+    _print_results(summary, printer, dense=dense)
+    if not (dense and as_planned(summary.proof)):
+        _print_proof(summary.proof, printer, every=proof, brief=brief)
     print_pages(summary.pages, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
-    if beside_copies is not None:
+    if beside_copies is not None and not (dense and divots is not None and divots.disturbed):
         printer.prose(beside_copies, "yellow")
     if summary.metrics:
         printer.line()
@@ -93,19 +92,39 @@ def print_summary(
         )
     print_failed(summary.failed, printer)
     brief = brief and console.is_terminal
-    if summary.remarks:
-        if not brief:
-            printer.line()
-        short = frozenset(warned) if brief else frozenset()
-        printer.some([_note(remark, printer, short) for remark in summary.remarks], "yellow")
+    remarks = [it for it in summary.remarks if not (dense and it in warned)]
+    _print_remarks(remarks, warned if brief else (), printer, brief=brief)
     if divots is not None:
-        printer.line()
+        if not dense:
+            printer.line()
         print_findings(head, divots, printer)
     print_scores(summary, printer, brief=brief)
     if after_run:
         if not brief:
             printer.line()
         printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(summary, divots))}")
+
+
+def _print_results(summary: Summary, printer: Printer, *, dense: bool) -> None:
+    if not dense:
+        printer.line()
+    if summary.rotated is not None:
+        print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
+    elif summary.mix is not None:
+        print_mix(summary.mix, summary, printer)
+        print_verdicts(summary, printer)
+    else:
+        print_benchmarks(summary, printer, dense=dense)
+    if not dense:
+        print_energy(summary, printer)
+
+
+def _print_remarks(
+    remarks: Sequence[str], short: Sequence[str], printer: Printer, *, brief: bool
+) -> None:
+    if remarks and not brief:
+        printer.line()
+    printer.some([_note(remark, printer, short) for remark in remarks], "yellow")
 
 
 def _note(remark: str, printer: Printer, short: Container[str]) -> str:
@@ -158,9 +177,14 @@ def print_head(head: RunHead, printer: Printer) -> None:
         printer.prose(f"{head.status.value}{reason}", STATUS_STYLE.get(head.status, ""))
 
 
-def print_benchmarks(summary: Summary, printer: Printer) -> None:
-    """Print the results of copies that waited for each other."""
-    rows = [(b, it) for b in summary.benchmarks for it in b.iterations]
+def print_benchmarks(summary: Summary, printer: Printer, *, dense: bool = False) -> None:
+    """Print the results of copies that waited for each other.
+
+    `dense`: of each benchmark the iteration that counts.
+    """
+    several = any(len(b.iterations) > 1 for b in summary.benchmarks)
+    benchmarks = [_alone(b) for b in summary.benchmarks] if dense else summary.benchmarks
+    rows = [(b, it) for b in benchmarks for it in b.iterations]
     if rows and summary.steady:
         print_windows(rows, summary.proof.not_met(), printer)
     elif rows:
@@ -172,6 +196,10 @@ def print_benchmarks(summary: Summary, printer: Printer) -> None:
     if any(it.selected and len(b.iterations) > 1 for b, it in rows):
         discarded = "; ( ) discarded" if any(not it.counted for _, it in rows) else ""
         printer.prose(f"* the iteration that counts{discarded}")
+    if dense and several:
+        printer.prose(
+            f"of each benchmark the iteration that counts; all: rater show {summary.head.run}"
+        )
     if any(it.bracket_from_slowest for _, it in rows):
         printer.prose("start times are not known: the slowest copy stands for the bracket")
     _print_missing(summary.benchmarks, printer)
@@ -179,20 +207,10 @@ def print_benchmarks(summary: Summary, printer: Printer) -> None:
         print_verdicts(summary, printer)
 
 
-def print_scores(summary: Summary, printer: Printer, *, brief: bool = False) -> None:
-    """Print what the suite comes to; nothing of runs that have no such score.
-
-    `brief`: without a blank line before it.
-    """
-    if summary.rotated is not None or summary.mix is not None:
-        return
-    if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
-        if not brief:
-            printer.line()
-        for tune in dict.fromkeys(score.tune for score in summary.suites):
-            several = len({score.tune for score in summary.suites}) > 1
-            scores = {score.kind: score for score in summary.suites if score.tune == tune}
-            _print_suite(summary, scores, f"{tune} " if several and tune else "", printer)
+def _alone(benchmark: BenchmarkScore) -> BenchmarkScore:
+    """Return the benchmark with the iteration that counts alone, the last where none does."""
+    its = benchmark.iterations
+    return replace(benchmark, iterations=tuple(it for it in its if it.selected)[:1] or its[-1:])
 
 
 def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> None:
@@ -224,7 +242,7 @@ def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
         else of.numbers("copies|/hour", lambda it: it.per_hour),
         Column("median|copy s", medians, optional=1),
         Column("slowest|copy s", longest),
-        of.right("copy/CPU|/lgroup", lambda it: place_text(it.slowest)),
+        of.place(lambda it: it.slowest),
         of.percent("score|lost %", lambda it: it.score_lost),
         *not_met_columns(rows, not_met),
     ]
@@ -248,40 +266,6 @@ def _print_stagger(rows: Rows, printer: Printer) -> None:
     )
     if "none" in overlaps:
         printer.prose("none: the copies never all ran at once")
-
-
-def _print_suite(
-    summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
-) -> None:
-    whole = scores["all"]
-    places = decimals([score.ratio for score in scores.values()])
-    kinds = [scores[kind] for kind in ("int", "fp")]
-    if whole.ratio is not None:
-        parts = [f"{one.kind} {number(one.ratio, places)}" for one in kinds if one.over]
-        printer.prose(
-            f"{label}suite ratio {number(whole.ratio, places)}"
-            f"{f' ({", ".join(parts)})' if parts else ''}, "
-            f"the geometric mean over {_over(summary, whole)}",
-            "bold",
-        )
-        return
-    printer.prose(f"no {label}suite ratio: {whole.reason}", "bold")
-    for one in kinds:
-        if one.ratio is not None:
-            printer.prose(
-                f"{label}{one.kind} ratio {number(one.ratio, places)}, "
-                f"the geometric mean over {count(len(one.over), 'benchmark')}"
-            )
-
-
-def _over(summary: Summary, whole: SuiteScore) -> str:
-    """Return `13 benchmarks (left out: ffmpeg)`, or which, where only some were asked for."""
-    text = count(len(whole.over), "benchmark")
-    if summary.selected:
-        text += f" of the suite: {', '.join(whole.over)}"
-    if summary.left_out:
-        text += f" (left out: {', '.join(name for name, _ in summary.left_out)})"
-    return text
 
 
 def _print_proof(proof: RunProof, printer: Printer, *, every: bool, brief: bool) -> None:

@@ -11,7 +11,7 @@ from rater.analysis.results.steady import SteadyMix, SteadyPhase
 from rater.show.console.format import duration, number, or_dash, place
 from rater.show.console.printer import Printer
 from rater.show.console.rows import NotMet, Rows, iteration_marks, names, not_met_columns
-from rater.show.console.table import Column, Columns, place_text, seconds_columns
+from rater.show.console.table import Column, Columns, seconds_columns
 from rater.text.words import count, percent, signed_percent
 
 _WORTH_NAMING = 0.02  # an lgroup that much slower than all copies
@@ -37,7 +37,7 @@ def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
         Column("median|run s", medians),
         of_window.percent("copies|CV %", lambda w: w.rates.cv if w.rates else None, optional=1),
         of_window.right("slowest|copy %", _behind),
-        of_window.right("copy/CPU|/lgroup", lambda w: place_text(w.slowest)),
+        of_window.place(lambda w: w.slowest),
         of_window.change("2nd|half %", lambda w: w.halves.difference if w.halves else None),
         *not_met_columns(rows, not_met),
     ]

@@ -80,6 +80,31 @@ def test_two_benchmarks_of_a_disturbed_run_fit_a_screen_of_24_lines_with_the_sco
     assert " ".join(in_a_file.split()).count("python pytest (pid 1") == 6
 
 
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_fourteen_benchmarks_fit_a_screen_on_a_terminal_with_a_line_for_each(
+    iterations: int,
+) -> None:
+    names = [f"bench-{n}" for n in range(14)]
+    run = replace(suite_run(names, iterations), warnings=(BUSY,), notes=())
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    print_summary(summarise(run), console, brief=True, warned=run.warnings)
+    stream = console.file
+    assert isinstance(stream, io.StringIO)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) + 2 <= 23  # disturbed, next
+    assert [line.split()[0] for line in lines if line.startswith("bench-")] == names
+    # Of three iterations the median one counts.
+    assert {line.split()[1] for line in lines if line.startswith("bench-")} == {
+        {1: "1", 3: "2"}[iterations]
+    }
+    assert ("all: rater show 7" in stream.getvalue()) == (iterations == 3)
+    assert not [line for line in lines if "busy before" in line]
+    assert lines[-2].startswith("suite ratio ")
+    in_a_file = shown(run, brief=True, warned=run.warnings)
+    assert in_a_file.count("bench-") == len(names)
+    assert len(table_of(in_a_file)) >= 2 + len(names) * iterations
+
+
 def test_a_small_run_is_shown_like_this() -> None:
     run = replace(
         stored([copy_row(0, 4.0), copy_row(1, 5.0)], categories={"a": "int"}), warnings=(), notes=()
@@ -90,9 +115,9 @@ def test_a_small_run_is_shown_like_this() -> None:
 run 7: mini/a (test, base), homogeneous, 2 copies
 2026-11-20 12:00 UTC, on h, layout balanced, memory local
 
-benchmark  iter  bracket  ratio  median  slowest  copy/CPU   score
-                       s         copy s   copy s   /lgroup  lost %
-a             1     5.00   4.00    4.50     5.00     1/1/1    10.0
+benchmark  iter  bracket  ratio  median  slowest  which copy,   score
+                       s         copy s   copy s  CPU, lgroup  lost %
+a             1     5.00   4.00    4.50     5.00      1, 1, 1    10.0
 
 suite ratio 4.00 (int 4.00), the geometric mean over 1 benchmark
 
@@ -189,7 +214,7 @@ def test_a_plain_command_has_copies_per_hour_and_no_word_of_a_suite() -> None:
     assert re.search(r"^a +1 +36\.0 +200 ", text, re.MULTILINE)
     assert "suite" not in text
     nowhere = [copy_row(c, 4.0, cpu=None, node=None) for c in range(2)]
-    assert "0/-/-" in shown(stored(nowhere))
+    assert "0, -, -" in shown(stored(nowhere))
 
 
 def test_a_staggered_run_shows_both_brackets_and_the_caveat() -> None:
@@ -209,7 +234,7 @@ def test_a_rotated_run_shows_its_own_table_and_where_its_score_comes_from() -> N
     ]
     text = turned(rows)
     assert re.search(
-        r"^a +7\.50 +3\.00 +33\.3 +2\.00 +2\.50 +3\.00 +3\.50 +4\.00 +1/1/1$", text, re.MULTILINE
+        r"^a +7\.50 +3\.00 +33\.3 +2\.00 +2\.50 +3\.00 +3\.50 +4\.00 +1, 1, 1$", text, re.MULTILINE
     )
     assert "mean over copies 4.74, CV 5.6 % (ratio, geometric mean of each copy, proposed" in text
     assert "the lowest of them: copy 1, CPU 1, lgroup 1: 4.47" in text
