@@ -16,6 +16,7 @@ type Subparsers = argparse._SubParsersAction[Parser]
 
 
 _MOST_OPTIONS = 12  # that the usage of the help names; the list below it has them all
+_ABSENT = "the following arguments are required"  # argparse's words
 _EXPECTED = {"int": "a whole number", "float": "a number"}
 
 
@@ -59,7 +60,9 @@ class Parser(argparse.ArgumentParser):
         """Print what is wrong and where help is; exit 2."""
         for kind, expected in _EXPECTED.items():
             message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
-        say(f"{message}\n  more: {self.prog} --help")
+        example = EXAMPLES.get(self.prog, ())[:1] if _ABSENT in message else ()
+        as_in = "".join(f"as in: {line.partition('  #')[0].rstrip()}; " for line in example)
+        say(f"{message}\n  {as_in}more: {self.prog} --help")
         self.exit(2)
 
     def parse_args(  # type: ignore[override]  # one namespace class is enough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from rater.command_line.parser import Parser
 from rater.commands.common import (
     ALL_RUNS,
     ONE_RUN,
@@ -185,7 +186,7 @@ def _topology(parser: argparse.ArgumentParser) -> None:
 def _import(args: argparse.Namespace) -> int:
     words: list[str] = args.words
     spec = words[:1] == ["spec"] and (len(words) > 1 or not Path("spec").exists())
-    parser = argparse.ArgumentParser(prog="rater import spec" if spec else "rater import")
+    parser = Parser(prog="rater import spec" if spec else "rater import")
     what = (
         "a raw file (.rsf) or a log" if spec else "a document or a database; - for standard input"
     )

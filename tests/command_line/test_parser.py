@@ -54,6 +54,8 @@ def files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
          "that file: rater run -- PROGRAM ./big.txt"),
         ("run notes.txt", "rater run -- PROGRAM notes.txt"),
         ("run --coppies 3", "rater run has no option --coppies; did you mean --copies?"),
+        ("compare", "are required: POINT\n  as in: rater compare 7 8; more: rater compare --help"),
+        ("import", "are required: FILE\n  as in: rater import times.json more.json; more: rater"),
         ("show 1 2", "rater show takes no further argument '2'"),
         ("run --timeout 1x", "argument --timeout: expected seconds or a number with a unit"),
         ("run --iterations x", "argument --iterations: expected a whole number, got 'x'"),

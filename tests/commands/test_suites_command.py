@@ -213,6 +213,11 @@ def test_the_list_of_suites_is_as_wide_as_the_terminal(
 ) -> None:
     description = load_suite("mini").description
     assert description in rater("suites")[1]
+    monkeypatch.setenv("COLUMNS", "80")
+    at_80 = rater("suites")[1]
+    assert description in " ".join(at_80.split())
+    assert "…" not in at_80
+    assert max(map(len, at_80.splitlines())) <= 80
     monkeypatch.setenv("COLUMNS", "60")
     assert max(map(len, rater("suites")[1].splitlines())) <= 60
 

@@ -12,6 +12,8 @@ from rater.show.console.page import Page
 from rater.show.plans.suite import size_names
 from rater.text.to_json import Members, to_json
 
+_LEAST_DESCRIPTION = 20  # characters of a line
+
 
 @dataclass(frozen=True, slots=True)
 class ListedSuite:
@@ -26,19 +28,24 @@ class ListedSuite:
 
 
 def suites_text(suites: Sequence[ListedSuite], page: Page) -> str:
-    """Return the table of all suites by folder, descriptions cut where the page ends."""
+    """Return the table of all suites by folder, descriptions broken between words.
+
+    On a page too narrow for that they are cut.
+    """
     meant = [listed for listed in suites if listed.instead is None]
     table = aligned(
         [("suite", "benchmarks", "sizes", "description"), *map(_row, meant)],
         (False, True, False, False),
     )
+    margin = table[0].index("description")
     lines = [table[0]]
     place = None
     for listed, line in zip(meant, table[1:], strict=True):
         if listed.folder is not None and listed.folder != place:
             place = listed.folder
             lines += ["", f"in {place}"]
-        lines.append(line)
+        fits = page.width - margin >= _LEAST_DESCRIPTION
+        lines += page.beside(line[:margin], margin, [line[margin:]]) if fits else [line]
     lines = [crop(line, page.width, ascii_only=page.ascii_only) for line in lines]
     for hidden in suites:
         if hidden.instead is not None:
