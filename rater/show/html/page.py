@@ -249,8 +249,10 @@ def _run_facts(page_run: PageRun) -> list[tuple[str, str]]:
         "directory": head.directory,
         "tags": _assignments(head.tags),
         "environment": _assignments(run.environment),
-        "redacted": run.redacted
-        and f"{', '.join(run.redacted)}: secrets by name or form; the database has their values",
+        "redacted": f"{', '.join(run.redacted)}: secrets by name or form; the database has their "
+        "values"
+        if run.redacted
+        else None,
         "read from": file and f"{file.name} ({file.format}, sha256 {file.sha256})",
         "rater": head.rater_version,
         "looking at copies": observed
