@@ -104,6 +104,8 @@ def _command(argv: Sequence[str] | None) -> int:
     if "--" in words:
         split = words.index("--")
         words, command = words[:split], words[split + 1 :]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     parser = build_parser()
     try:
         args = _parsed(parser, words)

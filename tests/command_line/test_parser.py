@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rater.cli import build_parser
+from rater.cli import build_parser, main
 from rater.command_line.overview import GROUPS, MOST_WORDS, command_words
 from rater.command_line.parser import subparsers_of
 from rater.show.console.pager import paged
@@ -23,6 +23,14 @@ from tests.support.calls import Rater
 def test_rater_alone_shows_its_help(rater: Rater) -> None:
     status, out, _ = rater()
     assert (status, out[:12]) == (0, "usage: rater")
+
+
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, begins in (("help", "usage: rater ["), ("help divots", "usage: rater divots [")):
+        with pytest.raises(SystemExit) as left:
+            main(words.split())
+        assert left.value.code == 0
+        assert capsys.readouterr().out.startswith(begins)
 
 
 @pytest.fixture

@@ -510,6 +510,13 @@ def test_db_and_json_may_stand_before_the_subcommand(tmp_path: Path, rater: Rate
     assert len(json.loads(rater("--json", "--db", str(other), "list")[1])) == 1
 
 
+def test_what_a_program_said_when_it_failed_is_said_after_the_result(rater: Rater) -> None:
+    command = ("--", "sh", "-c", "echo no such option >&2; exit 3")
+    status, _, err = rater("run", "--copies", "2", "--share", "--proof", "off", *command)
+    assert status == 1
+    assert err.endswith("rater: end of its standard error:\n  no such option\n")
+
+
 def test_a_failing_copy_makes_exit_status_1_with_its_status_stored(rater: Rater) -> None:
     status, out, _ = rater("run", "--copies", "2", "--", "sh", "-c", "exit $((RATER_COPY * 7))")
     assert status == 1

@@ -53,6 +53,7 @@ from rater.workflow.results.placements import judge_placements
 from rater.workflow.results.scores import store_score
 from rater.workflow.run.attempt import Attempt, Entered, Start
 from rater.workflow.run.head import now_utc, start_of
+from rater.workflow.run.last_words import last_words
 from rater.workflow.run.memory_tuning import refuse_pages, untouched
 from rater.workflow.run.preflight import Surroundings, secrets_for_others
 from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
@@ -284,6 +285,8 @@ class Session:
             from rater.workflow.results.show_run import print_result
 
             print_result(self.args, store, run, proved=proved)
+        if self.one_of_many is None and (said := last_words(run)):
+            say(said)
         if outcome.signal is not None:
             return 128 + outcome.signal
         if outcome.status is RunStatus.COMPLETE:

@@ -17,12 +17,12 @@ from rater.analysis.results.copy_outcome import is_good
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep.grid import Measure, Slot
 from rater.record.status import RunStatus
-from rater.run.workplace.stderr_tail import stderr_tail
 from rater.settings.tuner import TakenError
 from rater.show.console.format import duration, number
 from rater.streams import say
 from rater.text.words import count, some
 from rater.workflow.own_settings import RunSettings
+from rater.workflow.run.last_words import last_words
 from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
 from rater.workflow.sweep.ready import PointReady, resolved_with
 from rater.workflow.sweep.signals import rest_before
@@ -297,10 +297,10 @@ class Runner:
         self.report(f"{where}: {said} ({duration(took_s)}){left}")
         if now.failed:
             self._broken += [] if any(map(is_good, stored.copies)) else [run]
-            why = _said(stored)
+            why = last_words(stored)
             if why and why not in self._reported:
                 self._reported.add(why)
-                say(f"end of its standard error:\n{why}")
+                say(why)
 
 
 def _where(sweep: StoredSweep, slot: Slot, label: str) -> str:
@@ -326,9 +326,3 @@ def _result(store: Store, stored: StoredRun, *, failed: bool) -> str:
     if found is not None and found.disturbed:
         words += f", {DISTURBED}"
     return words + (f", FAILED: {stored.head.reason} (run {stored.head.run})" if failed else "")
-
-
-def _said(stored: StoredRun) -> str:
-    """Return the last lines of a failed copy's standard error, "" where there are none."""
-    failed = [copy.run_dir for copy in stored.copies if copy.run_dir and not is_good(copy)]
-    return "\n".join(f"  {line}" for line in stderr_tail(failed[0])) if failed else ""
