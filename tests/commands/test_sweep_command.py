@@ -98,8 +98,8 @@ def test_a_run_of_a_sweep_that_others_disturbed_too_much_is_marked_in_progress_a
     words = ("--axis", "env:A=1,2", "--rounds", "1", "--", "true")
     said = rater("sweep", *loud, *words)[2]
     assert said.count(" copies/hour, disturbed (") == 2
-    listed = [line.split() for line in rater("list")[1].splitlines()]
-    assert [line[1:3] for line in listed[1:3]] == [["complete,", "disturbed"]] * 2
+    listed = rater("list")[1].splitlines()[1:3]
+    assert ["disturbed" in line.split() for line in listed] == [True, True]
 
 
 # -- what is refused ------------------------------------------------------------------------------

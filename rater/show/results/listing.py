@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rater.analysis.conditions.disturbed import reasons
+from rater.record.status import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
 from rater.show.console.format import clock, number, what_ran
 from rater.show.console.printer import Printer
@@ -108,7 +109,10 @@ def _style(head: RunHead) -> str:
 
 
 def _status(head: RunHead) -> str:
-    return f"{head.status.value}, {DISTURBED}" if _disturbed(head) else head.status.value
+    if not _disturbed(head):
+        return head.status.value
+    # A complete one in a word: the columns beside it need the room.
+    return DISTURBED if head.status is RunStatus.COMPLETE else f"{head.status.value}, {DISTURBED}"
 
 
 def _disturbed(head: RunHead) -> bool:
