@@ -34,6 +34,11 @@ class PageWindow:
     end: int
     page_bytes: int
 
+    @property
+    def pages(self) -> int:
+        """How many pages it is."""
+        return (self.end - self.start) // self.page_bytes
+
 
 type Extents = Mapping[Category, int]  # bytes from the start of a category to its last page
 

@@ -52,18 +52,20 @@ class PageOrder:
 
 
 def capped(
-    windows: Iterable[PageWindow], limits: Extents | Mapping[Category, int]
+    windows: Iterable[PageWindow], limits: Extents | Mapping[Category, int], huge_bytes: int
 ) -> Iterator[PageWindow]:
     """Yield windows without end as long as there is data: what lies in a pool is taken at once.
 
-    A category that `limits` does not have keeps its windows.
+    A category that `limits` does not have keeps its windows. Data that is static ends where .bss
+    does: of pages larger than the machine's huge ones it has as many as fit into it.
     """
     for it in windows:
         limit = limits.get(it.category)
         if it.end < EVERYTHING or limit is None:
             yield it
             continue
-        end = -(-limit // it.page_bytes) * it.page_bytes
+        only_whole = it.category is Category.STATIC and it.page_bytes > huge_bytes
+        end = (limit if only_whole else limit + it.page_bytes - 1) // it.page_bytes * it.page_bytes
         if end > it.start:
             yield replace(it, end=end)
 
@@ -74,8 +76,22 @@ def pool_pages(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) 
     Pages larger than the machine's transparent ones (1 GB) are always of a pool.
     """
     found: dict[int, int] = {}
-    for it in windows:
-        if pooled or it.page_bytes > huge_bytes:
-            pages = (it.end - it.start) // it.page_bytes
-            found[it.page_bytes] = found.get(it.page_bytes, 0) + pages
+    for it in _of_pool(windows, huge_bytes, pooled=pooled):
+        found[it.page_bytes] = found.get(it.page_bytes, 0) + it.pages
     return found
+
+
+def pool_pages_text(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) -> str:
+    """Say which data takes how many pages of pools: `heap 1, mmap 1`; nothing where one does."""
+    found: dict[Category, int] = {}
+    for it in _of_pool(windows, huge_bytes, pooled=pooled):
+        found[it.category] = found.get(it.category, 0) + it.pages
+    if len(found) < 2:
+        return ""
+    return ", ".join(f"{category} {pages}" for category, pages in found.items())
+
+
+def _of_pool(
+    windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool
+) -> Iterator[PageWindow]:
+    return (it for it in windows if pooled or it.page_bytes > huge_bytes)

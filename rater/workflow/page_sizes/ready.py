@@ -9,7 +9,7 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.pages.layout import Category, PageLayout
 from rater.plan.pages.windows import page_windows
-from rater.plan.pages.words import VARIABLE, PageOrder, capped, pool_pages
+from rater.plan.pages.words import VARIABLE, PageOrder, capped, pool_pages, pool_pages_text
 from rater.plan.placement.place import Placement
 from rater.plan.pools.pools import (
     PoolNeed,
@@ -99,7 +99,7 @@ def ready_pages(
     pools: tuple[tuple[str, str], ...] = ()
     if not problems or asked.layout.best:
         pools, lacking = filled(needs, fill, root)
-        problems += lacking
+        problems += [text + _by_category(asked, orders.values(), huge) for text in lacking]
     problems = list(dict.fromkeys(problems))
     if problems and not asked.layout.best:
         raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
@@ -182,11 +182,12 @@ def _order(asked: PagesAsked, extents: Extents, huge: int, root: Path) -> PageOr
     heap, mmap = reserves(asked.heap_bytes, extents, root)
     windows = page_windows(asked.layout, extents, huge)
     if asked.pooled:
-        windows = tuple(capped(windows, {it: extents.get(it, 0) for it in Category}))
+        windows = tuple(capped(windows, {it: extents.get(it, 0) for it in Category}, huge))
     else:
         giant = tuple(it for it in windows if it.page_bytes > huge)
         limits = {it: extents.get(it, 0) for it in Category}
-        windows = tuple(sorted((*capped(giant, limits), *(w for w in windows if w not in giant))))
+        others = (it for it in windows if it not in giant)
+        windows = tuple(sorted((*capped(giant, limits, huge), *others)))
     return PageOrder(
         windows=windows,
         heap_bytes=heap,
@@ -196,6 +197,12 @@ def _order(asked: PagesAsked, extents: Extents, huge: int, root: Path) -> PageOr
         strict=not asked.layout.best,
         extents=tuple(extents.items()) if asked.layout.needs_extent else (),
     )
+
+
+def _by_category(asked: PagesAsked, orders: Iterable[PageOrder], huge: int) -> str:
+    """Say why a copy needs several pages where its data would fit into one."""
+    every = {pool_pages_text(it.windows, huge, pooled=asked.pooled) for it in orders} - {""}
+    return f"; each category has pages of its own: {' or '.join(sorted(every))}" if every else ""
 
 
 def _pool_needs(

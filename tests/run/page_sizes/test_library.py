@@ -12,6 +12,7 @@ from rater.run.page_sizes.library import build_library
 
 MORE_THAN_THERE_IS = "mmap=1099511627776 hugetlb strict m21=0+524288"
 FREE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+GIANT = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages")
 # A child writes what its parent wrote, which then writes it anew.
 FORKS = """
 import os
@@ -66,3 +67,18 @@ def test_children_of_forks_need_no_pages_of_the_pool(library: Path) -> None:
     pages = int(FREE.read_text())  # all of them
     words = f"heap={pages << 21} mmap=0 hugetlb strict h21=0+{pages} process=0000000000"
     assert under(library, words, sys.executable, "-c", FORKS) == (0, "1\n1\n1\n3\n")
+
+
+@pytest.mark.skipif(
+    not GIANT.exists() or GIANT.read_text() != "0\n", reason="not an empty pool of 1 GB"
+)
+def test_static_data_begins_where_a_page_of_1_gb_can(library: Path, tmp_path: Path) -> None:
+    source, program = tmp_path / "bss.c", tmp_path / "bss"
+    source.write_text("static char data[3ul << 30]; int main(void) { return data[1ul << 30]; }\n")
+    subprocess.run(
+        ["cc", "-fno-pie", "-no-pie", "-mcmodel=large", str(source), "-o", str(program)], check=True
+    )
+    words = "heap=0 mmap=0 strict s30=0+1 process=0000000000"
+    status, text = under(library, words, str(program))
+    # Of an empty pool; where no page can begin it is "Invalid argument".
+    assert (status, "Cannot allocate memory" in text) == (125, True), text

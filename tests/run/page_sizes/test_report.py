@@ -10,7 +10,7 @@ import pytest
 from rater.errors import InputError
 from rater.plan.pages.layout import Category, parse_pages
 from rater.plan.pages.windows import EVERYTHING, PageWindow, page_windows
-from rater.plan.pages.words import PageOrder, capped
+from rater.plan.pages.words import PageOrder, capped, pool_pages, pool_pages_text
 from rater.run.page_sizes.look import measured
 from rater.run.page_sizes.machine import (
     gains_rights,
@@ -22,6 +22,7 @@ from rater.run.page_sizes.report import last_of_each, page_regions, parse_report
 
 MB = 1 << 20
 HUGE = 2 * MB
+GB = 1 << 30
 LINE = (
     "1 exit 12 11 500 30 0 2 0 0 - heap=200000,8200000,6291456,6291456,4194304,4194304,0,0 "
     "mmap=40000000,80000000,0,0,0,0,0,0 static=0,0,0,0,0,0,0,0"
@@ -99,8 +100,24 @@ def test_the_library_is_told_windows_in_pages_of_their_size() -> None:
 
 def test_windows_of_a_pool_end_where_the_data_does() -> None:
     everything = (PageWindow(Category.HEAP, 0, EVERYTHING, HUGE),)
-    assert [it.end for it in capped(everything, {Category.HEAP: 5 * MB})] == [6 * MB]
-    assert list(capped(everything, {Category.HEAP: 0})) == []
+    assert [it.end for it in capped(everything, {Category.HEAP: 5 * MB}, HUGE)] == [6 * MB]
+    assert list(capped(everything, {Category.HEAP: 0}, HUGE)) == []
+
+
+def test_a_small_program_takes_a_page_of_1_gb_for_its_heap_and_one_for_its_mappings() -> None:
+    giant = [PageWindow(it, 0, EVERYTHING, GB) for it in Category]
+    windows = list(capped(giant, dict.fromkeys(Category, 32 * MB), HUGE))
+    assert [(it.category, it.pages) for it in windows] == [(Category.HEAP, 1), (Category.MMAP, 1)]
+    assert pool_pages(windows, HUGE, pooled=False) == {GB: 2}
+    assert pool_pages_text(windows, HUGE, pooled=False) == "heap 1, mmap 1"
+    assert pool_pages_text(windows[:1], HUGE, pooled=False) == ""
+    large_bss = list(capped(giant, dict.fromkeys(Category, GB + 32 * MB), HUGE))
+    assert [it.pages for it in large_bss] == [2, 2, 1]
+
+
+def test_static_data_in_pages_of_the_usual_size_has_the_one_it_ends_in() -> None:
+    static = [PageWindow(Category.STATIC, 0, EVERYTHING, HUGE)]
+    assert [it.pages for it in capped(static, {Category.STATIC: 3 * MB}, HUGE)] == [2]
 
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB"

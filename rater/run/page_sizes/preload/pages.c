@@ -139,7 +139,9 @@ static int find_bss(struct dl_phdr_info *info, size_t size, void *unused)
         uint64_t e = UP(info->dlpi_addr + h->p_vaddr + h->p_memsz, PAGE);
         if (e > s && e - s > to - from) { from = s; to = e; }
     }
-    from = UP(from, huge_bytes);
+    uint64_t align = huge_bytes; /* pages of 1 GB begin at multiples of it */
+    for (unsigned i = 0; i < regions[STATIC].count; i++) align = MAX(align, regions[STATIC].of[i].page);
+    from = UP(from, align);
     to = DOWN(to, huge_bytes);
     if (from < to) { regions[STATIC].base = from; regions[STATIC].end = to; }
     return 1; /* the first is the program */
