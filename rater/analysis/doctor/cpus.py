@@ -203,6 +203,12 @@ def virtualization(facts: MachineFacts) -> Opinion:
             f"{'the host' if value == 'none' else value} gave {stolen:.0%} of the CPUs' time away",
             "another host, or pinned vCPUs",
         )
+    if facts.text("virtualization.free_memory") == "reported":
+        where = "a hypervisor" if value == "none" else value
+        return consider(
+            f"{where}: free memory goes back to the host, and its first touch may wait for it: "
+            "rater model --y user leaves the kernel's part out"
+        )
     if value != "none":
         return consider(f"{value}: it places vCPUs and memory, and shows what it likes")
     if facts.text("container") == "yes":

@@ -25,6 +25,7 @@ class Effort(StrEnum):
 
     TIME = "time"
     CPU = "cpu"
+    USER = "user"  # of CPU time what the kernel did not take for it
     ENERGY = "energy"
     CYCLES = "cycles"
     METRIC = "metric"  # what the program reports of itself
@@ -52,6 +53,9 @@ class Quantity:
 EFFORTS = {
     Effort.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
     Effort.CPU: Quantity("cpu", "CPU time of a copy", "s", "user and system, median copy of a run"),
+    Effort.USER: Quantity(
+        "user", "user time of a copy", "s", "without the kernel's part, median copy of a run"
+    ),
     Effort.ENERGY: Quantity(
         "energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"
     ),
@@ -87,12 +91,13 @@ def effort_of(
 ) -> float | None:
     """Return y of a benchmark in a run; None: not known."""
     effort = wanted.effort
-    if effort is Effort.CPU:
-        times = [copy.cpu_ns / 1e9 for copy in _copies(run, key) if copy.cpu_ns]
+    if effort in (Effort.CPU, Effort.USER):
+        every_ns = [it.cpu_ns if effort is Effort.CPU else it.user_ns for it in _copies(run, key)]
+        times = [ns / 1e9 for ns in every_ns if ns]
         return statistics.median(times) if times else None
     if effort is Effort.METRIC:
-        every = [dict(copy.metrics) for copy in _copies(run, key)]
-        values = [it[wanted.metric] for it in every if it.get(wanted.metric, 0) > 0]
+        said = [dict(copy.metrics) for copy in _copies(run, key)]
+        values = [it[wanted.metric] for it in said if it.get(wanted.metric, 0) > 0]
         return statistics.median(values) if values else None
     if effort is Effort.CYCLES:
         rates = counts.rates if counts else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rater.commands.common import Subparsers, add_common, add_doing, add_file, later
+from rater.commands.lab.model import add_y
 from rater.workflow.run_arguments import add_run_arguments
 
 _PAGES = """\
@@ -31,13 +32,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="LAYOUT,...",
         help="as --pages takes them, 0%% among them; default: nine from 0%% to 100%%",
     )
-    study.add_argument(
-        "--y",
-        default="time",
-        metavar="time|cpu|energy|cycles|metric:NAME",
-        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
-        "joules, cycles counted, or a number that it reports of itself (metric:updates)",
-    )
+    add_y(study)
     study.add_argument("--rounds", type=int, metavar="N", help="default 6")
     study.add_argument(
         "--quick",

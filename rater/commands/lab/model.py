@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from rater.commands.common import Subparsers, add_common, add_file, later
 
 _DESCRIPTION = """\
@@ -21,6 +23,18 @@ it and it differs from the simpler one by more than runs do from each other;
 else nothing is chosen."""
 
 
+def add_y(parser: argparse._ActionsContainer) -> None:
+    """Declare `--y`."""
+    parser.add_argument(
+        "--y",
+        default="time",
+        metavar="time|cpu|user|energy|cycles|metric:NAME",
+        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
+        "its user time (without what the kernel does for it: the first touch of memory), joules, "
+        "cycles counted, or a number that it reports of itself (metric:updates)",
+    )
+
+
 def register(subparsers: Subparsers) -> None:
     """Declare `rater model`."""
     parser = subparsers.add_parser(
@@ -37,13 +51,7 @@ def register(subparsers: Subparsers) -> None:
         choices=("walks", "misses", "huge", "axis"),
         help="page-walk cycles, TLB misses, the share of large pages, or the axis as it is",
     )
-    parser.add_argument(
-        "--y",
-        default="time",
-        metavar="time|cpu|energy|cycles|metric:NAME",
-        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
-        "joules, cycles counted, or a number that it reports of itself (metric:updates)",
-    )
+    add_y(parser)
     parser.add_argument(
         "--axis", metavar="NAME", help="the axis to use as x, where there are several"
     )

@@ -30,8 +30,8 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     """Yield what is kept with every run: a dozen small files, half a millisecond.
 
     `swap.total_bytes`; `virtualization` (none, or what the firmware calls the hypervisor);
-    `container`; `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of the
-    groups that we are in.
+    `virtualization.free_memory` (reported: it goes back to the host); `container`;
+    `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups.
     """
     swap = meminfo(root / "proc/meminfo").get("SwapTotal")
     if swap is not None:
@@ -39,6 +39,8 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     virtual = _virtualization(root)
     if virtual is not None:
         yield "virtualization", virtual
+    if _reports_free_memory(root):
+        yield "virtualization.free_memory", "reported"
     if (root / "run/.containerenv").exists() or (root / ".dockerenv").exists():
         yield "container", "yes"
     quotas, limits = [], []
@@ -94,6 +96,12 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
     held = found.get("CapEff", "").strip()
     if held:
         yield "rater.may_count", "yes" if int(held, 16) & _COUNTING else "no"
+
+
+def _reports_free_memory(root: Path) -> bool:
+    """Tell whether a balloon device has agreed to it: VIRTIO_BALLOON_F_REPORTING, bit 5."""
+    devices = listed(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
+    return any((read_text(it) or "")[5:6] == "1" for it in devices)
 
 
 def _virtualization(root: Path) -> str | None:

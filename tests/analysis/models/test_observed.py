@@ -109,6 +109,19 @@ def test_a_number_that_the_program_reports_can_be_y() -> None:
     assert [one.y for one in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
 
 
+def test_user_time_leaves_out_what_the_kernel_did_for_a_copy() -> None:
+    every = []
+    for one, user_s in zip(points("pipeline"), (5, 4, 3), strict=True):
+        run = one.runs[0].run
+        copies = tuple(replace(it, cpu_ns=9 * 10**9, user_ns=user_s * 10**9) for it in run.copies)
+        every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
+    cpu = observed(every, ModelWanted(Predicting(Effort.CPU)))
+    assert [one.y for one in cpu.layouts] == pytest.approx([9, 9, 9])
+    data = observed(every, ModelWanted(Predicting(Effort.USER)))
+    assert data.y.name == "user time of a copy"
+    assert [one.y for one in data.layouts] == pytest.approx([5, 4, 3])
+
+
 def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:
     data = observed(points("translation"), ModelWanted(explaining=Explaining.HUGE))
     assert data.x.kind == "huge"

@@ -23,6 +23,7 @@ BAD, CONSIDER, GOOD, UNKNOWN = (
     DoctorVerdict.UNKNOWN,
 )
 STATUS, MEMINFO = FIT["proc/self/status"], FIT["proc/meminfo"]
+BALLOON = "sys/bus/virtio/drivers/virtio_balloon/virtio0/features"  # bits, the lowest first
 FEW_PIECES = "Node {n}, zone Normal  7000000 0 0 0 0 0 0 0 0 0 {pieces}"
 UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     (
@@ -80,6 +81,22 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         {
             "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
             "sys/class/dmi/id/product_name": "KVM Virtual Machine",
+        },
+    ),
+    (
+        *("virtualization", CONSIDER, "KVM: free memory goes back to the host"),
+        {
+            "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
+            "sys/class/dmi/id/product_name": "KVM Virtual Machine",
+            BALLOON: "011001010000",
+        },
+    ),
+    (
+        *("virtualization", CONSIDER, "KVM: it places"),
+        {
+            "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
+            "sys/class/dmi/id/product_name": "KVM Virtual Machine",
+            BALLOON: "111110110000",
         },
     ),
     (
