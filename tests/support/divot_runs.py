@@ -82,13 +82,8 @@ def analysed(
 def divots(
     times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()
 ) -> list[Finding]:
-    """What is found and not explained."""
-    return [one for one in analysed(times, machine, bad).findings if not one.explained]
-
-
-def divots_only(times: Times, machine: Machine) -> list[Finding]:
-    """As `divots`, for tests of many runs; what else could be seen takes most of the time."""
-    found = findings_of(detect(table_of(times, machine), Thresholds()))
+    """What is found and not explained; without what could have been seen, which takes longer."""
+    found = findings_of(detect(table_of(times, machine, bad), Thresholds()))
     return [one for one in found if not one.explained]
 
 

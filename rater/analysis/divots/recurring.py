@@ -259,7 +259,7 @@ def _measured(
         values, machine = values_by_copy(table, values)[1], []
     part = next((it for it in machine if (it.slots == slots).all()), set_part(slots))
     like = [it for it in machine if it.kind in (part.kind, "node") and it is not part]
-    scopes = scopes_of(values, arrays_of([part, *like]), here.noise, Thresholds())
+    scopes = list(scopes_of(values, arrays_of([part, *like]), here.noise, Thresholds()))
     if len(one.iterations) in (0, len(of.times.table.iterations)):
         scopes = scopes[:1]
     side = 1 if one.slowdown > 1 else -1

@@ -1,7 +1,7 @@
 """The smallest effects that a run could have shown, from its own shape and noise; pure.
 
-The search's own criterion is asked: effects of a size, with what the run's noise adds to them,
-are judged as if they had been measured, and the size is told of which four in five are found.
+Runs like it are made of its own residuals. The search's own criterion judges what is planted in
+them, and the size is told of which four in five are found.
 """
 
 from __future__ import annotations
@@ -15,15 +15,32 @@ from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import Detected
 from rater.analysis.divots.model.effects import PartScope, scopes_of
-from rater.analysis.divots.model.fit import to_be_sure
-from rater.analysis.divots.model.noise import group_centred, noise_of, noise_of_cells, tail_of
-from rater.analysis.divots.model.parts import PartArrays, arrays_of
+from rater.analysis.divots.model.fit import nearer, to_be_sure
+from rater.analysis.divots.model.noise import (
+    Tail,
+    TimeNoise,
+    group_centred,
+    levels_of,
+    noise_of,
+    noise_of_cells,
+    tail_of,
+)
+from rater.analysis.divots.model.parts import (
+    SETS,
+    Part,
+    PartArrays,
+    arrays_of,
+    run_sets,
+    set_part,
+    split_sets,
+)
 from rater.analysis.divots.model.score import tails_of, worth_of
-from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Ints, mean, median, quantiles
+from rater.analysis.stats.robust import Bools, Floats, mean, median, quantiles
 
 _FOUND = 0.8  # of the planted ones: what is promised
-_DRAWS, _SEED = 200, 1  # as many make that share known to 3 %
-_PLANTS = 24  # of those whose noise is told again: its width to 5 %
+_SEED = 1
+_FEWEST, _MOST, _COPY_RUNS = 16, 24, 40_000  # runs made: so many copy runs, within those
+_HALVINGS = 7  # of what an effect may be, at last from a quarter of a guess to half as much more
 _FAR = 10.0  # ln: beyond all others
 _MOST_SEEN = 1.0  # more is no promise: nothing was told from the noise
 _GROUPS = ("node", "package", "llc", "memory", "half")
@@ -39,116 +56,188 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
     """
     b, _, s = found.table.shape
     seen: dict[str, float] = {}
-    if not found.machine:
+    if not found.machine or np.isnan(found.rest).all():
         return seen
-    parts = arrays_of(found.machine)
-    scope = scopes_of(found.rest, parts, found.noise, thresholds)[0]
-    kinds, one, every = np.array(parts.kinds), np.arange(b)[:, None], np.ones((b, 1), dtype=bool)
-    kind = next((k for k in _GROUPS if ((kinds == k) & (parts.sizes > 1)).any()), "")
-    if kind:
-        places = np.flatnonzero((kinds == kind) & (parts.sizes > 1))
-        seen["group-benchmark"] = _found_at(
-            found, scope, parts, places, one == np.arange(_DRAWS) % b
-        )
+    several = [part for part in found.machine if part.size > 1]
+    kind = next((kind for kind in _GROUPS if any(part.kind == kind for part in several)), "")
+    groups = [part for part in several if part.kind == kind]
+    runs = _runs_like(found, groups, thresholds)
+    if groups:
+        seen["group-benchmark"] = _of_parts(found, groups, runs, thresholds, every=False)
         if b >= 3:
-            seen["group"] = _found_at(found, scope, parts, places, every)
+            seen["group"] = _of_parts(found, groups, runs, thresholds, every=True)
     if s <= 3 and b >= 3:
-        seen["cpu"] = _found_at(found, scope, parts, np.flatnonzero(parts.sizes == 1), every)
+        single = [part for part in found.machine if part.size == 1]
+        seen["cpu"] = _of_parts(found, single, runs, thresholds, every=True)
     if s >= 3:
-        seen["copy"] = _of_copy(found, thresholds)
+        seen["copy"] = _of_copy(found, runs, thresholds)
     return {name: math.expm1(size) for name, size in seen.items() if size <= math.log1p(_MOST_SEEN)}
 
 
-def _found_at(
-    found: Detected, scope: PartScope, parts: PartArrays, places: Ints, planted: Bools
+def _runs_like(found: Detected, groups: list[Part], thresholds: Thresholds) -> list[Floats]:
+    """Return residuals (B, I, S) of runs like this one: its own, drawn anew.
+
+    A copy's iterations stay together; copies change places, over the benchmarks. The noise is
+    told as this run's is, and is more or less by how well all benchmarks together tell it.
+    """
+    b, i, s = found.rest.shape
+    random, noise = np.random.default_rng(_SEED), found.noise
+    own = np.swapaxes(found.rest / noise.between[:, None, None], 1, 2).reshape(b * s, i)
+    own = own[~np.isnan(own).all(axis=1)]
+    differ = _differences(found, groups, thresholds)
+    runs, told = [], []
+    for _ in range(min(_MOST, max(_FEWEST, _COPY_RUNS // (b * i * s)))):
+        drawn = random.permutation(np.resize(own, (b * s, i))).reshape(b, s, i)
+        doubt = math.exp(random.standard_normal() / math.sqrt(2 * noise.freedom * b))
+        drawn *= (noise.between * doubt)[:, None, None]
+        runs.append(np.swapaxes(drawn, 1, 2))
+        again = noise_of(_centred(runs[-1]), found.groups, noise.steps).between
+        told.append(np.log(again / noise.between))
+    less = math.exp(-float(np.mean(told)))
+    slots = np.array([part.slots for part in groups]).reshape(len(groups), s)
+    apart = [(differ * random.standard_normal(differ.shape)) @ slots for _ in runs]
+    return [less * run + more[:, None] for run, more in zip(runs, apart, strict=True)]
+
+
+def _centred(values: Floats) -> Floats:
+    return values - median(values)[..., None]
+
+
+def _differences(found: Detected, groups: list[Part], thresholds: Thresholds) -> Floats:
+    """Return (B, P) what parts differ by beyond the least that is allowed for, as a sd."""
+    if not groups:
+        return np.zeros((len(found.rest), 0))
+    scope = next(scopes_of(found.rest, arrays_of(groups), found.noise, thresholds))
+    more: Floats = scope.error**2 * (1 - scope.chance) - limits.TAU_FEW**2
+    return np.sqrt(np.maximum(0.0, more))
+
+
+def _of_parts(
+    found: Detected,
+    places: list[Part],
+    runs: list[Floats],
+    thresholds: Thresholds,
+    *,
+    every: bool,
 ) -> float:
-    """Return the effect (ln) with which most of any of the parts (`places`) are found.
+    """Return the effect (ln) with which most of any of the places are found.
 
-    `planted` (B, draws) tells in which benchmarks it is.
+    In all benchmarks (`every`) or any one.
     """
-    random = np.random.default_rng(_SEED)
-    at = random.choice(places, _DRAWS)
-    error, chance = scope.error[:, at], scope.chance[:, at]
-    # What parts differ by beyond the least that is allowed for was seen in this run.
-    seen = np.maximum(0.0, error**2 * (1 - chance) - limits.TAU_FEW**2)
-    # What the noise is told as is a guess: it may be more, and another run guesses it again.
-    doubt = 1 / math.sqrt(2 * found.noise.freedom)
-    true, told = np.exp(doubt * np.cumsum(random.standard_normal((2, *error.shape)), axis=0))
-    scatter = np.sqrt((error * true) ** 2 * chance + seen) * random.standard_normal(error.shape)
-    # Of two copies what both show is told: in each cell less, by half of what they differ by.
-    cell = true * np.maximum(found.noise.between, found.noise.repeat)[:, None] / math.sqrt(2)
-    apart = mean(np.abs(random.standard_normal((*error.shape, found.table.shape[1]))))
-    scatter -= np.where(parts.sizes[at] == 2, cell * apart, 0.0)
-    wider = _wider(found, parts, at, planted)
-    error, narrow = error * np.sqrt(1 + chance * (wider**2 - 1)), error
-    more = mean(error**2, axis=0) - mean(narrow**2, axis=0)
-    all_error = np.sqrt(scope.all_error[at] ** 2 + MEDIAN_ERROR**2 / len(error) * more)
-    error = error * np.sqrt(1 + chance * (told**2 - 1))
-    drawn = PartArrays(
-        tuple(parts.parts[place] for place in at),
-        parts.index[at],
-        parts.sizes[at],
-        tuple(parts.kinds[place] for place in at),
-    )
-    tail = tails_of(scope, found.noise)[0]
-    low, high = 0.0, math.log1p(_MOST_SEEN) * 1.01
-    for _ in range(16):
-        size = (low + high) / 2
-        asked = replace(
-            scope,
-            effect=np.where(planted, size, 0.0) + scatter,
-            error=error,
-            chance=chance,
-            all_error=all_error,
-            shows=np.ones(error.shape, dtype=bool),
-            least=scope.least[at],
-            everywhere=scope.everywhere[at],
-            need=scope.need[at],
-        )
-        won = worth_of(asked, drawn, found.noise, 1, tail).won > 0
-        low, high = (size, high) if won.mean() < _FOUND else (low, size)
-    return high
+    b, random = len(found.rest), np.random.default_rng(_SEED)
+    usual = next(scopes_of(found.rest, arrays_of(places), found.noise, thresholds))
+    tail = tails_of(usual, found.noise)[0]
+    at = random.integers(len(places), size=len(runs))
+    size = most = 1.01 * math.log1p(_MOST_SEEN)
+    for first, low, high in ((len(runs) // 2, 0.001 / most, 1.0), (0, 0.25, 1.5)):
+        least = []
+        for k in range(first, len(runs)):
+            there = (np.arange(b) == k % b) | every
+            parts = [places[at[k]], *(it for it in places if it is not places[at[k]])]
+            planted = size * there[:, None, None] * parts[0].slots
+            seen = _seen(found, runs[k] + planted, parts, there, thresholds)
+            least.append(_least(*seen, tail, planted=planted, between=(low * size, high * size)))
+        size = _most_of(np.array(least))
+    return size
 
 
-def _wider(found: Detected, parts: PartArrays, at: Ints, planted: Bools) -> float:
-    """Return how much wider the noise is told where one of the parts (`at`) differs.
+def _most_of(least: Floats) -> float:
+    """Return the effect with which most are found in yet another run, of the least by run (N, ...).
 
-    Its copies are none of the half that lies closest together, if they are held to be like
-    others: some are planted in the run's own noise, which is told again.
+    The k-th of N is above the next one with probability k / (N + 1).
     """
-    rest, groups, steps = found.rest, found.groups, found.noise.steps
-    usual, ratios = noise_of(rest, groups, steps).between, []
-    for place, there in list(zip(at, planted.T, strict=False))[:_PLANTS]:
-        far = np.where(there[:, None, None] & parts.parts[place].slots, _FAR, 0.0)
-        ratios.append((noise_of(rest + far, groups, steps).between / usual)[there])
-    return math.exp(float(np.mean(np.log(np.concatenate(ratios)))))
+    n = len(least)
+    return float(quantiles(least.ravel(), (_FOUND * (n + 1) - 1) / (n - 1))[0])
 
 
-def _of_copy(found: Detected, thresholds: Thresholds) -> float:
+def _seen(
+    found: Detected, run: Floats, parts: list[Part], there: Bools, thresholds: Thresholds
+) -> tuple[PartScope, PartArrays, TimeNoise]:
+    """Return what the search sees of parts, and of sets of copies that are nearly the first.
+
+    As it names them, by some benchmarks (`there`); and the noise that it tells.
+    """
+    values = _centred(run)
+    noise = noise_of(values, found.groups, found.noise.steps)
+    levels = levels_of(values)[there]
+    z = np.clip(levels / noise.between[there, None], -8, 8)
+    split = split_sets(np.concatenate((median(levels.T)[None], levels)))
+    runs = run_sets(np.concatenate((mean(z.T)[None], z)))
+    told = {one.tobytes(): set_part(one) for one in split if _nearly(one, parts[0].slots)}
+    told |= {one.tobytes(): set_part(one, "run") for one in runs if _nearly(one, parts[0].slots)}
+    arrays = arrays_of([parts[0], *told.values(), *parts[1:]])
+    return next(scopes_of(values, arrays, noise, thresholds)), arrays, noise
+
+
+def _least(
+    scope: PartScope,
+    arrays: PartArrays,
+    noise: TimeNoise,
+    tail: Tail,
+    *,
+    planted: Floats,
+    between: tuple[float, float],
+) -> float:
+    """Return the least effect (ln) with which the first part, or nearly it, is found.
+
+    What is seen is that with one planted (B, 1, S).
+    """
+    size, own = planted.max(), 1 + sum(kind in SETS for kind in arrays.kinds)
+    share = planted[:, 0] / size
+    low, high = map(math.log, between)
+    for _ in range(_HALVINGS):
+        more = math.exp((low + high) / 2) - size
+        effect = scope.effect + more * share.max(axis=1, keepdims=True)
+        asked = replace(scope, effect=effect, levels=scope.levels + more * share)
+        won = (worth_of(asked, arrays, noise, 1, tail).won[:own] > 0).any()
+        low, high = (low, (low + high) / 2) if won else ((low + high) / 2, high)
+    return math.exp((low + high) / 2)
+
+
+def _nearly(one: Bools, other: Bools) -> bool:
+    """Tell whether two sets of copies are nearly, but not just, the same."""
+    both = (one & other).sum()
+    return bool(both >= limits.SAME * max(one.sum(), other.sum()) and (one != other).any())
+
+
+def _of_copy(found: Detected, runs: list[Floats], thresholds: Thresholds) -> float:
     """Return the effect (ln) with which most of any copies in any cells are found."""
-    b, i, s = found.table.shape
-    rest, steps, random = found.rest, found.noise.steps, np.random.default_rng(_SEED)
-    spread, freedom = noise_of_cells(rest, found.groups, found.noise)
-    scale, z = spread[:, None], np.linspace(0, 400, 4001)
-    cost = math.log(s) + to_be_sure(rest, 1)
-    own = np.minimum(rest, group_centred(rest, found.groups)) / scale[:, None]
-    least_z = 0.0
+    random, steps = np.random.default_rng(_SEED), found.noise.steps
+    b, i, s = found.rest.shape
+    cost = math.log(s) + to_be_sure(found.rest, 1)
+    told, spreads, lost = [], [], []
+    for run in runs:
+        z, spread, freedom = _singly(found, _centred(run))
+        for _ in range(2):  # the tail that this run is of, and one that such a run shows
+            z = random.choice(z, len(z))
+        told.append(_least_z(z, freedom, cost))
+        spreads.append(spread)
+        far, at = _centred(run), random.integers(s, size=(b, i, 1))
+        np.put_along_axis(far, at, np.take_along_axis(far, at, axis=2) + _FAR, axis=2)
+        far = _centred(far)
+        seen = nearer(far, group_centred(far, found.groups))
+        lost.append(_FAR - np.take_along_axis(seen, at, axis=2)[..., 0])
+    z, _, freedom = _singly(found, found.rest)
+    # Drawn anew a heavy tail is lighter: what is left out is not drawn.
+    z = np.array(told) * _least_z(z, freedom, cost) / math.exp(float(np.mean(np.log(told))))
+    wider = s * i / (s * i - 1)  # a planted one is none of the half that lies together
+    asked = np.maximum(math.log1p(thresholds.copy) + steps, z[:, None] * spreads * wider)
+    return _most_of(asked[..., None] + lost)
+
+
+def _singly(found: Detected, rest: Floats) -> tuple[Floats, Floats, float]:
+    """Return residuals as single copies are judged (those known), their spreads (B,), freedom."""
+    noise = noise_of(rest, found.groups, found.noise.steps)
+    spread, freedom = noise_of_cells(rest, found.groups, noise)
+    z = nearer(rest, group_centred(rest, found.groups)) / spread[:, None, None]
+    return z[~np.isnan(z)], spread, freedom
+
+
+def _least_z(z: Floats, freedom: float, cost: float) -> float:
+    """Return how far out one must be to win so many nats against the tail of residuals."""
+    z, places, least = z.copy(), np.linspace(0, 400, 4001), 0.0
     for _ in range(2):  # a planted one is in the tail that it is judged by
-        own[0, 0, 0] = np.fmax(own[0, 0, 0], least_z)
-        tail = tail_of(own, freedom)
-        least_z = z[min(int(np.searchsorted(tail.gain(z, freedom), cost)), len(z) - 1)]
-    # Another run's noise is another guess at the same, as this one's is.
-    doubt = math.hypot(1 / math.sqrt(freedom), math.sqrt(2) * tail.doubt(cost))
-    wider = scale * s * i / (s * i - 1)  # a planted one is none of the half that lies together
-    sizes = []
-    for _ in range(max(8, _DRAWS // (b * i))):
-        planted, at = rest.copy(), random.integers(s, size=(b, i, 1))
-        far = np.take_along_axis(planted, at, axis=2) + _FAR
-        np.put_along_axis(planted, at, far, axis=2)
-        planted -= median(planted)[..., None]
-        seen = np.minimum(planted, group_centred(planted, found.groups))
-        lost = _FAR - np.take_along_axis(seen, at, axis=2)[..., 0]
-        asked = least_z * wider * np.exp(doubt * random.standard_normal((b, i)))
-        least = np.maximum(math.log1p(thresholds.copy) + steps[:, None], asked)
-        sizes.append(least + lost)
-    return float(quantiles(np.array(sizes).ravel(), _FOUND)[0])
+        z[0] = max(z[0], least)
+        nats = tail_of(z, freedom).gain(places, freedom)
+        least = places[min(int(np.searchsorted(nats, cost)), len(places) - 1)]
+    return float(least)

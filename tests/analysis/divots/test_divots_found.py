@@ -5,7 +5,7 @@ import pytest
 
 from rater.analysis.divots.data.finding import Finding, Kind, Thresholds, from_json, to_json
 from rater.analysis.divots.search import analyse
-from tests.support.divot_runs import Machine, analysed, divots, divots_only, names, quiet, rows_of
+from tests.support.divot_runs import Machine, analysed, divots, names, quiet, rows_of
 
 FOUR = Machine(4, 8)
 FOUR_LARGE = Machine(4, 24)
@@ -145,7 +145,7 @@ def test_two_or_three_slow_cpus_of_eight_are_named_with_their_size(slow: tuple[i
     for size in (1.1, 1.3, 2.0):
         times = quiet(6, 3, 8, noise=0.005)
         times[:, :, list(slow)] *= size
-        found = one(divots_only(times, Machine(1, 8)))
+        found = one(divots(times, Machine(1, 8)))
         assert found.cpus == slow
         assert found.slowdown == pytest.approx(size, rel=0.02)
 

@@ -8,7 +8,7 @@ import pytest
 from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.search import analyse
 from rater.workflow.results.find_divots import _status
-from tests.support.divot_runs import Machine, divots, divots_only, names, quiet, rows_of
+from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
 
 FOUR = Machine(4, 16)
 ONE = Machine(1, 64)
@@ -178,7 +178,7 @@ def test_of_as_many_slow_as_fast_copies_in_one_iteration_none_are_called_normal(
 def test_two_and_two_of_four_copies_are_told_seldom_where_there_is_only_a_heavy_tail() -> None:
     random = np.random.default_rng(3)
     runs = [100 * np.exp(0.02 * random.standard_t(3, (1, 1, 4))) for _ in range(300)]
-    assert sum(bool(divots_only(times, Machine(1, 4))) for times in runs) <= 9
+    assert sum(bool(divots(times, Machine(1, 4))) for times in runs) <= 9
 
 
 def test_costs_of_findings_that_hide_each_other_have_words_that_are_true() -> None:

@@ -11,7 +11,6 @@ from tests.support.divot_runs import (
     Times,
     analysed,
     divots,
-    divots_only,
     names,
     quiet,
     rows_of,
@@ -40,7 +39,7 @@ def test_two_long_tails_in_a_few_cells_are_no_slow_cpu(benchmarks: int) -> None:
     for seed in range(20):
         noise = np.exp(0.6 * np.random.default_rng(seed).standard_normal((benchmarks, 1, 64)))
         times = 100 * np.exp(0.008 * (noise - noise.mean()) / noise.std())
-        kinds += [found.kind for found in divots_only(times, Machine(4, 16))]
+        kinds += [found.kind for found in divots(times, Machine(4, 16))]
     assert kinds.count(Kind.SLOW_CPU) <= 1
 
 
@@ -49,7 +48,7 @@ def test_three_neighbours_of_a_fast_minority_are_no_group() -> None:
     for seed in range(10):
         times = quiet(8, 1, 128, seed=seed)
         times *= np.where(np.random.default_rng(seed).random(times.shape) < 0.16, 0.95, 1.0)
-        told += [it for it in divots_only(times, Machine(8, 16)) if it.kind is Kind.SLOW_GROUP]
+        told += [it for it in divots(times, Machine(8, 16)) if it.kind is Kind.SLOW_GROUP]
     assert told == []
 
 
@@ -267,9 +266,9 @@ def test_ties_are_spread_over_the_step_of_the_clock() -> None:
 def test_one_copy_far_from_few_others_is_found_in_a_single_cell(copies: int, size: float) -> None:
     for seed in range(5):
         times = quiet(1, 1, copies, noise=0.005, seed=seed)
-        assert divots_only(times, Machine(1, copies)) == []
+        assert divots(times, Machine(1, copies)) == []
         times[0, 0, 1] *= size
-        [found] = divots_only(times, Machine(1, copies))
+        [found] = divots(times, Machine(1, copies))
         assert found.copies == (1,)
         assert found.slowdown == pytest.approx(size, rel=0.03)
 
@@ -311,7 +310,7 @@ def test_two_slow_iterations_of_five_do_not_make_the_others_fast(slow: tuple[int
         for benchmark in benchmarks:
             for iteration in slow:
                 times[benchmark, iteration - 1] *= 1.22
-        found = divots_only(times, FOUR)
+        found = divots(times, FOUR)
         assert {it.iteration for it in found} == set(slow)
         assert all(it.kind is Kind.SLOW_ITERATION and not it.fast for it in found)
 

@@ -8,6 +8,7 @@ error, to which what parts of that kind differ by anyway adds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +54,8 @@ class PartScope:
 
 def scopes_of(
     values: Floats, parts: PartArrays, noise: TimeNoise, thresholds: Thresholds
-) -> list[PartScope]:
-    """Return what parts do in all iterations, then in each of several."""
+) -> Iterator[PartScope]:
+    """Yield what parts do in all iterations, then in each of several."""
     b, i, s = values.shape
     each, count = effects_of(values, parts), parts.sizes
     levels = levels_of(values)
@@ -77,22 +78,20 @@ def scopes_of(
     # Of a single copy `between` is what copies differ by: natural differences are in it.
     inner = np.maximum(sampling, inside**2 * weight)
     error = np.sqrt(inner + np.where(single, 0.0, tau**2) + turns**2 / i)
-    scopes = [
-        PartScope(
-            iterations=np.ones(i, dtype=bool),
-            once=False,
-            effect=np.nan_to_num(typical),
-            error=error,
-            chance=inner / error**2,
-            all_error=_of_all(tau_all, error),
-            shows=_repeat(each, typical) & most,
-            levels=levels,
-            scale=noise.between,
-            least=least,
-            everywhere=everywhere,
-            need=np.where(single & (i == 1), limits.SEVERAL, 1),
-        )
-    ]
+    yield PartScope(
+        iterations=np.ones(i, dtype=bool),
+        once=False,
+        effect=np.nan_to_num(typical),
+        error=error,
+        chance=inner / error**2,
+        all_error=_of_all(tau_all, error),
+        shows=_repeat(each, typical) & most,
+        levels=levels,
+        scale=noise.between,
+        least=least,
+        everywhere=everywhere,
+        need=np.where(single & (i == 1), limits.SEVERAL, 1),
+    )
     for k in range(i) if i > 1 else ():
         others = np.delete(each, k, axis=1)
         moved = each[:, k] - (mean(others, axis=1) if i <= 3 else levels_of(others))
@@ -106,23 +105,20 @@ def scopes_of(
         _, most = _inside(values[:, k], parts, moved, noise.repeat)
         most &= np.sign(each[:, k]) == np.sign(moved)
         most &= np.abs(each[:, k]) >= limits.SHOWS * np.abs(moved)
-        scopes.append(
-            PartScope(
-                iterations=np.arange(i) == k,
-                once=True,
-                effect=np.nan_to_num(moved),
-                error=swing,
-                chance=1 - limits.TAU_FEW**2 / swing**2,
-                all_error=_of_all(np.full(len(count), limits.TAU), swing),
-                shows=most,
-                levels=values[:, k],
-                scale=noise.repeat,
-                least=np.maximum(least, limits.ONCE),
-                everywhere=np.maximum(everywhere, limits.ITERATION),
-                need=np.where(single, limits.SEVERAL, 1),
-            )
+        yield PartScope(
+            iterations=np.arange(i) == k,
+            once=True,
+            effect=np.nan_to_num(moved),
+            error=swing,
+            chance=1 - limits.TAU_FEW**2 / swing**2,
+            all_error=_of_all(np.full(len(count), limits.TAU), swing),
+            shows=most,
+            levels=values[:, k],
+            scale=noise.repeat,
+            least=np.maximum(least, limits.ONCE),
+            everywhere=np.maximum(everywhere, limits.ITERATION),
+            need=np.where(single, limits.SEVERAL, 1),
         )
-    return scopes
 
 
 def _of_all(tau: Floats, error: Floats) -> Floats:

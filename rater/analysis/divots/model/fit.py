@@ -104,7 +104,7 @@ def _best(
     if not machine:
         return None
     parts = arrays_of(machine + extra)
-    offered = choices(scopes_of(rest, parts, noise, thresholds), parts, noise)
+    offered = choices(list(scopes_of(rest, parts, noise, thresholds)), parts, noise)
     offered = [one for one in offered if not _told(one, entries)]
     best = max(offered, key=lambda one: one.explained, default=None)
     if best is None or best.part.kind not in SETS:
@@ -160,7 +160,7 @@ def _estimate(values: Floats, entries: list[PartEffect]) -> Floats:
     return _centred(values - total)
 
 
-def _nearer(one: Floats, other: Floats) -> Floats:
+def nearer(one: Floats, other: Floats) -> Floats:
     """Return what both show: the smaller of two deviations, 0 where they have two signs."""
     least = np.where(np.abs(one) <= np.abs(other), one, other)
     return np.where(one * other < 0, 0.0, least)
@@ -186,7 +186,7 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
         return effects
     scale, freedom = noise_of_cells(rest, groups, noise)
     least = math.log1p(thresholds.copy) + noise.steps[:, None, None]
-    left = _nearer(rest, group_centred(rest, groups))
+    left = nearer(rest, group_centred(rest, groups))
     for _ in range(3):  # those found no longer hide others
         z = left / scale[:, None, None]
         found = np.zeros(rest.shape, dtype=bool)
