@@ -244,8 +244,9 @@ def main() -> int:
     key = f"{_source()} {args.seed} {args.runs}"
     number, of = map(int, args.share.split("/"))
     values = constants()
-    wanted = {name: values[name] for name in args.names or values}
-    todo = [BASE, *list(changes(wanted, extremes=args.extremes))[number - 1 :: of]]
+    mine = [*(args.names or values)][number - 1 :: of]
+    wanted = {name: values[name] for name in mine}
+    todo = [BASE, *changes(wanted, extremes=args.extremes)]
     known = _kept(args.cache, key)
     missing = [] if args.table else [it for it in todo if it not in known]
     if missing:

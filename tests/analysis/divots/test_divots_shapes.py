@@ -58,6 +58,17 @@ def test_a_small_ramp_does_not_make_the_last_package_slow() -> None:
     assert not any(it.kind is Kind.SLOW_LGROUP for it in divots(times, Machine(2, 16)))
 
 
+@pytest.mark.parametrize(("nodes", "span"), [(2, 0.028), (4, 0.028), (2, 0.022)])
+def test_a_ramp_of_little_more_than_two_per_cent_is_told_and_no_lgroup_for_it(
+    nodes: int, span: float
+) -> None:
+    times = quiet(6, 3, 64, noise=0.002)
+    times *= 1 + span * np.arange(64) / 64
+    found = one(divots(times, Machine(nodes, 64 // nodes)))
+    assert found.kind is Kind.STARTUP
+    assert found.slowdown == pytest.approx(1 + span, abs=0.003)
+
+
 # -- groups ---------------------------------------------------------------------------------------
 
 

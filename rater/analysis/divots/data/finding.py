@@ -143,7 +143,7 @@ class Thresholds:
     copy: float = 0.03
 
 
-VERSION = 12  # of what is found: stored findings of another one are made anew
+VERSION = 13  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def two_modes(
         b = one.benchmark
         others = np.delete(z, b, axis=0)  # its own slow copies are no tail
         tail = tail_of(others, noise.freedom)
-        clear = one.dip >= limits.DIPS[0] and one.share >= limits.MOST_LUCKY
+        clear = one.dip >= limits.DIPS[0] and one.share >= 1 - limits.MOST
         if early and not (clear and _of_no_part(table, machine, rest, one.slow[one.cells], b)):
             continue
         cells = one.cells
@@ -78,7 +78,7 @@ def two_and_two(rest: Floats, steps: Floats) -> list[PartEffect]:
     low, middle_gap, high = np.diff(np.sort(rest[:, 0]), axis=1).T
     inside = np.maximum(low + high, np.maximum(2 * steps, limits.NOISE_FLOOR))
     won = 2 * np.log1p(middle_gap / inside) - math.log(b / limits.ALPHA)
-    apart = (won > 0) & (middle_gap >= limits.MODES_APART + steps)
+    apart = (won > 0) & (middle_gap >= limits.OF_ONE + steps)
     slow = rest[:, 0] > median(rest[:, 0])[:, None]
     found = []
     for slots in np.unique(slow[apart], axis=0):
@@ -130,7 +130,7 @@ def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Flo
     effects = effects.copy()
     for hit in hits:
         back = hit.covered & (effects * hit.effect < 0)
-        kept = back & (np.abs(effects + hit.effect) <= limits.KEPT * np.abs(hit.effect))
+        kept = back & (np.abs(effects + hit.effect) <= limits.SHOWS * np.abs(hit.effect))
         effects[kept | (hit.covered & (np.abs(effects) <= np.abs(hit.effect)))] = 0.0
         if hit.level and not (hit.covered & ~kept).any(axis=2)[hit.covered.any(axis=2)].all():
             continue  # all of a cell
@@ -220,15 +220,15 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
     nats of that are exponentially distributed, and over the iterations they are a sum of such.
     """
     b, i, s = table.shape
-    if i < 2 or s < limits.MANY_COPIES:
+    if i < 2 or s < limits.MANY:
         return [], rest
     ordered = np.sort(rest, axis=2)
-    most = int(limits.MOST_LUCKY * s)
+    most = int((1 - limits.MOST) * s)
     gaps = np.diff(ordered, axis=2)[:, :, :most]
     at = np.argmax(np.nan_to_num(gaps), axis=2)
     gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
     edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
-    apart = (gap >= -limits.GAP * edge) & (edge < -limits.EVERYWHERE - steps[:, None])
+    apart = (gap >= -limits.HALF * edge) & (edge < -limits.EVERYWHERE - steps[:, None])
     scale = np.nan_to_num(shortest(rest.reshape(b * i, s))).reshape(b, i)
     scale = np.maximum(scale, np.maximum(steps[:, None], limits.NOISE_FLOOR))
     nearer, farther = _beyond_of_three((edge + gap) / -scale), _beyond_of_three(edge / -scale)
@@ -269,7 +269,7 @@ def always_different(table: Table, rest: Floats, noise: TimeNoise) -> list[Hit]:
     _, i, s = table.shape
     if i < 2 or s < 8 or not table.fixed:
         return []
-    wide = noise.between >= np.maximum(limits.SPREAD, 4 * noise.repeat / math.sqrt(i))
+    wide = noise.between >= np.maximum(limits.OF_MANY, 4 * noise.repeat / math.sqrt(i))
     if not wide.any():
         return []
     levels = levels_of(rest)

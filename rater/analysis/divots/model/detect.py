@@ -176,7 +176,7 @@ def _of_same_part(it: PartEffect, other: PartEffect) -> PartEffect | None:
 def _of_fewer(it: PartEffect) -> PartEffect:
     """Return an entry of more than half of the copies as the opposite of the others."""
     slots = it.part.slots
-    if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else limits.MOST_FAST_PART):
+    if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else 1 - limits.BIGGEST):
         return it
     return replace(it, part=set_part(~slots), size=-it.size)
 
@@ -198,7 +198,7 @@ def _same_cause(it: PartEffect, other: PartEffect, whole: set[bytes]) -> bool:
         return False
     shared = (it.benchmarks & other.benchmarks).sum() / (it.benchmarks | other.benchmarks).sum()
     one, two = _typical(it), _typical(other)
-    if shared < limits.JOINED or one * two <= 0:
+    if shared < limits.BIGGEST or one * two <= 0:
         return False
     if _sort(it) != _sort(other) and (it.part.slots | other.part.slots).tobytes() not in whole:
         return False
@@ -234,7 +234,7 @@ def _kind(table: Table, hit: Hit) -> Hit:
     """Give a hit its kind: by what its copies share, how many there are, and where they show."""
     slots, slow = hit.slots, hit.size > 0
     cells, many = len(hit.cells), int(slots.sum())
-    few = many <= max(1, limits.FEW_COPIES * table.shape[2])
+    few = many <= max(1, limits.SIDE * table.shape[2])
     known = bool((table.cpu[slots] != UNKNOWN).all())
     if hit.level in ("node", "package") and many > 1:
         hit.kind = Kind.SLOW_LGROUP if slow else Kind.SLOW_GROUP
@@ -328,7 +328,7 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         ratio = size**2 / (error + limits.TAU**2)
         sure = (ratio ** (1 / 3) - 1 + 2 / (9 * free)) / math.sqrt(2 / (9 * free))
         several = len({hit.groups for hit in own}) > 1 and len({*map(_when, own)}) > 1
-        if not several and (single or size < limits.TURNS or sure < limits.SURE):
+        if not several and (single or size < limits.EVERYWHERE or sure < limits.SURE):
             continue
         # A level that an lgroup had: their middle, of two and four the faster one.
         each -= np.sort(each, axis=1)[:, (len(names) - 1) // 2, None]

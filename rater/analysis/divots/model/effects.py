@@ -71,9 +71,9 @@ def scopes_of(
     }
     tau, tau_all, turns = _natural_of_parts(natural, parts, b)
     single = count == 1
-    few = single | ((kinds == "set") & (count <= limits.FEW_COPIES * s))
+    few = single | ((kinds == "set") & (count <= limits.SIDE * s))
     least = np.where(few, thresholds.copy, thresholds.group)
-    everywhere = np.where(few, limits.COPY_ALWAYS, limits.EVERYWHERE)
+    everywhere = np.where(few, limits.OF_MANY, limits.EVERYWHERE)
     inside, most = _inside(levels, parts, typical, noise.between)
     # Of a single copy `between` is what copies differ by: natural differences are in it.
     inner = np.maximum(sampling, inside**2 * weight)
@@ -99,7 +99,7 @@ def scopes_of(
         if i > 2:  # what the other iterations do among themselves
             own = np.nan_to_num(_variance(others) - again)
             own = np.where(single, 0.0, np.maximum(0.0, own))
-            turned = (limits.PRIOR_TURNS * turned + (i - 2) * own) / (limits.PRIOR_TURNS + i - 2)
+            turned = (turned + (i - 2) * own) / (i - 1)
         # The level of the others is known as badly.
         swing = np.sqrt((again + turned) * (1 + 1 / (i - 1)) + limits.TAU_FEW**2)
         _, most = _inside(values[:, k], parts, moved, noise.repeat)
@@ -115,8 +115,8 @@ def scopes_of(
             shows=most,
             levels=values[:, k],
             scale=noise.repeat,
-            least=np.maximum(least, limits.ONCE),
-            everywhere=np.maximum(everywhere, limits.ITERATION),
+            least=np.maximum(least, limits.FAR),
+            everywhere=np.maximum(everywhere, limits.OF_MANY),
             need=np.where(single, limits.SEVERAL, 1),
         )
 
@@ -259,7 +259,7 @@ def _inside(
     for bucket in np.unique(buckets[parts.sizes >= 4]):
         here = np.flatnonzero((buckets == bucket) & (parts.sizes >= 4))
         members = padded[:, parts.index[here, : int(parts.sizes[here].max())]]
-        below, middle, above = quantiles(members, limits.MOST_SHOW, 0.5, 1 - limits.MOST_SHOW)
+        below, middle, above = quantiles(members, 1 - limits.MOST, 0.5, limits.MOST)
         low[:, here], high[:, here] = below - middle, above - middle
         inside[:, here] = MAD_TO_SD * np.nan_to_num(median(np.abs(members - middle[..., None])))
     sign = np.sign(effect)
@@ -273,5 +273,5 @@ def _repeat(each: Floats, typical: Floats) -> Bools:
     shows = sign * each >= limits.SHOWS * np.abs(typical)[:, None]
     known = ~np.isnan(each)
     many = np.maximum(1, known.sum(axis=1))
-    need = limits.MOST_ITERATIONS if each.shape[1] > 2 else 1.0
+    need = limits.BIGGEST if each.shape[1] > 2 else 1.0
     return np.asarray((shows & known).sum(axis=1) >= need * many)

@@ -198,24 +198,18 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
             nats = np.where(small, 0.0, nats)
             order = np.argsort(-np.nan_to_num(sign * z), axis=2, kind="stable")
             ranked = np.take_along_axis(nats, order, axis=2)
-            most = max(1, int(limits.MOST_SINGLE * s))
+            most = max(1, int(limits.SIDE * s))
             ways = np.cumsum(np.log((s - np.arange(most)) / np.arange(1, most + 1)))
             place = np.arange(1, most + 1)
             # Of several, twice as many may be that far out as the tail says.
             ways = ways + np.where(place > 1, place * math.log(2), 0.0)
             won = place * ranked[:, :, :most] - ways - to_be_sure(rest, sign)
             won[ranked[:, :, :most] == 0] = -np.inf
-            far_z = np.take_along_axis(np.nan_to_num(sign * z), order, axis=2)[:, :, 1:most]
-            won[:, :, 1:][far_z < limits.SEVERAL_Z] = -np.inf
             far = sign * np.take_along_axis(np.nan_to_num(left), order, axis=2)
             behind = far[:, :, :most] - far[:, :, 1 : most + 1]
-            bare = behind >= limits.GAP * far[:, :, :most]
-            few = max(1, int(limits.MOST_FAST * s))
-            # More than a few are copies of another sort, or a tail, if nothing lies between.
-            won[:, :, few:][~bare[:, :, few:]] = -np.inf
+            bare = behind >= limits.HALF * far[:, :, :most]
             if sign < 0:
-                won[:, :, :few][~bare[:, :, :few]] = -np.inf
-                won[:, :, few:] = -np.inf
+                won[~bare] = -np.inf
             count = np.where((won > 0).any(axis=2), 1 + np.argmax(won, axis=2), 0)
             for at in np.argwhere(count > 0):
                 cell = (at[0], at[1])

@@ -90,12 +90,12 @@ def _with_sizes(
     told: list[SlowIteration] = []
     for it in whole:
         own, size = change[:, it.iteration], it.size
-        least = min(limits.SHOWS * abs(size), limits.ITERATION_ONE)
+        least = min(limits.SHOWS * abs(size), limits.OF_ONE)
         shows = own * np.sign(size) > least  # unknown: no
         here = [one for one in alone if one.iteration == it.iteration]
         alone = [one for one in alone if one.iteration != it.iteration]
         more = [one for one in here if shows[one.benchmark] and one.size * size > 0]
-        if len(more) > max(1, limits.BESIDE * it.of):
+        if len(more) > max(1, (1 - limits.MOST) * it.of):
             more = []
         sizes = np.where(shows, own, np.nan)
         sizes[[one.benchmark for one in more]] = size
@@ -104,7 +104,7 @@ def _with_sizes(
         alone += [
             one
             for one in here
-            if not shows[one.benchmark] and abs(own[one.benchmark]) >= limits.ITERATION_ONE
+            if not shows[one.benchmark] and abs(own[one.benchmark]) >= limits.OF_ONE
         ]
     return told + [replace(one, size=float(change[one.benchmark, one.iteration])) for one in alone]
 
@@ -120,7 +120,7 @@ def _common_error(scales: TimeNoise, copies: Floats) -> Floats:
 def _counts(common: float, iterations: int) -> bool:
     """Tell whether an iteration is slow for all benchmarks; of three or more also fast."""
     return bool(
-        common >= limits.ITERATION or (iterations >= limits.SEVERAL and common <= -limits.ITERATION)
+        common >= limits.OF_MANY or (iterations >= limits.SEVERAL and common <= -limits.OF_MANY)
     )
 
 
@@ -140,7 +140,7 @@ def _usual(medians: Floats) -> Floats:
     known = np.sum(~np.isnan(medians), axis=1)
     rows = np.arange(len(medians))
     low, high = ordered[rows, (known - 1) // 2], ordered[rows, known // 2 % medians.shape[1]]
-    level: Floats = np.where(high - low > limits.ITERATION, low, (low + high) / 2)
+    level: Floats = np.where(high - low > limits.OF_MANY, low, (low + high) / 2)
     return level
 
 
@@ -164,21 +164,16 @@ def _of_one(
     excess = change - np.nan_to_num(common)
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
     error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
-    z = excess / np.hypot(max(limits.TAU, usual), error)
-    few = 1 + limits.SURE_OF_FEW / np.maximum(copies, 1) ** 2
+    noise = np.hypot(max(limits.TAU, usual), error)
+    z = excess / noise
     sizes = np.abs(excess) if change.shape[1] >= limits.SEVERAL else excess
-    flagged = (sizes >= limits.ITERATION_ONE + scales.steps[:, None]) & (
-        np.abs(z) >= limits.SURE * few
-    )
-    noise = few * np.hypot(max(limits.TAU, usual), error)
+    flagged = (sizes >= limits.OF_ONE + scales.steps[:, None]) & (np.abs(z) >= limits.SURE)
     drifts = []
     for b in range(len(change)) if change.shape[1] >= limits.SEVERAL else ():
         own = _drift((medians[b] - np.nan_to_num(common))[None])
         least = max(
-            limits.ITERATION_ONE + float(scales.steps[b]), limits.SURE * float(np.nanmax(noise[b]))
+            limits.OF_ONE + float(scales.steps[b]), limits.SURE * float(np.nanmax(noise[b]))
         )
-        if change.shape[1] == limits.SEVERAL:
-            least *= limits.DRIFT_OF_THREE
         if own is not None and own.size >= least:
             drifts.append(replace(own, benchmark=b))
             flagged[b] = False
@@ -201,15 +196,15 @@ def _drift(medians: Floats) -> Drift | None:
     rise = slope * (n - 1)
     line = slope * x + level.mean()
     total = float(np.sum((level - level.mean()) ** 2))
-    if abs(rise) < limits.DRIFT or total == 0:
+    if abs(rise) < limits.OF_MANY or total == 0:
         return None
     fit = 1 - float(np.sum((level - line) ** 2)) / total
     steps = np.sign(rise) * np.diff(level)
     whole = abs(rise)
     if (
-        fit < limits.DRIFT_FIT
-        or steps.min() < -limits.DRIFT_BACK * whole
-        or steps.max() > limits.DRIFT_ON * whole
+        fit < limits.SAME
+        or steps.min() < -(1 - limits.SAME) * whole
+        or steps.max() > limits.SAME * whole
     ):
         return None
     return Drift(rise, fit)

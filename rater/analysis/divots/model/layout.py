@@ -25,6 +25,8 @@ from rater.analysis.stats.robust import (
     theil_sen,
 )
 
+_PLACES = (1 - limits.SAME, 0.5, limits.SAME)  # quantiles that a layout moves alike
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
@@ -75,8 +77,7 @@ def explain(table: Table) -> Explained:
     told = [
         one
         for one in predicted
-        if middle(np.abs(one.effect)) >= limits.LAYOUT_TOLD
-        or np.abs(one.effect).max() >= limits.LAYOUT_TOLD_OF_ONE
+        if middle(np.abs(one.effect)) >= 2 * limits.TAU or np.abs(one.effect).max() >= limits.FAR
     ]
     return Explained(_without_gain(cell_medians(y), allowed, of_class, table.node), told)
 
@@ -163,12 +164,12 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
         what = "core-kind"
         low, high = low - limits.SLOWEST_KIND, high + limits.SLOWEST_KIND
         wrong = np.sign(offset) != np.sign(middle(offset))
-        if np.mean(wrong & (np.abs(offset) > limits.LAYOUT_AGAINST)) > limits.LAYOUT_MOST_AGAINST:
+        if _contradicted(np.abs(offset) > limits.OF_MANY, wrong):
             low = high = 0.0
     return Predicted(
         what=what,
         slots=of_it,
-        effect=np.clip(offset, low - limits.LAYOUT_SLACK, high + limits.LAYOUT_SLACK),
+        effect=np.clip(offset, low - limits.EVERYWHERE, high + limits.EVERYWHERE),
         load=float(own[1] * own[0] if what == "sharing-core" else own[0]),
         usual=float(main[1] * main[0] if what == "sharing-core" else main[0]),
     )
@@ -181,15 +182,15 @@ def _other_cores(table: Table, of_it: Bools, of_main: Bools, offset: Floats) -> 
     lgroup, the machine is a hybrid one, though each CPU it has ran a copy.
     """
     alone, wide = table.core_width[of_it], table.core_width[of_main]
-    several = int(of_it.sum()) >= limits.KIND_COPIES and len(np.unique(table.node)) == 1
-    slower = float(np.mean(offset > limits.LAYOUT_AGAINST)) > limits.LAYOUT_MOST_AGAINST
+    several = int(of_it.sum()) >= limits.SEVERAL and len(np.unique(table.node)) == 1
+    slower = float(np.mean(offset <= limits.OF_MANY)) < limits.SAME
     return several and slower and bool((alone == 1).all() and (wide > 1).all())
 
 
 def _shift(inside: Floats, outside: Floats) -> Floats:
     """Return by how much a class of copies is slower (B, I), with all its copies alike."""
-    low, typical, high = quantiles(inside, *limits.LAYOUT_PLACES)
-    below, usual, above = quantiles(outside, *limits.LAYOUT_PLACES)
+    low, typical, high = quantiles(inside, *_PLACES)
+    below, usual, above = quantiles(outside, *_PLACES)
     return _agreeing(np.stack((low - below, typical - usual, high - above)))
 
 
@@ -205,7 +206,7 @@ def _agreeing(shifts: Floats, unit: float = 1.0) -> Floats:
     """
     typical = shifts[1]
     range_ = np.ptp(shifts, axis=0)
-    apart = (range_ * unit > limits.LAYOUT_APART) & (range_ > 0.5 * np.abs(typical))
+    apart = (range_ * unit > limits.FAR) & (range_ > 0.5 * np.abs(typical))
     nearest = np.take_along_axis(shifts, np.argmin(np.abs(shifts), axis=0)[None], axis=0)[0]
     same = np.all(np.sign(shifts) == np.sign(typical), axis=0)
     return np.where(apart, np.where(same, nearest, 0.0), typical)
@@ -231,7 +232,7 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     if log_load.max() == log_load.min():
         return []
     # (low, middle, high) of each node: (B, I)
-    spreads = [quantiles(y[:, :, (table.node == n) & ~away], *limits.LAYOUT_PLACES) for n in nodes]
+    spreads = [quantiles(y[:, :, (table.node == n) & ~away], *_PLACES) for n in nodes]
     each = np.stack([of_node[1] for of_node in spreads], axis=-1)
     medians = _always(np.swapaxes(each, 1, 2))  # (B, N)
     spread_of_load = float(log_load.max() - log_load.min())
@@ -246,9 +247,8 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
             spread_of_load,
         )
     )
-    strong = np.abs(raw) * spread_of_load >= limits.LAYOUT_AGAINST
-    against = strong & (raw < 0)
-    if against.sum() >= 2 and against.sum() > limits.LAYOUT_MOST_AGAINST * strong.sum():
+    strong = np.abs(raw) * spread_of_load >= limits.OF_MANY
+    if _contradicted(strong, raw < 0):
         return []  # no load makes one benchmark slower and another faster
     if _alike_in_all(raw, spread_of_load):
         return []  # what is busy computing does not mind how full its lgroup is
@@ -264,7 +264,7 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     for j in range(len(nodes)):
         bound = log_load[j] - usual_log
         effect = slope * bound
-        if light[j] and few <= limits.FEW_COPIES * slots:
+        if light[j] and few <= limits.SIDE * slots:
             # Raising them by what fuller lgroups show would make them look slow.
             fuller = loads > loads[j]
             # Faster than all fuller ones: else something else makes those slow.
@@ -280,14 +280,18 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
     return predicted
 
 
+def _contradicted(strong: Bools, wrong: Bools) -> bool:
+    """Tell whether several benchmarks, of those with a strong effect (B,), have the wrong sign."""
+    against = int((strong & wrong).sum())
+    return against >= 2 and int(strong.sum()) - against < limits.SAME * int(strong.sum())
+
+
 def _alike_in_all(slopes: Floats, spread_of_load: float) -> bool:
     """Tell whether all of many benchmarks depend on the load alike (B,): no load does that."""
-    if len(slopes) < limits.MANY_BENCHMARKS:
+    if len(slopes) < limits.MANY:
         return False
     least, typical = quantiles(slopes, 0.1, 0.5)
-    return bool(
-        typical * spread_of_load >= limits.LAYOUT_AGAINST and least >= limits.LOAD_ALIKE * typical
-    )
+    return bool(typical * spread_of_load >= limits.OF_MANY and least >= limits.BIGGEST * typical)
 
 
 def _always(values: Floats) -> Floats:
@@ -309,11 +313,10 @@ def _gained(own: Floats, bound: float) -> Floats:
     `own` (B,) are its medians, `bound` what having its memory to fewer copies can
     gain at most. Nothing where it is slower in some benchmarks: load has one sign.
     """
-    strong = np.abs(np.nan_to_num(own)) >= limits.LAYOUT_AGAINST
-    against = strong & (own > 0)
-    if against.sum() >= 2 and against.sum() > limits.LAYOUT_MOST_AGAINST * strong.sum():
+    strong = np.abs(np.nan_to_num(own)) >= limits.OF_MANY
+    if _contradicted(strong, own > 0):
         return np.zeros(len(own))
-    return np.clip(np.nan_to_num(own), bound - limits.LAYOUT_SLACK, 0.0)
+    return np.clip(np.nan_to_num(own), bound - limits.EVERYWHERE, 0.0)
 
 
 def _same_load_mad(medians: Floats, loads: Floats) -> Floats:

@@ -58,10 +58,10 @@ def _of_iterations(values: Floats, groups: Ints, step: float, b: int) -> list[Tw
     found = []
     for k, row in enumerate(values):
         known = row[~np.isnan(row)]
-        if len(known) < limits.MODES_ONCE_COPIES:
+        if len(known) < limits.SEVERAL * limits.MANY:
             continue
         cut = _best_cut(known)
-        apart = cut.gap >= max(limits.MODES_SD * cut.sd, limits.MODES_ONCE_APART + step)
+        apart = cut.gap >= max(limits.MODES_SD * cut.sd, limits.FAR + step)
         # A mode smaller than the least side is filled up from the other: those are single copies.
         if not apart or cut.few or cut.slow > limits.BIGGEST:
             continue
@@ -95,13 +95,13 @@ def follows_groups(slow: Bools, known: Bools, groups: Ints) -> bool:
                 sided += max(k, n - k)
                 whole += n
                 sides.add(2 * k > n)
-    return whole > 0 and sided >= limits.FOLLOWS * whole and len(sides) == 2
+    return whole > 0 and sided >= limits.SAME * whole and len(sides) == 2
 
 
 def _of_benchmark(
     values: Floats, groups: Ints, step: float, b: int, *, fixed: bool
 ) -> TwoModes | None:
-    rows = [k for k in range(len(values)) if np.sum(~np.isnan(values[k])) >= limits.MANY_COPIES]
+    rows = [k for k in range(len(values)) if np.sum(~np.isnan(values[k])) >= limits.MANY]
     if not rows:
         return None
     cuts = {k: _best_cut(values[k][~np.isnan(values[k])]) for k in rows}
@@ -110,7 +110,7 @@ def _of_benchmark(
     share = float(np.median([c.slow for c in cuts.values()]))
     if np.mean([c.few for c in cuts.values()]) > limits.HALF:
         return None
-    if gap < limits.MODES_APART + step or gap < limits.MODES_SD * sd or share > limits.MODES_SLOW:
+    if gap < limits.OF_ONE + step or gap < limits.MODES_SD * sd or share > 1 - limits.SIDE:
         return _of_means(values, groups, step, rows, b) if fixed and len(rows) > 1 else None
     dips = [dip(untied(values[k][~np.isnan(values[k])], step)) for k in rows]
     # One iteration in two modes is no benchmark in two modes: most show it.
@@ -129,14 +129,14 @@ def _of_means(
     """Judge the copies' means over the iterations: a mode that each copy keeps."""
     means = np.mean(values[rows], axis=0)  # NaN where one is missing
     known = ~np.isnan(means)
-    if known.sum() < limits.MANY_COPIES:
+    if known.sum() < limits.MANY:
         return None
     cut = _best_cut(means[known])
-    apart = cut.gap >= max(limits.MODES_APART + step, limits.MODES_SD * cut.sd)
-    if not apart or cut.few or cut.slow > limits.MODES_SLOW:
+    apart = cut.gap >= max(limits.OF_ONE + step, limits.MODES_SD * cut.sd)
+    if not apart or cut.few or cut.slow > 1 - limits.SIDE:
         return None
     found = dip(untied(means[known], step))
-    if found < limits.DIPS[0] or _stays(values[rows], means, cut) < limits.STAYS:
+    if found < limits.DIPS[0] or _stays(values[rows], means, cut) < limits.SAME:
         return None
     slow = np.zeros(values.shape, dtype=bool)
     slow[rows] = (means > cut.at)[None, :]
@@ -192,7 +192,7 @@ def _best_cut(values: Floats) -> _Cut:
     widest = int(np.argmax(np.diff(tail))) if low > 1 else 0
     beyond = float(tail[widest + 1] - tail[widest]) if low > 1 else 0.0
     few = (
-        beyond >= limits.GAP * max(gap, float(np.median(tail[widest + 1 :])) - fast)
+        beyond >= limits.HALF * max(gap, float(np.median(tail[widest + 1 :])) - fast)
         if low > 1
         else False
     )

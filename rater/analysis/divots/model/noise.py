@@ -14,7 +14,7 @@ import numpy as np
 
 from rater.analysis.divots.data.table import Table
 from rater.analysis.divots.model import limits
-from rater.analysis.stats.robust import MAD_TO_SD, Floats, Ints, mean, median, quantiles
+from rater.analysis.stats.robust import MAD_TO_SD, Floats, Ints, mean, median
 
 # Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 % and beyond.
 _BEFORE = math.log(10)
@@ -111,14 +111,14 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
     repeat, freedom = None, 0.0
     if i > 1:
         # Like copies move together with a part of the machine: that is no noise of theirs.
-        of = groups if s > limits.MANY_COPIES else np.zeros(s, dtype=np.int64)
+        of = groups if s > limits.MANY else np.zeros(s, dtype=np.int64)
         inner = group_centred(residuals, of)
         moves = (inner - mean(inner, axis=1)[:, None]) * math.sqrt(i / (i - 1))
         spread = _spread_of_moves(moves)
-        if s >= limits.MANY_COPIES:  # of each iteration: a half of the copies may be slow in some
+        if s >= limits.MANY:  # of each iteration: a half of the copies may be slow in some
             spread = median(shortest(moves.reshape(b * i, s), groups=of).reshape(b, i))
         repeat, freedom = _shrunk(spread, _freedom_of_half(s * (i - 1)), floor)
-    if repeat is not None and s < limits.MANY_COPIES:
+    if repeat is not None and s < limits.MANY:
         # Of so few copies the half may be slow: what one repeats to is all that is known.
         between = np.hypot(repeat / math.sqrt(i), limits.TAU)
     elif s > 3:
@@ -146,13 +146,13 @@ def noise_of_cells(residuals: Floats, groups: Ints, noise: TimeNoise) -> tuple[F
     all others tell the noise, which is known better than by their half.
     """
     b, i, s = residuals.shape
-    if s < limits.MANY_COPIES:  # of whose cells the middle takes too much of their noise with it
+    if s < limits.MANY:  # of whose cells the middle takes too much of their noise with it
         return np.maximum(noise.repeat, noise.between), noise.freedom
-    share = 1 - max(2, int(limits.MOST_SINGLE * s)) / s  # of two neither may hide the other
+    share = 1 - max(2, int(limits.SIDE * s)) / s  # of two neither may hide the other
     cells = (groups + (groups.max() + 2) * np.arange(i)[:, None]).ravel()
     spread = shortest(group_centred(residuals, groups).reshape(b, i * s), share, cells)
     floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * noise.steps)
-    return _shrunk(spread, limits.FREEDOM_OF_MOST * i * s, floor)
+    return _shrunk(spread, limits.FREEDOM * i * s, floor)
 
 
 def _spread_of_moves(moves: Floats) -> Floats:
@@ -207,7 +207,6 @@ class Tail:
     residuals make it: what little data leaves open makes the tail heavier.
     """
 
-    start: float
     scales: Floats  # (K,) of each of the shapes
     weights: Floats  # (K,) how likely each is, together 1
     moves: float  # standard deviation of ln scale from run to run
@@ -222,10 +221,12 @@ class Tail:
 
         As a standard deviation: what is left open, as far as it was learnt from the run.
         """
-        far = np.log(self.start + self.scales * np.expm1(_SHAPES * (nats - _BEFORE)) / _SHAPES)
-        learnt = 1 - _variance(_SHAPES, self.weights) / _variance(_SHAPES, _usual_shapes())
+        far = np.log(
+            limits.TAIL_START + self.scales * np.expm1(_SHAPES * (nats - _BEFORE)) / _SHAPES
+        )
+        learnt = 1 - _variance(_SHAPES, self.weights) / float(np.var(_SHAPES))
         shape = max(0.0, learnt) * _variance(far, self.weights)
-        beyond = 1 - self.start / math.exp(float(self.weights @ far))
+        beyond = 1 - limits.TAIL_START / math.exp(float(self.weights @ far))
         return math.hypot(math.sqrt(shape), self.moves * beyond)
 
     def gain(self, z: Floats, freedom: float, times: int = 1) -> Floats:
@@ -235,9 +236,9 @@ class Tail:
         `times`: so many must be that far out together.
         """
         shapes = _SHAPES / times + 0.15 / freedom
-        beyond = np.maximum(z - self.start, 0)[..., None] / self.scales
+        beyond = np.maximum(z - limits.TAIL_START, 0)[..., None] / self.scales
         survive = np.exp(-np.log1p(shapes * beyond) / shapes) @ self.weights
-        nats: Floats = np.where(z > self.start, _BEFORE - np.log(survive), 0.0)
+        nats: Floats = np.where(z > limits.TAIL_START, _BEFORE - np.log(survive), 0.0)
         return nats
 
 
@@ -250,25 +251,22 @@ def tail_of(values: Floats, freedom: float) -> Tail:
     The lower tail tells of the shape as well: what makes noise heavy, as Student's t is, has
     two sides, and a faulty copy is on one.
     """
-    start, scales, likely, moves = _side_of(values, freedom)
-    likely = likely + _side_of(-values, freedom, judged=False)[2]
-    weights = np.exp(likely - likely.max()) * _usual_shapes()
-    return Tail(start, np.maximum(scales, limits.TAIL_SCALE), weights / weights.sum(), moves)
+    scales, likely, moves = _side_of(values, freedom)
+    likely = likely + _side_of(-values, freedom, judged=False)[1]
+    weights = np.exp(likely - likely.max())
+    return Tail(np.maximum(scales, limits.TAIL_SCALE), weights / weights.sum(), moves)
 
 
 def _side_of(
     values: Floats, freedom: float, *, judged: bool = True
-) -> tuple[float, Floats, Floats, float]:
-    """Return where the upper tail begins; by shape its scale and ln likelihood (K,); `moves`.
+) -> tuple[Floats, Floats, float]:
+    """Return by shape the upper tail's scale and ln likelihood (K,); `moves`.
 
     The farthest are only counted (censored): they are judged by it.
     """
     known = _joined_to_rest(values[~np.isnan(values)])
-    start = limits.TAIL_START
-    if len(known) > limits.TAIL_WEIGHT:
-        start = max(start, float(quantiles(known, 0.9)[0]))
-    excess = np.sort(known[known > start] - start)
-    farthest = min((len(excess) + 1) // 2, max(limits.TAIL_LEFT, len(known) // 1000)) * judged
+    excess = np.sort(known[known > limits.TAIL_START] - limits.TAIL_START)
+    farthest = min((len(excess) + 1) // 2, max(limits.TAIL_USUAL, len(known) // 1000)) * judged
     last = len(excess) - farthest
     edge = excess[last - 1] if last else 0.0
     # Many are as well told by some, each for its neighbours.
@@ -286,13 +284,7 @@ def _side_of(
     falls = np.log1p(np.outer(shapes / scales, near)).sum(axis=1) * each * (1 + 1 / shapes)
     beyond = censored * np.log1p(shapes / scales * edge) / shapes
     likely = -counted * np.log(scales) - limits.TAIL_USUAL * usual / scales - falls - beyond
-    return start, scales, likely, math.sqrt(each * len(at)) / counted
-
-
-def _usual_shapes() -> Floats:
-    """Return how likely the shapes of a tail are before anything is seen (sum 1)."""
-    likely = np.exp(-(((_SHAPES - limits.TAIL) / limits.TAIL_APART) ** 2) / 2)
-    return np.asarray(likely / likely.sum())
+    return scales, likely, math.sqrt(each * len(at)) / counted
 
 
 def _variance(values: Floats, weights: Floats) -> float:
@@ -310,7 +302,7 @@ def _joined_to_rest(values: Floats) -> Floats:
     if most < 1 or ordered[most] <= 0:
         return values
     place = np.arange(1, most + 1)
-    apart = np.maximum(math.log(1e4) / (3 * place), math.log(limits.TAIL_RATIO))
+    apart = np.maximum(math.log(1e4) / (3 * place), math.log(limits.ALIKE))
     beyond = np.log(ordered[:most] / ordered[1 : most + 1]) >= apart
     last = int(np.max(np.flatnonzero(beyond) + 1, initial=0))
     return ordered[last:]

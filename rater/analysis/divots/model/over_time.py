@@ -18,7 +18,7 @@ from rater.analysis.divots.model.iterations import (
 )
 from rater.analysis.divots.model.noise import TimeNoise
 from rater.analysis.divots.model.parts import Part
-from rater.analysis.divots.model.startup import find_startup, leaning
+from rater.analysis.divots.model.startup import find_startup
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
 
@@ -53,7 +53,6 @@ def startup_hits(
         )
         if start.mode in ("convoy", "ramp"):
             judged &= ~start.cells
-    judged &= ~leaning(table, np.where(judged[:, :, None], values, np.nan), groups)[:, None]
     return hits, judged
 
 
@@ -99,7 +98,7 @@ def _with_spared(hits: list[Hit], slow: list[Hit]) -> list[Hit]:
                 or not hit.level
                 or not own <= cells
                 or len(own) < limits.MOST * len(cells)
-                or abs(hit.size + one.size) > limits.SPARED * one.size
+                or abs(hit.size + one.size) > limits.SHOWS * one.size
             ):
                 continue
             gone.add(id(hit))

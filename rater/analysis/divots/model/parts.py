@@ -193,7 +193,7 @@ def like_groups(table: Table, classes: Ints) -> Ints:
     )
     coarse = coarse.reshape(-1)
     usual = np.where(on_node[coarse] >= limits.SEVERAL, coarse, UNKNOWN)
-    return np.where(members[fine] >= limits.LIKE_FINE, len(on_node) + fine, usual)
+    return np.where(members[fine] >= limits.MANY_PARTS, len(on_node) + fine, usual)
 
 
 def ln_choose(n: int, m: int) -> float:

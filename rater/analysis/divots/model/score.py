@@ -98,7 +98,7 @@ def worth_of(scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, t
     if sign > 0:
         usable &= count <= limits.BIGGEST * slots
     else:  # of two halves of a machine the slower one is named
-        usable &= count <= np.where(is_set, 0.5, limits.MOST_FAST_PART) * slots
+        usable &= count <= np.where(is_set, 0.5, 1 - limits.BIGGEST) * slots
         for place in np.flatnonzero((usable.sum(axis=0) == 1) & (is_set | single)):
             if not _few_apart(scope.levels[usable[:, place]], parts.parts[place]):
                 usable[:, place] = False
@@ -157,7 +157,7 @@ def _of_sets(
         lone = (usable & (found > to_name(len(found))))[:, place]
         # A few copies of a single cell are judged by the tail of the times.
         one_cell = scope.once or len(scope.iterations) == 1
-        few = one_cell and part.size <= limits.MOST_SINGLE * slots
+        few = one_cell and part.size <= limits.SIDE * slots
         if lone.sum() <= 1 and (few or not _apart(scope.levels[lone], part.slots)):
             found[:, place] = 0
     return found
@@ -184,10 +184,10 @@ def _apart(levels: Floats, slots: Bools) -> bool:
         return False
     sign = 1 if np.median(inner) > np.median(outer) else -1
     gap = np.min(sign * inner) - np.max(sign * outer)
-    return bool(gap >= limits.GAP * sign * (np.median(inner) - np.median(outer)))
+    return bool(gap >= limits.HALF * sign * (np.median(inner) - np.median(outer)))
 
 
 def _few_apart(levels: Floats, part: Part) -> bool:
     """Tell whether fast copies of a benchmark are few and apart: else it has a fast tail."""
-    few = max(1, limits.MOST_FAST * len(part.slots))
+    few = max(1, limits.SIDE * len(part.slots))
     return part.size <= few and _apart(levels, part.slots)

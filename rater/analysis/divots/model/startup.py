@@ -16,8 +16,6 @@ from rater.analysis.stats.robust import (
     Floats,
     Ints,
     correlation,
-    mad,
-    mean,
     median,
     middle,
     quantiles,
@@ -59,7 +57,7 @@ def _late_start(table: Table) -> StartUp:
     first = np.min(np.where(with_start, table.start_s, np.inf), axis=2)
     known = (np.sum(with_start, axis=2) >= 2) & ~np.isnan(typical)
     size[known] = (last[known] - first[known]) / typical[known]
-    cells = size >= limits.LATE_START
+    cells = size >= limits.OF_MANY
     return StartUp("late-start", cells, np.where(cells, size, 0.0))
 
 
@@ -91,8 +89,8 @@ class _RampRule:
     z: float
 
 
-_RAMP = _RampRule(limits.RAMP, limits.RAMP_RHO, limits.SURE)
-_RAMP_AGAIN = _RampRule(limits.RAMP / 2, limits.RAMP_RHO / 1.5, limits.SURE / 1.5)
+_RAMP = _RampRule(limits.OF_ONE, limits.HALF, limits.SURE)
+_RAMP_AGAIN = _RampRule(limits.OF_ONE / 2, limits.HALF / 1.5, limits.SURE / 1.5)
 
 
 def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _RampRule) -> float:
@@ -103,7 +101,7 @@ def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _
     usable = ~np.isnan(values) & ~np.isnan(start)
     n = int(usable.sum())
     start = start[usable]
-    if n < limits.MANY_COPIES or start.min() == start.max():
+    if n < limits.MANY or start.min() == start.max():
         return 0.0
     place = ranks(start)
     x = np.exp(values[usable])
@@ -117,54 +115,12 @@ def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _
     return span if _is_ramp(x, place, groups[usable], np.exp(inner[usable]), span) else 0.0
 
 
-def leaning(table: Table, residuals: Floats, groups: Ints) -> Bools:
-    """Return benchmarks (B,) whose copies are the slower the later they started, by a line.
-
-    Too little to be told as a ramp, it would make what started last look slow.
-    """
-    found = np.zeros(table.shape[0], dtype=bool)
-    if not table.barrier or table.staggered or table.shape[2] < limits.MANY_COPIES:
-        return found
-    typical = mean(residuals, axis=1)
-    start = np.mean(table.start_s - np.min(table.start_s, axis=2, keepdims=True), axis=1)
-    for b in range(len(found)):
-        known = ~np.isnan(typical[b]) & ~np.isnan(start[b])
-        n = int(known.sum())
-        if n < limits.MANY_COPIES or np.ptp(start[b, known]) == 0:
-            continue
-        x, place = np.exp(typical[b, known]), ranks(start[b, known])
-        rho = correlation(ranks(x), place)
-        sure = (
-            math.atanh(min(max(rho, 0.0), 0.999999)) * math.sqrt((n - 3) / 1.06)
-            >= limits.LEANING_SURE
-        )
-        if rho >= limits.LEANING_RHO and sure and not _is_step(x, place):
-            found[b] = _leans_inside(x, place, groups[known])
-    return found
-
-
-def _leans_inside(x: Floats, place: Floats, groups: Ints) -> bool:
-    """Tell whether copies of one group lean as well: three groups make a line by chance."""
-    names = np.unique(groups)
-    if len(names) >= limits.MANY_PARTS:
-        return True
-    inner, own = x.copy(), place.copy()
-    for g in names:
-        inner[groups == g] -= np.median(x[groups == g])
-        own[groups == g] -= place[groups == g].mean()
-    return correlation(ranks(inner), ranks(own)) >= limits.LEANING_INSIDE
-
-
 def _is_step(x: Floats, place: Floats) -> bool:
     """Tell times of two levels, what starts last slow as a whole, from a line.
 
-    By least squares over the launch order, a few copies far out drawn in.
+    By least squares over the launch order.
     """
     ordered = x[np.argsort(place, kind="stable")]
-    centre = float(np.median(ordered))
-    reach = limits.DRAWN_IN * float(mad(ordered))
-    if reach > 0:
-        ordered = np.clip(ordered, centre - reach, centre + reach)
     n = len(ordered)
     late = np.arange(n) - (n - 1) / 2
     around = ordered - ordered.mean()
@@ -186,12 +142,12 @@ def _is_ramp(
     if len(names) >= limits.MANY_PARTS:
         of_nodes = np.array([np.median(x[groups == g]) for g in names])
         launch = np.array([np.median(place[groups == g]) for g in names])
-        if correlation(ranks(of_nodes), ranks(launch)) >= limits.RAMP_OF_LGROUPS:
+        if correlation(ranks(of_nodes), ranks(launch)) >= limits.SAME:
             return True
     own = place.copy()
     for g in names:
         own[groups == g] -= place[groups == g].mean()
-    if correlation(ranks(inner), ranks(own)) < limits.RAMP_WITHIN:
+    if correlation(ranks(inner), ranks(own)) < limits.HALF:
         return False
     # The slope inside of groups alone, as all of the span would be at that slope.
     slopes = []
@@ -213,23 +169,23 @@ def _convoys(
     q10, q25, q75, q90 = quantiles(inner, 0.1, 0.25, 0.75, 0.9)
     width = q90 - q10
     # A few copies that kept their speed are no convoy: the bulk must be spread as well.
-    bulk = (q75 - q25)[:, 0] >= limits.CONVOY_BULK * width[:, 0]
+    bulk = (q75 - q25)[:, 0] >= limits.SHOWS * width[:, 0]
     typical = median(table.log_s)
     others, others_up = median(width[:, 1:]), median(typical[:, 1:])
     wider = width[:, 0] - others
     up = typical[:, 0] - others_up
-    times = limits.CONVOY_TIMES * (limits.CONVOY_SURER if s < limits.MANY_COPIES else 1.0)
+    times = limits.CONVOY_TIMES * (limits.CONVOY_SURER if s < limits.MANY else 1.0)
     flagged = (
         (width[:, 0] >= times * others)
-        & (wider >= limits.CONVOY + steps)
-        & (up >= limits.CONVOY_UP * wider)
+        & (wider >= limits.OF_ONE + steps)
+        & (up >= limits.SHOWS * wider)
         & bulk
         # Of copies that share a CPU the scheduler decides who comes through first.
-        & ~(_usual_idle(table) >= limits.IDLE_SHARED)
+        & ~(_usual_idle(table) >= 1 - limits.SAME)
     )
     for k in np.flatnonzero(flagged):
         apart = _apart_from_parts(residuals[k, 0], groups, machine)
-        flagged[k] = apart >= max(times * others[k], limits.CONVOY + steps[k])
+        flagged[k] = apart >= max(times * others[k], limits.OF_ONE + steps[k])
     size[:, 0] = np.where(flagged, np.expm1(np.nan_to_num(up + width[:, 0] / 2)), 0.0)
     return StartUp("convoy", size > 0, size)
 
@@ -259,11 +215,11 @@ def _input_wait(table: Table, known: Bools) -> StartUp:
         usual = _usual_idle(table)
         more = idle[:, 0] - usual
         # Copies that share a CPU wait for it in every iteration: for what else can not be told.
-        flagged = (more >= limits.IDLE) & (usual < limits.IDLE_SHARED) & ~known[:, 0]
+        flagged = (more >= limits.IDLE) & (usual < 1 - limits.SAME) & ~known[:, 0]
         longer = more / np.maximum(1 - idle[:, 0], limits.IDLE)
         size[:, 0] = np.where(flagged, np.nan_to_num(longer), 0.0)
     elif b >= 3:
-        calm = middle(idle[:, 0]) < limits.IDLE_ELSEWHERE
+        calm = middle(idle[:, 0]) < limits.OF_ONE
         flagged = (idle[:, 0] >= limits.IDLE) & calm & (np.mean(idle[:, 0] >= limits.IDLE) <= 1 / 3)
         size[:, 0] = np.where(flagged, np.nan_to_num(idle[:, 0]), 0.0)
     return StartUp("input-wait", size > 0, size)
