@@ -1,9 +1,11 @@
-"""`python -m benchmarks.page_layouts [programs|stress|overhead|gups] ...`: `--pages` as it is here.
+"""`python -m benchmarks.page_layouts [PART] ...`: `--pages` as it is here. Parts:
 
 programs  planned against achieved shares of programs that people have, with equal outputs
 stress    every call that gets or gives memory back, 8 threads and forks, on several layouts
-overhead  what the library costs at 0 % on the kernels of `mini` (one copy), with an interval
+overhead  [PAIRS [FILE]] what the library costs at 0 % on the kernels of `mini` (one copy), with an
+          interval; pairs add up in FILE over calls
 gups      random updates of 512 MB over nine layouts
+host      what the first touch of memory costs that was free for seconds, without rater
 
 Each makes a folder of its own (RATER_DB, RATER_CACHE, RATER_LOCK) and removes it. Without names:
 programs and stress.
@@ -23,6 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.comparing import paired_intervals
 from benchmarks.page_layouts.inputs import Work, programs
 
 HERE = Path(__file__).parent
@@ -124,47 +129,51 @@ def run_stress(only: Sequence[str]) -> None:
 
 
 def run_overhead(only: Sequence[str]) -> None:
-    """Pairs of runs, with 0 % and without the library, in turn; CPU time of the copy."""
+    """Pairs of runs, with 0 % and without the library, ABBA; CPU time of the copy.
+
+    A file's pairs count too, and what is measured is added to it.
+    """
     rounds = int(only[0]) if only else 15
+    file = Path(only[1]) if len(only) > 1 else None
+    pairs: list[dict[str, float]] = []  # of each pair what 0 % costs, by kernel
+    if file is not None and file.exists():
+        pairs = [json.loads(line) for line in file.read_text().splitlines()]
     with own_place() as (_, environment):
-        plain, with_pages = _pairs(environment, rounds)
-    ratios = {}
-    for name, times in plain.items():
-        pairs = [b / a for a, b in zip(times, with_pages[name], strict=True)]
-        ratios[name] = statistics.geometric_mean(pairs)
-        low, high = _interval(pairs)
-        print(f"{name:10} x{ratios[name]:.4f} (median interval {low:.4f} to {high:.4f})")
-    whole = [
-        statistics.geometric_mean(with_pages[it][r] / plain[it][r] for it in plain)
-        for r in range(rounds)
-    ]
-    low, high = _interval(whole)
-    mean = statistics.geometric_mean(whole)
-    print(f"all        x{mean:.4f} (95 % interval of the median {low:.4f} to {high:.4f})")
+        for turn in range(rounds):
+            pairs.append(_pair(environment, plain_first=turn % 2 == 0))
+            if file is not None:
+                with file.open("a") as out:
+                    out.write(json.dumps(pairs[-1]) + "\n")
+    for name in pairs[0]:
+        _say_overhead(name, [it[name] for it in pairs])
+    _say_overhead("all", [statistics.geometric_mean(it.values()) for it in pairs])
 
 
-def _pairs(
-    environment: dict[str, str], rounds: int
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    plain: dict[str, list[float]] = {}
-    with_pages: dict[str, list[float]] = {}
-    for turn in range(rounds):
-        sides: list[tuple[dict[str, list[float]], tuple[str, ...]]]
-        sides = [(plain, ()), (with_pages, ("--pages", "0%"))]
-        for times, words in sides if turn % 2 else reversed(sides):
-            command = ("run", "mini", "--size", "test", "--copies", 1, "--proof", "off", *words)
-            rater(environment, *command, "--quiet")
-            rows = json.loads(rater(environment, "export", "last", "--format", "observations"))
-            for it in rows["observations"]:
-                times.setdefault(it["benchmark"], []).append(it["cpu_s"])
-    return plain, with_pages
+def _pair(environment: dict[str, str], *, plain_first: bool) -> dict[str, float]:
+    plain: dict[str, float] = {}
+    with_pages: dict[str, float] = {}
+    sides: list[tuple[dict[str, float], tuple[str, ...]]]
+    sides = [(plain, ()), (with_pages, ("--pages", "0%"))]
+    for times, words in sides if plain_first else reversed(sides):
+        command = ("run", "mini", "--size", "test", "--copies", 1, "--proof", "off", *words)
+        rater(environment, *command, "--quiet")
+        rows = json.loads(rater(environment, "export", "last", "--format", "observations"))
+        for it in rows["observations"]:
+            times[it["benchmark"]] = it["cpu_s"]
+    return {name: with_pages[name] / seconds for name, seconds in plain.items()}
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float]:
-    """A distribution-free 95 % interval of the median (order statistics)."""
-    ordered = sorted(values)
-    off = max(0, round((len(ordered) - 1.96 * len(ordered) ** 0.5) / 2) - 1)
-    return ordered[off], ordered[-1 - off]
+def _say_overhead(name: str, ratios: Sequence[float]) -> None:
+    """Say the geometric mean with its 95 % interval over pairs."""
+    if len(ratios) < 2:
+        print(f"{name:10} x{ratios[0]:.4f}")
+        return
+    mean, reach = paired_intervals(np.log(np.array(ratios)))
+    low, high = np.exp(mean - reach), np.exp(mean + reach)
+    print(
+        f"{name:10} x{np.exp(mean):.4f} (95 %: {low:.4f} to {high:.4f}; median "
+        f"{statistics.median(ratios):.4f}; {len(ratios)} pairs)"
+    )
 
 
 def run_gups(only: Sequence[str]) -> None:
@@ -192,11 +201,21 @@ def run_gups(only: Sequence[str]) -> None:
             )
 
 
+def run_host(only: Sequence[str]) -> None:
+    with own_place() as (place, _):
+        program = place / "given_back"
+        source = HERE / "given_back.c"
+        subprocess.run(["cc", "-O2", str(source), "-o", str(program)], check=True)
+        for pages in only or ("huge", "base"):
+            subprocess.run([program, pages], check=True)
+
+
 PARTS: dict[str, Callable[[Sequence[str]], None]] = {
     "programs": run_programs,
     "stress": run_stress,
     "overhead": run_overhead,
     "gups": run_gups,
+    "host": run_host,
 }
 
 

@@ -28,6 +28,12 @@ _PERL = (
     'my %h; for my $i (1..300000) { $h{"key$i"} = [$i, "v" . $i * 3]; } my $s = 0; '
     'for my $k (sort keys %h) { $s += $h{$k}[0]; } print "$s ", scalar(keys %h), "\\n";'
 )
+_TCL = """
+for {set i 0} {$i < 200000} {incr i} { dict set d key$i [list $i [expr {$i * 3}]] }
+set s 0
+dict for {k v} $d { incr s [lindex $v 0] }
+puts "$s [dict size $d]"
+"""
 _NODE = (
     "const m = new Map(); for (let i = 0; i < 300000; i++) m.set('k' + i, [i, String(i * 7)]); "
     "const b = Buffer.alloc(40 << 20, 7); let s = 0; for (const v of m.values()) s += v[0]; "
@@ -70,11 +76,13 @@ def programs(place: Path) -> Iterator[Work]:
         Work("xz -T2", ("xz", "-3", "-T2", "--block-size=4MiB", "-ck", "big.txt"), how="spread:"),
         Work("bzip2", ("bzip2", "-9", "-c", "-k", "big.txt")),
         Work("zstd", ("zstd", "-12", "-q", "-c", "-k", "big.txt"), how="spread:"),
+        Work("tclsh", ("tclsh", "p.tcl")),
         Work("bc", ("bc", "-q", "b.bc"), how="spread:"),
         Work("jq", ("jq", "[.[] | .a] | add", "big.json"), how="spread:"),
         Work("git", ("git", "hash-object", "big.txt"), how="spread:"),
-        Work("openssl", ("openssl", "dgst", "-sha256", "big.txt"), how="spread:"),
-        Work("node", ("node", "p.js"), how="spread:"),
+        # A message in memory: `dgst` has 0.3 MB of data.
+        Work("openssl", ("openssl", "cms", "-data_create", "-binary", "-in", "big.txt")),
+        Work("node", ("node", "p.js")),
         Work("java", ("java", "-Xmx256m", "-XX:+UseSerialGC", "Fill.java"), how="spread:"),
     ]
     for work in every:
@@ -105,5 +113,6 @@ def _texts(place: Path) -> None:
     (place / "p.sql").write_text(_SQL)
     (place / "p.pl").write_text(_PERL)
     (place / "p.js").write_text(_NODE)
+    (place / "p.tcl").write_text(_TCL)
     (place / "Fill.java").write_text(_JAVA)
     (place / "b.bc").write_text("scale = 1200\n4 * a(1)\nquit\n".replace("a(1)", "sqrt(2)"))
