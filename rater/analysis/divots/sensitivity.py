@@ -70,7 +70,7 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
         single = [part for part in found.machine if part.size == 1]
         seen["cpu"] = _of_parts(found, single, runs, thresholds, every=True)
     if s >= 3:
-        seen["copy"] = _of_copy(found, runs, thresholds)
+        seen["copy"] = _of_copy(found, thresholds)
     return {name: math.expm1(size) for name, size in seen.items() if size <= math.log1p(_MOST_SEEN)}
 
 
@@ -86,7 +86,7 @@ def _runs_like(found: Detected, groups: list[Part], thresholds: Thresholds) -> l
     own = own[~np.isnan(own).all(axis=1)]
     differ = _differences(found, groups, thresholds)
     runs, told = [], []
-    for _ in range(min(_MOST, max(_FEWEST, _COPY_RUNS // (b * i * s)))):
+    for _ in range(_runs(found.rest)):
         drawn = random.permutation(np.resize(own, (b * s, i))).reshape(b, s, i)
         doubt = math.exp(random.standard_normal() / math.sqrt(2 * noise.freedom * b))
         drawn *= (noise.between * doubt)[:, None, None]
@@ -97,6 +97,10 @@ def _runs_like(found: Detected, groups: list[Part], thresholds: Thresholds) -> l
     slots = np.array([part.slots for part in groups]).reshape(len(groups), s)
     apart = [(differ * random.standard_normal(differ.shape)) @ slots for _ in runs]
     return [less * run + more[:, None] for run, more in zip(runs, apart, strict=True)]
+
+
+def _runs(rest: Floats) -> int:
+    return min(_MOST, max(_FEWEST, _COPY_RUNS // rest.size))
 
 
 def _centred(values: Floats) -> Floats:
@@ -200,37 +204,33 @@ def _nearly(one: Bools, other: Bools) -> bool:
     return bool(both >= limits.SAME * max(one.sum(), other.sum()) and (one != other).any())
 
 
-def _of_copy(found: Detected, runs: list[Floats], thresholds: Thresholds) -> float:
-    """Return the effect (ln) with which most of any copies in any cells are found."""
-    random, steps = np.random.default_rng(_SEED), found.noise.steps
-    b, i, s = found.rest.shape
-    cost = math.log(s) + to_be_sure(found.rest, 1)
-    told, spreads, lost = [], [], []
-    for run in runs:
-        z, spread, freedom = _singly(found, _centred(run))
-        for _ in range(2):  # the tail that this run is of, and one that such a run shows
-            z = random.choice(z, len(z))
-        told.append(_least_z(z, freedom, cost))
-        spreads.append(spread)
-        far, at = _centred(run), random.integers(s, size=(b, i, 1))
+def _of_copy(found: Detected, thresholds: Thresholds) -> float:
+    """Return the effect (ln) with which most of any copies in any cells are found.
+
+    The tail and the spread of the noise are drawn anew: which this run is of, and which a
+    fresh one shows.
+    """
+    rest, noise, random = found.rest, found.noise, np.random.default_rng(_SEED)
+    b, i, s = rest.shape
+    spread, freedom = noise_of_cells(rest, found.groups, noise)
+    z = nearer(rest, group_centred(rest, found.groups)) / spread[:, None, None]
+    z, cost = z[~np.isnan(z)], math.log(s) + to_be_sure(rest, 1)
+    told, lost = [], []
+    for _ in range(_runs(rest)):
+        told.append(_least_z(random.choice(random.choice(z, len(z)), len(z)), freedom, cost))
+        far, at = rest.copy(), random.integers(s, size=(b, i, 1))
         np.put_along_axis(far, at, np.take_along_axis(far, at, axis=2) + _FAR, axis=2)
         far = _centred(far)
         seen = nearer(far, group_centred(far, found.groups))
         lost.append(_FAR - np.take_along_axis(seen, at, axis=2)[..., 0])
-    z, _, freedom = _singly(found, found.rest)
     # Drawn anew a heavy tail is lighter: what is left out is not drawn.
-    z = np.array(told) * _least_z(z, freedom, cost) / math.exp(float(np.mean(np.log(told))))
+    least = np.array(told) * _least_z(z, freedom, cost) / math.exp(float(np.mean(np.log(told))))
     wider = s * i / (s * i - 1)  # a planted one is none of the half that lies together
-    asked = np.maximum(math.log1p(thresholds.copy) + steps, z[:, None] * spreads * wider)
+    doubt = np.exp(random.standard_normal((len(told), b)) / math.sqrt(freedom))
+    asked = np.maximum(
+        math.log1p(thresholds.copy) + noise.steps, least[:, None] * wider * spread * doubt
+    )
     return _most_of(asked[..., None] + lost)
-
-
-def _singly(found: Detected, rest: Floats) -> tuple[Floats, Floats, float]:
-    """Return residuals as single copies are judged (those known), their spreads (B,), freedom."""
-    noise = noise_of(rest, found.groups, found.noise.steps)
-    spread, freedom = noise_of_cells(rest, found.groups, noise)
-    z = nearer(rest, group_centred(rest, found.groups)) / spread[:, None, None]
-    return z[~np.isnan(z)], spread, freedom
 
 
 def _least_z(z: Floats, freedom: float, cost: float) -> float:
