@@ -44,6 +44,9 @@ class PageMapping:
     static_bytes: int
     l1_misses: PerCategory  # of the first level, those of the last one included
     walks: PerCategory  # misses of the last level: the page table is walked
+    # Of these by stores, which nothing waits for; none of a trace that did not tell them apart.
+    store_l1_misses: PerCategory = (0,) * len(CATEGORIES)
+    store_walks: PerCategory = (0,) * len(CATEGORIES)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -80,7 +83,7 @@ class PageTrace:
     programs: int  # that followed each other (exec, commands of a benchmark)
     processes: int  # started and not traced
     references: PerCategory
-    stores: PerCategory  # page changes with a store
+    stores: PerCategory  # page changes that a store makes
     reuse: tuple[PageReuse, ...]  # by page size, ascending
     mappings: tuple[PageMapping, ...]  # all in base pages first
     regions: tuple[RegionMisses, ...]

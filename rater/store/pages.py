@@ -84,7 +84,14 @@ def keep_trace(
             )
         for position, mapping in enumerate(trace.mappings):
             missed = zip(CATEGORIES, mapping.l1_misses, mapping.walks, strict=True)
-            add("page_mapping", ((*mapping.sizes, *row, position) for row in missed))
+            of_stores = zip(mapping.store_l1_misses, mapping.store_walks, strict=True)
+            add(
+                "page_mapping",
+                (
+                    (*mapping.sizes, *row, position, *of_these)
+                    for row, of_these in zip(missed, of_stores, strict=True)
+                ),
+            )
         add(
             "page_region_misses",
             ([getattr(it, field.name) for field in fields(RegionMisses)] for it in trace.regions),
@@ -161,7 +168,8 @@ def load_trace(store: Store, number: int) -> StoredTrace:
         sizes = rows("page_size", "page_bytes, error, error_from")
         mappings = rows(
             "page_mapping",
-            "position, heap_bytes, mmap_bytes, static_bytes, category, l1_misses, walks",
+            "position, heap_bytes, mmap_bytes, static_bytes, category, l1_misses, walks, "
+            "coalesce(store_l1_misses, 0), coalesce(store_walks, 0)",
         )
         regions = read_table(
             connection, RegionMisses, "page_region_misses", order="category, region",
@@ -195,7 +203,7 @@ def load_trace(store: Store, number: int) -> StoredTrace:
             for size, error, far in sizes
         ),
         mappings=tuple(
-            PageMapping(key[1], key[2], key[3], _of(mappings, key, 5), _of(mappings, key, 6))
+            PageMapping(*key[1:], *(_of(mappings, key, place) for place in range(5, 9)))
             for key in dict.fromkeys(row[:4] for row in mappings)
         ),
         regions=regions,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rater.errors import InputError
@@ -16,6 +18,17 @@ def test_a_trace_comes_back_as_it_was(store: Store) -> None:
         found = load_trace(store, number)
         assert (found.trace, found.costs) == (a_trace(rate), COSTS)
         assert (found.host, found.checks) == ("here", {})
+
+
+def test_a_trace_of_an_older_rater_has_no_misses_of_stores(store: Store) -> None:
+    base, *others = a_trace().mappings
+    told = replace(base, store_l1_misses=(3, 2, 0, 0, 1, 0), store_walks=(2, 1, 0, 0, 1, 0))
+    trace = replace(a_trace(), mappings=(told, *others))
+    number = keep_trace(store, trace, COSTS, host="here", traced_at="2026-01-01")
+    assert load_trace(store, number).trace == trace
+    with store.writing("an older trace") as connection:
+        connection.execute("UPDATE page_mapping SET store_l1_misses = NULL, store_walks = NULL")
+    assert load_trace(store, number).trace == a_trace()
 
 
 def test_times_of_a_check_replace_those_of_an_earlier_one(store: Store) -> None:

@@ -2,8 +2,10 @@
 
 What others cost is worked out as what a divot costs is: the score again, without the time
 that they took from each copy. A copy lost no more to them than it was without a CPU for, and
-no more than they, and the hypervisor's other guests, worked on its CPU in that phase. Heat is
-the machine's own and no work of others; ends that rater stamped late fail their copies.
+no more than they, and the hypervisor's other guests, worked on its CPU in that phase. Nor did it
+lose what it did not want: a scheduler gives each that waits for a CPU the same, so a copy that
+sleeps or waits for a disk got as much as any of those it had to share with. Heat is the machine's
+own and no work of others; ends that rater stamped late fail their copies.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
     uses |= {(it.phase, None): it for it in counters.cpus}
     own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in counters.machine}
     threads = {used.name: used.threads for used in run.benchmarks}
+    sharers = _sharers(run)
     ran_s: defaultdict[tuple[int, int], float] = defaultdict(float)  # all of a copy's in a phase
     for it in run.copies:
         ran_s[it.phase, it.copy] += it.elapsed_s
@@ -76,8 +79,13 @@ def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
     for it in counted:
         share = it.elapsed_s / ran_s[it.phase, it.copy]
         used = uses.get((it.phase, it.cpu))
-        others_s = share * _others_s(used, own_s.get(it.phase, 0.0)) if used else 0.0
-        taken.append(min(others_s, _without_s(it, threads.get(it.benchmark, 1))))
+        used_s = _used_s(it, threads.get(it.benchmark, 1))
+        lost_s = 0.0
+        if used:
+            foreign_s = share * _foreign_s(used, own_s.get(it.phase, 0.0))
+            wanted_s = math.inf if it.cpu_s is None else sharers * used_s
+            lost_s = min(foreign_s, wanted_s) + share * used.steal * used.elapsed_s
+        taken.append(min(lost_s, it.elapsed_s - used_s))
     if run.head.order == "rotated" or run.head.mode == "steady":
         elapsed_s = sum(it.elapsed_s for it in counted)
         return sum(taken) / elapsed_s if elapsed_s else None
@@ -95,16 +103,23 @@ def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
     return max(0.0, 1 - math.exp(sum(ratios) / len(ratios))) if ratios else None
 
 
-def _others_s(use: CpuUse, rater_s: float) -> float:
+def _sharers(run: StoredRun) -> float:
+    """Return with how many others a copy may have shared its CPU: the load before, one at least."""
+    try:
+        return max(1.0, float(dict(run.settings).get("load.1min") or 1))
+    except ValueError:
+        return 1.0
+
+
+def _foreign_s(use: CpuUse, rater_s: float) -> float:
     """Return how long others worked on a CPU in a phase; rater's own threads may all have."""
-    foreign_s = (use.foreign or 0.0) * use.elapsed_s - rater_s
-    return max(0.0, foreign_s) + use.steal * use.elapsed_s
+    return max(0.0, (use.foreign or 0.0) * use.elapsed_s - rater_s)
 
 
-def _without_s(copy: StoredCopy, threads: int) -> float:
-    """Return how long a copy was without a CPU; some of its time it must have had one."""
+def _used_s(copy: StoredCopy, threads: int) -> float:
+    """Return how long a copy had a CPU: some of its time it must have had one."""
     used_s = 0.0 if copy.cpu_s is None else copy.cpu_s / threads
-    return copy.elapsed_s - min(max(used_s, 1e-6 * copy.elapsed_s), copy.elapsed_s)
+    return min(max(used_s, 1e-6 * copy.elapsed_s), copy.elapsed_s)
 
 
 def _bracket_s(cell: Sequence[tuple[StoredCopy, float]], share: int) -> float:

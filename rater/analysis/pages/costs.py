@@ -32,9 +32,12 @@ class MissPoint:
     pages: int
     dependent_ns: float
     independent_ns: float
+    store_ns: float
 
-    def of(self, loads: Loads) -> float:
-        """Return what base pages cost more, 0 where that is noise the other way."""
+    def of(self, loads: Loads | None) -> float:
+        """Return what base pages cost a load more, None: a store; 0 where that is noise."""
+        if loads is None:
+            return max(0.0, self.store_ns)
         dependent, independent = max(0.0, self.dependent_ns), max(0.0, self.independent_ns)
         if loads is Loads.BETWEEN:
             return math.sqrt(dependent * independent)
@@ -51,8 +54,8 @@ class PageCosts:
     cycle_ns: float
     tlb: Tlb
 
-    def l1_miss_ns(self, loads: Loads) -> float:
-        """Return what a miss of the first level costs that the last level answers.
+    def l1_miss_ns(self, loads: Loads | None) -> float:
+        """Return what a miss of the first level costs that the last level answers; None: a store's.
 
         The median over footprints larger than the first level and well within the last.
         """
@@ -60,9 +63,10 @@ class PageCosts:
         within = [it.of(loads) for it in self.points if first * _SURE <= it.pages <= last * _NEAR]
         return statistics.median(within) if within else 0.0
 
-    def walk_ns(self, pages: int, loads: Loads) -> float:
+    def walk_ns(self, pages: int, loads: Loads | None) -> float:
         """Return what a walk of the page table costs a program that touches so many base pages.
 
+        None: the walk of a store, which a buffer takes while the program goes on.
         The table of a larger footprint lies in larger, slower caches. Between footprints by the
         logarithm of pages; at each the median of it and its neighbours. Of a walk alone: what the
         miss of the first level costs is taken off.
@@ -96,6 +100,8 @@ def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
             it["pages"],
             it["dependent_small_ns"] - it["dependent_huge_ns"],
             it["independent_small_ns"] - it["independent_huge_ns"],
+            # Not measured by an older rater, whose traces do not tell stores apart either.
+            it.get("store_small_ns", 0.0) - it.get("store_huge_ns", 0.0),
         )
         for it in document["loads"]
         if it["huge_bytes"] >= it["pages"] * BASE_PAGE

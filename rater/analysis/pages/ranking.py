@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import sub
 
 from rater.analysis.pages.costs import Loads, PageCosts
 from rater.record.pages import BASE_PAGE, CATEGORIES, CHOSEN, PageMapping, PageTrace
@@ -93,18 +94,26 @@ def frontier(ranked: Sequence[RankedMapping], loads: Loads) -> list[RankedMappin
 
 
 def _misses_ns(mapping: PageMapping, touched: int, costs: PageCosts, loads: Loads) -> float:
-    """Return what a mapping's misses cost.
+    """Return what a mapping's misses cost: those of loads, and those of stores, which wait less.
 
     A walk for a base page costs by the program's footprint, one for a larger page as in the
     smallest footprint: its part of the page table is small.
     """
-    base_walk, large_walk = costs.walk_ns(touched, loads), costs.walk_ns(0, loads)
-    first = costs.l1_miss_ns(loads)
-    total = 0.0
-    for category, (l1, walks) in enumerate(zip(mapping.l1_misses, mapping.walks, strict=True)):
-        size = mapping.sizes[category] if category < len(CHOSEN) else BASE_PAGE
-        total += l1 * first + walks * (base_walk if size == BASE_PAGE else large_walk)
-    return total
+    sizes = (*mapping.sizes, *(BASE_PAGE,) * (len(CATEGORIES) - len(CHOSEN)))
+
+    def cost(kind: Loads | None, l1: Sequence[int], walks: Sequence[int]) -> float:
+        base, large = costs.walk_ns(touched, kind), costs.walk_ns(0, kind)
+        of_walks = sum(
+            count * (base if size == BASE_PAGE else large)
+            for count, size in zip(walks, sizes, strict=True)
+        )
+        return sum(l1) * costs.l1_miss_ns(kind) + of_walks
+
+    of_loads = tuple(map(sub, mapping.l1_misses, mapping.store_l1_misses))
+    walks_of_loads = tuple(map(sub, mapping.walks, mapping.store_walks))
+    return cost(loads, of_loads, walks_of_loads) + cost(
+        None, mapping.store_l1_misses, mapping.store_walks
+    )
 
 
 def _faults_saved_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts) -> float:

@@ -99,7 +99,8 @@ def _sizes(mapping: Mapping[str, Any]) -> MappingSizes:
 
 
 def _mapping(mapping: Mapping[str, Any], rate: float) -> PageMapping:
-    return PageMapping(*_sizes(mapping), _scaled(mapping["l1"], rate), _scaled(mapping["l2"], rate))
+    kinds = ("l1", "l2", "store_l1", "store_l2")
+    return PageMapping(*_sizes(mapping), *(_scaled(mapping[kind], rate) for kind in kinds))
 
 
 def _regions(

@@ -12,6 +12,8 @@ from rater.analysis.pages.reuse import page_memory
 from rater.plan.pages.mappings import mapping_layout
 from rater.record.pages import BASE_PAGE, CATEGORIES, PageReuse, PageTrace, PerCategory
 
+_KINDS: dict[str, Loads | None] = {**{it.value: it for it in Loads}, "store": None}
+
 
 def pages_document(
     trace: PageTrace,
@@ -51,8 +53,8 @@ def pages_document(
             "cycle_ns": costs.cycle_ns,
             "fault_base_ns": costs.fault_base_ns,
             "fault_huge_ns": costs.fault_huge_ns,
-            "l1_miss_ns": {it: costs.l1_miss_ns(it) for it in Loads},
-            "walk_ns": {it: costs.walk_ns(touched, it) for it in Loads},
+            "l1_miss_ns": {name: costs.l1_miss_ns(it) for name, it in _KINDS.items()},
+            "walk_ns": {name: costs.walk_ns(touched, it) for name, it in _KINDS.items()},
         },
         "loads": loads,
         "mappings": [
@@ -114,6 +116,7 @@ def _mapping(one: RankedMapping, benefit: float, costs: PageCosts) -> dict[str, 
         "large_bytes": one.large_bytes,
         "l1_misses": sum(one.mapping.l1_misses),
         "walks": sum(one.mapping.walks),
+        "store_walks": sum(one.mapping.store_walks),
         "faults_saved_ns": one.faults_saved_ns,
         "saved_ns": saved,
         "saved_cycles": {it: ns / costs.cycle_ns for it, ns in saved.items()},

@@ -39,6 +39,8 @@ QUIET = (reading(0, 9.9), reading(1, 9.9))
         ([computed(0, 5.0)], (reading(0, 6.0),), 0.1),
         # It had its CPU all the time: others worked there when it was done.
         ([replace(computed(0, 4.0), elapsed_ns=4 * S)], (reading(0, 9.0),), 0.0),
+        # A copy that sleeps wants no CPU: others worked there all the time, and took .1 s at most.
+        ([computed(0, 0.1)], (reading(0, 10.0),), 0.01),
         # The hypervisor's other guests are others, too.
         ([computed(0, 7.0)], (reading(0, 7.0, steal_ns=3 * S),), 0.3),
         # Two copies share the CPU, each has half of it; others had a fifth.
@@ -67,6 +69,13 @@ def test_what_others_cost_is_the_score_without_the_time_they_took(
     copies: list[StoredCopy], rows: tuple[CpuReading, ...], lost: float | None
 ) -> None:
     assert cost(read_run(copies, *rows)) == lost
+
+
+def test_of_many_others_a_copy_may_have_waited_for_each() -> None:
+    run = read_run([computed(0, 2.0)], reading(0, 10.0))
+    assert cost(run) == 0.2  # with one other, which got as much
+    assert cost(replace(run, settings=(("load.1min", "4.10"),))) == 0.8
+    assert cost(replace(run, settings=(("load.1min", "nan"),))) == 0.2
 
 
 def test_rater_itself_is_no_other() -> None:

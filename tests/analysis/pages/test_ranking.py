@@ -16,6 +16,7 @@ from rater.plan.pages.mappings import mapping_name
 from rater.plan.pages.tlb import parse_tlb
 from tests.support.traces import COSTS, HUGE, SMALL, TLB, a_trace
 
+LOADS: list[dict[str, float]] = COSTS["loads"]  # type: ignore[assignment]
 COST = page_costs(COSTS, parse_tlb(TLB))
 DEPENDENT = Loads.DEPENDENT
 
@@ -59,6 +60,21 @@ def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
     )
     without = rank(a_trace(), COST, faults=False)
     assert without[1].saved_ns(DEPENDENT) == heap.misses_saved_ns[DEPENDENT]
+
+
+def test_misses_of_stores_cost_what_stores_cost_whatever_loads_do() -> None:
+    loads = [
+        it | {"store_small_ns": 2.0 + it["pages"] / 1024, "store_huge_ns": 2.0} for it in LOADS
+    ]
+    costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
+    assert costs.l1_miss_ns(None) == 0.25
+    assert costs.walk_ns(4096, None) == 2.5 - 0.25  # at 1024 and 4096 pages the median of 1 and 4
+    base, *_ = (trace := a_trace()).mappings
+    of_stores = replace(base, store_l1_misses=(1000,) + (0,) * 5, store_walks=(400,) + (0,) * 5)
+    mappings = (of_stores, *trace.mappings[1:])
+    _, heap, *_ = rank(replace(trace, mappings=mappings), costs)
+    # 10 L1 misses of loads are left in huge pages; those in small ones were all of stores.
+    assert heap.misses_saved_ns[DEPENDENT] == 1000 * 0.25 + 400 * 2.25 - 10 * 4.0
 
 
 def test_the_best_mapping_is_that_which_saves_most_within_the_pages_there_are() -> None:

@@ -245,3 +245,13 @@ def test_a_sample_finds_the_misses_of_the_whole_within_its_error(analyser: Path)
 def test_wrong_arguments_are_refused(analyser: Path, wrong: str) -> None:
     done = subprocess.run([analyser, wrong], input=b"", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_misses_of_stores_are_told_apart(analyser: Path) -> None:
+    store = 1 << 36
+    records = [(HEAP, 2 * MB, 4 * MB), (512, 1), (513 | store, 2), (512 | store, 1), (514, 1)]
+    found = analysed(analyser, records, "-t", "1:1:1:1", "-t", "2:1:2:2", "-m", BASE)
+    [mapping] = found["mappings"]
+    # One entry, then two: the second level has 512 again.
+    assert (mapping["l1"][0], mapping["store_l1"][0]) == (4, 2)
+    assert (mapping["l2"][0], mapping["store_l2"][0]) == (3, 1)

@@ -28,7 +28,7 @@ static const char *const names[] = {"heap", "mmap", "static", "small static", "s
 static const unsigned shifts[SIZES] = {12, 16, 21, 30};
 static const int category_of[] = {OTHER, HEAP, MMAP, STATIC, STACK, OTHER};
 
-struct batch { uint64_t page[BATCH]; uint32_t count[BATCH]; uint8_t category[BATCH]; unsigned size; };
+struct batch { uint64_t page[BATCH]; uint32_t count[BATCH]; uint8_t category[BATCH], store[BATCH]; unsigned size; };
 
 static double rate = 1;
 static uint64_t limit = UINT64_MAX; /* of hashes that are in the sample */
@@ -84,7 +84,7 @@ struct mapping {
     unsigned size[CATEGORIES];
     uint64_t *tags[ARRAYS];
     int array[LEVELS][SIZES]; /* of a level for a page size, -1 none */
-    uint64_t last, miss[LEVELS][CATEGORIES];
+    uint64_t last, miss[LEVELS][CATEGORIES], store_miss[LEVELS][CATEGORIES]; /* of these, stores */
     struct stack stack;  /* of a sample */
     struct table number; /* by 2 MiB of addresses: which of `of`, + 1 */
     struct region_misses (*of)[CATEGORIES];
@@ -124,11 +124,12 @@ static struct region_misses *region_of(struct mapping *m, uint64_t page, unsigne
     return &m->of[*number - 1][category];
 }
 
-static inline void missed(struct mapping *m, unsigned level, unsigned category, uint64_t page)
+static inline void missed(struct mapping *m, unsigned level, const struct batch *b, unsigned i)
 {
-    m->miss[level][category]++;
+    m->miss[level][b->category[i]]++;
+    m->store_miss[level][b->category[i]] += b->store[i];
     if (m->number.leaves == NULL) return;
-    struct region_misses *r = region_of(m, page, category);
+    struct region_misses *r = region_of(m, b->page[i], b->category[i]);
     if (level == 0) r->l1++;
     else r->l2++;
 }
@@ -146,13 +147,13 @@ static void misses_of(struct mapping *m, const struct batch *b)
             uint64_t far = stack_touch(&m->stack, key);
             if (far != NEVER) far = (uint64_t)((double)far / rate);
             if (first >= 0 && far < arrays[first].entries) continue;
-            missed(m, 0, c, b->page[i]);
-            if (second < 0 || far >= arrays[second].entries) missed(m, 1, c, b->page[i]);
+            missed(m, 0, b, i);
+            if (second < 0 || far >= arrays[second].entries) missed(m, 1, b, i);
             continue;
         }
         if (first >= 0 && found(m, first, page, key + 1)) continue;
-        missed(m, 0, c, b->page[i]);
-        if (second < 0 || !found(m, second, page, key + 1)) missed(m, 1, c, b->page[i]);
+        missed(m, 0, b, i);
+        if (second < 0 || !found(m, second, page, key + 1)) missed(m, 1, b, i);
     }
 }
 
@@ -295,6 +296,7 @@ static void read_all(void)
             b->page[b->size] = page;
             b->count[b->size] = (uint32_t)count;
             b->category[b->size] = (uint8_t)c;
+            b->store[b->size] = (word & RECORD_STORE) != 0;
             if (++b->size == BATCH) b = hand_over(b);
         }
         left = left + (size_t)got - i * sizeof *words;
@@ -402,6 +404,8 @@ static void print_mapping(const struct mapping *m)
     printf("], ");
     print_row("l1", m->miss[0], ", ");
     print_row("l2", m->miss[1], ", ");
+    print_row("store_l1", m->store_miss[0], ", ");
+    print_row("store_l2", m->store_miss[1], ", ");
     printf("\"regions\": [");
     const char *between = "";
     for (uint32_t r = 0; r < m->regions; r++)

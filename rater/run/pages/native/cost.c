@@ -4,8 +4,8 @@
  *
  * The same lines of data, one a 4 KiB page, are read in the same order in small and in huge pages,
  * turn by turn; the difference is what the misses cost. Dependent: each address comes from the load
- * before; independent: addresses are computed. Times are nanoseconds of CPU time,
- * as little of other load in them as can be.
+ * before; independent: addresses are computed; stores: the same addresses are written to. Times are
+ * nanoseconds of CPU time, as little of other load in them as can be.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -105,23 +105,26 @@ static void dependent(char *base, size_t loads, struct pieces *of)
         add_piece(of, now_ns() - begin);
     }
 }
-static void independent(const char *base, size_t pages, size_t loads, struct pieces *of)
+static inline __attribute__((always_inline)) void computed(char *base, size_t pages, size_t times, struct pieces *of, int store)
 {
     uint64_t sum = 0, x = 1;
     const uint64_t mask = pages - 1; /* a power of two: a full cycle by Hull and Dobell */
-    for (size_t done = 0; done < loads; done += PIECE) {
+    for (size_t done = 0; done < times; done += PIECE) {
         double begin = now_ns();
         for (int i = 0; i < PIECE; i++) {
             x = (x * 1664525 + 1013904223) & mask;
-            uint64_t page = (x ^ x >> 7) & mask;
-            sum += *(const uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
+            uint64_t page = (x ^ x >> 7) & mask, *at = (uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
+            if (store) at[1] = x; /* beside the address that `dependent` follows */
+            else sum += *at;
         }
         sink = sum;
         add_piece(of, now_ns() - begin);
     }
 }
+static void independent(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0); }
+static void stores(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1); }
 
-enum { FOOTPRINTS = 20, KINDS = 4, LEAST_PAGES = 16 };
+enum { FOOTPRINTS = 20, KINDS = 6, LEAST_PAGES = 16 };
 
 /* All footprints in turn, round by round: load that comes and goes spoils no footprint as a whole. */
 static void loads(size_t most_pages)
@@ -154,14 +157,17 @@ static void loads(size_t most_pages)
             dependent(huge, n, &of[f][1]);
             independent(small, pages, n, &of[f][2]);
             independent(huge, pages, n, &of[f][3]);
+            stores(small, pages, n, &of[f][4]);
+            stores(huge, pages, n, &of[f][5]);
         }
     }
     int f = 0;
     const size_t had = huge_bytes(huge);
     for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++)
         printf("%s\n  {\"pages\": %zu, \"huge_bytes\": %zu, \"dependent_small_ns\": %.3f, \"dependent_huge_ns\": %.3f, "
-               "\"independent_small_ns\": %.3f, \"independent_huge_ns\": %.3f}",
-               f ? "," : "", pages, had < bytes ? 0 : pages * SMALL, typical(&of[f][0]), typical(&of[f][1]), typical(&of[f][2]), typical(&of[f][3]));
+               "\"independent_small_ns\": %.3f, \"independent_huge_ns\": %.3f, \"store_small_ns\": %.3f, \"store_huge_ns\": %.3f}",
+               f ? "," : "", pages, had < bytes ? 0 : pages * SMALL, typical(&of[f][0]), typical(&of[f][1]), typical(&of[f][2]), typical(&of[f][3]),
+               typical(&of[f][4]), typical(&of[f][5]));
     munmap(small, bytes);
     munmap(huge, bytes);
     free(order);

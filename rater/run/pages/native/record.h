@@ -1,7 +1,8 @@
 /* The stream of page references that a traced program writes: words of 8 bytes, host byte order.
  *
  *   bit 63 clear: references one after the other to one 4 KiB page:
- *                 bits 0-35 the page's number, bit 36 one of them was a store, bits 37-62 how many
+ *                 bits 0-35 the page's number, bit 36 the first of them, which is the one that
+ *                 misses, was a store, bits 37-62 how many
  *   bit 63 set:   an event: bits 56-62 its kind, bits 0-47 where it begins; the next word is its end
  */
 #pragma once

@@ -33,7 +33,7 @@ static Long inode; /* of the pipe: another file may have its number by now */
 static ULong buffer[WORDS];
 static UInt filled;
 static UWord page = ~0ul; /* of the run of references under way */
-static ULong count, stored;
+static ULong count, stored; /* the first one is a store */
 static Addr library_start, library_end; /* what the loader maps of a file before its parts */
 static Bool stack_told, ranges_told; /* by the program: what else is mapped is none of its data */
 
@@ -64,22 +64,21 @@ static void end_run(void)
 {
     if (count) put(page | stored << RECORD_PAGE_BITS | count << RECORD_COUNT_SHIFT);
     count = 0;
-    stored = 0;
 }
 
-static __attribute__((noinline)) void begin_run(UWord to)
+static __attribute__((noinline)) void begin_run(UWord to, UWord store)
 {
     end_run();
     page = to;
     count = 1;
+    stored = store;
 }
 
 static inline void refer(Addr at, UWord store)
 {
     UWord to = at >> 12 & RECORD_PAGE;
     if (LIKELY(to == page && count < RECORD_COUNT)) count++;
-    else begin_run(to);
-    stored |= store;
+    else begin_run(to, store);
 }
 
 static void tell(Int kind, Addr begin, Addr end)
