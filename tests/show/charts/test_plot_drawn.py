@@ -155,7 +155,7 @@ def test_iterations_are_told_apart_by_shade_with_a_key() -> None:
     assert texts(svg)[1:5] == ["3", "2", "1", "iteration"]
     assert dots(svg) == [
         [
-            *((2, grey, "1") for grey in ("#979797", "#6f6f6f", GREY)),
+            *((2, grey, "1") for grey in ("#929292", "#6f6f6f", GREY)),
             *((1, SLOW_DOT, opacity) for opacity in ("0.6", "0.8", "1")),
         ]
     ]
