@@ -199,14 +199,16 @@ def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
 
 
 def mean_khz(reader: MachineReader, for_s: float = 10.0) -> list[int | None]:
-    """Watch for so long, or until a frequency was read; return the means."""
+    """Watch for so long, or until a frequency was read and paid for; return the means."""
     readings = of(reader)
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(readings.watch)
             with trio.move_on_after(for_s):
-                while not any(row.mean_khz for row in events_of(readings)[0].rows):
+                while not (
+                    reader.spent_ns and any(it.mean_khz for it in events_of(readings)[0].rows)
+                ):
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
 
