@@ -35,7 +35,7 @@ from rater.analysis.divots.model.parts import (
     split_sets,
 )
 from rater.analysis.divots.model.score import tails_of, worth_of
-from rater.analysis.stats.robust import Bools, Floats, mean, median, quantiles
+from rater.analysis.stats.robust import Bools, Floats, centred, mean, median, quantiles
 
 _FOUND = 0.8  # of the planted ones: what is promised
 _SEED = 1
@@ -91,7 +91,7 @@ def _runs_like(found: Detected, groups: list[Part], thresholds: Thresholds) -> l
         doubt = math.exp(random.standard_normal() / math.sqrt(2 * noise.freedom * b))
         drawn *= (noise.between * doubt)[:, None, None]
         runs.append(np.swapaxes(drawn, 1, 2))
-        again = noise_of(_centred(runs[-1]), found.groups, noise.steps).between
+        again = noise_of(centred(runs[-1]), found.groups, noise.steps).between
         told.append(np.log(again / noise.between))
     less = math.exp(-float(np.mean(told)))
     slots = np.array([part.slots for part in groups]).reshape(len(groups), s)
@@ -101,10 +101,6 @@ def _runs_like(found: Detected, groups: list[Part], thresholds: Thresholds) -> l
 
 def _runs(rest: Floats) -> int:
     return min(_MOST, max(_FEWEST, _COPY_RUNS // rest.size))
-
-
-def _centred(values: Floats) -> Floats:
-    return values - median(values)[..., None]
 
 
 def _differences(found: Detected, groups: list[Part], thresholds: Thresholds) -> Floats:
@@ -161,7 +157,7 @@ def _seen(
 
     As it names them, by some benchmarks (`there`); and the noise that it tells.
     """
-    values = _centred(run)
+    values = centred(run)
     noise = noise_of(values, found.groups, found.noise.steps)
     levels = levels_of(values)[there]
     z = np.clip(levels / noise.between[there, None], -8, 8)
@@ -220,7 +216,7 @@ def _of_copy(found: Detected, thresholds: Thresholds) -> float:
         told.append(_least_z(random.choice(random.choice(z, len(z)), len(z)), freedom, cost))
         far, at = rest.copy(), random.integers(s, size=(b, i, 1))
         np.put_along_axis(far, at, np.take_along_axis(far, at, axis=2) + _FAR, axis=2)
-        far = _centred(far)
+        far = centred(far)
         seen = nearer(far, group_centred(far, found.groups))
         lost.append(_FAR - np.take_along_axis(seen, at, axis=2)[..., 0])
     # Drawn anew a heavy tail is lighter: what is left out is not drawn.

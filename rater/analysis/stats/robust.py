@@ -54,9 +54,14 @@ def middle(values: Floats) -> float:
     return float(median(values.ravel()))
 
 
+def centred(values: Floats) -> Floats:
+    """Return values with their median along the last axis taken out."""
+    return values - median(values)[..., None]
+
+
 def mad(values: Floats) -> Floats:
     """Return 1.4826 x the median distance from the median along the last axis."""
-    return MAD_TO_SD * median(np.abs(values - median(values)[..., None]))
+    return MAD_TO_SD * median(np.abs(centred(values)))
 
 
 def ranks(values: Floats) -> Floats:

@@ -36,9 +36,7 @@ from rater.show.results.cpu_use import notable_text, print_cpus
 from rater.show.results.energy import print_energy
 from rater.show.results.metrics import print_metrics
 from rater.show.results.placement import print_memory, print_placement
-from rater.show.results.rotated import print_rotated
-from rater.show.results.run import print_benchmarks, print_failed
-from rater.show.results.steady import print_mix, print_verdicts
+from rater.show.results.run import print_failed, print_results
 from rater.text.cpuset import format_list
 
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
@@ -144,13 +142,7 @@ def _details(page_run: PageRun, *, several: bool) -> Html:
 
 def _results(page_run: PageRun) -> Iterator[Html]:
     summary, printer = page_run.summary, PagePrinter()
-    if summary.rotated is not None:
-        print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
-    elif summary.mix is not None:
-        print_mix(summary.mix, summary, printer)
-        print_verdicts(summary, printer)
-    else:
-        print_benchmarks(summary, printer)
+    print_results(summary, printer)
     if page_run.barrier is not None and can_compare(summary.head, page_run.barrier.head):
         print_beside(compare_with_barrier(summary, page_run.barrier), printer)
     if summary.metrics:

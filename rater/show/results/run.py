@@ -72,7 +72,11 @@ def print_summary(
     rows = sum(len(benchmark.iterations) for benchmark in summary.benchmarks)
     dense = brief and console.is_terminal and rows > _MOST_ROWS
     print_head(head, printer)
-    _print_results(summary, printer, dense=dense)
+    if not dense:
+        printer.line()
+    print_results(summary, printer, dense=dense)
+    if not dense:
+        print_energy(summary, printer)
     if not (dense and as_planned(summary.proof)):
         _print_proof(summary.proof, printer, every=proof, brief=brief)
     print_pages(summary.pages, printer, every=proof)
@@ -105,9 +109,8 @@ def print_summary(
         printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(summary, divots))}")
 
 
-def _print_results(summary: Summary, printer: Printer, *, dense: bool) -> None:
-    if not dense:
-        printer.line()
+def print_results(summary: Summary, printer: Printer, *, dense: bool = False) -> None:
+    """Print the results of a run, of whatever mode; `dense`: as `print_benchmarks` has it."""
     if summary.rotated is not None:
         print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
     elif summary.mix is not None:
@@ -115,8 +118,6 @@ def _print_results(summary: Summary, printer: Printer, *, dense: bool) -> None:
         print_verdicts(summary, printer)
     else:
         print_benchmarks(summary, printer, dense=dense)
-    if not dense:
-        print_energy(summary, printer)
 
 
 def _print_remarks(

@@ -20,7 +20,7 @@ from rater.analysis.divots.model.noise import (
 )
 from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
 from rater.analysis.divots.model.score import Choice, choices
-from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
+from rater.analysis.stats.robust import Bools, Floats, Ints, centred, mean, median
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ def fit_parts(
     `sets`: sets of copies that only the times name are parts as well.
     """
     entries: list[PartEffect] = []
-    rest = _centred(values)
+    rest = centred(values)
     noise = noise_of(rest, groups, steps)
     for _ in range(limits.MOST_FINDINGS):
         best = _best(rest, machine, noise, thresholds, entries, sets=sets)
@@ -67,10 +67,6 @@ def fit_parts(
         rest = _estimate(values, entries)
         noise = noise_of(rest, groups, steps)
     return entries, rest, noise
-
-
-def _centred(values: Floats) -> Floats:
-    return values - median(values)[..., None]
 
 
 def _best(
@@ -157,7 +153,7 @@ def _estimate(values: Floats, entries: list[PartEffect]) -> Floats:
             it.size = np.zeros(values.shape[:2])
             it.size[cells] = typical[:, None]
             total += it.effect()
-    return _centred(values - total)
+    return centred(values - total)
 
 
 def nearer(one: Floats, other: Floats) -> Floats:
@@ -217,5 +213,5 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
         if not found.any():
             break
         effects[found] = rest[found]
-        left = _centred(np.where(found, np.nan, left))
+        left = centred(np.where(found, np.nan, left))
     return effects

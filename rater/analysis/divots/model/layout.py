@@ -19,6 +19,7 @@ from rater.analysis.stats.robust import (
     Bools,
     Floats,
     Ints,
+    centred,
     median,
     middle,
     quantiles,
@@ -37,11 +38,6 @@ class Predicted:
     effect: Floats  # (B,) ln slowdown of these slots, by benchmark
     load: float  # copies on the CPU, busy threads on the core, copies on the lgroup ...
     usual: float  # ... and of the main class
-
-
-def cell_medians(values: Floats) -> Floats:
-    """Return values with the median of each cell (last axis) taken out."""
-    return values - median(values)[..., None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +68,14 @@ def explain(table: Table) -> Explained:
             if classes[g, 2] != classes[main, 2]:
                 fastest -= limits.SLOWEST_KIND
             allowed[:, of_class == g] += np.minimum(fastest - found.effect, 0.0)[:, None]
-    y = cell_medians(y)
+    y = centred(y)
     predicted += _load(table, y, allowed)
     told = [
         one
         for one in predicted
         if middle(np.abs(one.effect)) >= 2 * limits.TAU or np.abs(one.effect).max() >= limits.FAR
     ]
-    return Explained(_without_gain(cell_medians(y), allowed, of_class, table.node), told)
+    return Explained(_without_gain(centred(y), allowed, of_class, table.node), told)
 
 
 def _without_gain(values: Floats, allowed: Floats, of_class: Ints, node: Ints) -> Floats:
