@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 import pytest
@@ -214,10 +215,18 @@ def test_sections_of_other_labels_and_machines_do_not_hold(
 
 
 def test_conditions_in_conditions_cost_as_much_as_beside_each_other() -> None:
-    def cpu_s(conditions: int) -> float:
+    def once_s(conditions: int) -> float:
         begin = time.thread_time()
         config = read_config("%if '%{x}' == 'y'\n" * conditions)
+        cost_s = time.thread_time() - begin
         assert len(config.problems) >= conditions  # none has its end
-        return time.thread_time() - begin
+        return cost_s
 
-    assert cpu_s(20_000) < 40 * cpu_s(2000)
+    def least_s(conditions: int) -> float:
+        return min(once_s(conditions) for _ in range(3))
+
+    gc.disable()  # a pass over all that a worker holds takes longer than what is measured
+    try:
+        assert least_s(20_000) < 40 * least_s(2000)
+    finally:
+        gc.enable()
