@@ -66,25 +66,29 @@ class Local:
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """Signal the job's process."""
         for job in ids:
-            process = self._process(job)
-            if process is not None and is_alive(process):
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGUSR1 if gently else signal.SIGTERM)
+            for process in self._processes(job)[:1]:
+                if is_alive(process):
+                    with suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGUSR1 if gently else signal.SIGTERM)
 
-    def _process(self, job: str) -> ProcessId | None:
+    def _processes(self, job: str) -> list[ProcessId]:
+        """Return the job's process, then the one that looks at its end; none before it began."""
         try:
-            pid, start = (self._folder / job / "process").read_text().split()
-        except (OSError, ValueError):
-            return None
-        return ProcessId(int(pid), int(start), boot_id())
+            lines = (self._folder / job / "process").read_text().splitlines()
+        except OSError:
+            return []
+        numbers = [map(int, line.split()) for line in lines]
+        return [ProcessId(pid, start, boot_id()) for pid, start in numbers]
 
     def _seen(self, job: str) -> JobSeen | None:
-        process = self._process(job)
-        if process is None:
+        processes = self._processes(job)
+        if not processes:
             return None  # its submitter was killed before it had begun
+        # Asked before its end is read: who looks at it writes that, and is gone only then.
+        runs = any(map(is_alive, processes))
         with suppress(OSError):
             word, _, reason = (self._folder / job / "end").read_text().partition(" ")
             return JobSeen(job, JobPhase.ENDED, word, reason.strip() or None)
-        if is_alive(process):
+        if runs:
             return JobSeen(job, JobPhase.RUNNING, "RUNNING")
         return JobSeen(job, JobPhase.ENDED, "NODE_FAIL")  # killed with who looked at its end

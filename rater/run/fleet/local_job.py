@@ -1,7 +1,8 @@
 """Start a job of the backend `local` and look at its end: a program of its own, without rater.
 
 `python -I -S -B local_job.py FOLDER SECONDS|- NOTICE_S COMMAND...` returns when the job runs; the
-process that stays behind writes FOLDER/end: a word of Slurm's and how the command ended.
+process that stays behind writes FOLDER/end: a word of Slurm's and how the command ended. Before,
+FOLDER/process has the pids and starts of both, the command's first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ def put(file: Path, text: str) -> None:
     part = file.with_suffix(".part")
     part.write_text(text)
     part.replace(file)
+
+
+def start_of(pid: int) -> str:
+    """Return when a process started, in clock ticks after boot."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def waited(pidfd: int, seconds: float | None) -> bool:
@@ -59,8 +65,7 @@ def main(folder: Path, limit: str, notice_s: float, command: list[str]) -> None:
             os.execv(command[0], command)
         finally:
             os._exit(127)
-    start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    put(folder / "process", f"{pid} {start}\n")
+    put(folder / "process", f"{pid} {start_of(pid)}\n{os.getpid()} {start_of(os.getpid())}\n")
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     os.close(told)

@@ -89,6 +89,8 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     until(lambda: (tmp_path / "ran").read_text().count("x") == 2 and copies_on_node(tmp_path) == 1)
     until(lambda: sum((it / "end").exists() for it in jobs) == 1)  # of the one that came too late
     os.kill(agent_of(tmp_path), signal.SIGKILL)
+    # Before that its copy could see `go`, end, and be stored by a rater that was about to die.
+    until(lambda: all((it / "end").exists() for it in jobs))
     (tmp_path / "go").touch()
 
     document = shown(rater, "wait", "--poll", "0.05")
