@@ -438,15 +438,17 @@ def test_ctrl_z_stops_the_copies_marks_the_run_and_does_not_count_for_the_time_l
     tmp_path: Path,
 ) -> None:
     # exec: a shell that has forked and waits for its child's exec can not be seen stopped
-    script = f"echo $$ > {tmp_path}/pid; exec sleep 0.5"
-    words = ("--copies", "1", "--timeout", "1.5", "--", "sh", "-c", script)
+    waits = f"import os, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"
+    script = f'echo $$ > {tmp_path}/pid; exec {sys.executable} -S -c "{waits}"'
+    words = ("--copies", "1", "--timeout", "1.2", "--", "sh", "-c", script)
     process = subprocess.Popen([*QUIET, *words])
     copy = pid_in(tmp_path / "pid")
     process.send_signal(signal.SIGTSTP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     while state_of(copy) != "T":
         time.sleep(0.01)
-    time.sleep(1.6)  # longer than the limit: the length of the pause is what is tested
+    time.sleep(1.3)  # longer than the limit: the length of the pause is what is tested
+    (tmp_path / "go").touch()
     process.send_signal(signal.SIGCONT)
     assert process.wait(timeout=20) == 0
     assert "suspended (Ctrl-Z)" in str(rows("SELECT text FROM note"))

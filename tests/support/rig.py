@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import trio
 
 from rater.plan.placement.place import MemoryPolicy, Placement
 from rater.plan.request.sampling import Cadence
-from rater.plan.schedule.phases import Plan, make_plan
+from rater.plan.schedule.phases import Plan, Window, make_plan
 from rater.plan.suite.model import Expected, Metric
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.run.copies.guard import guard
@@ -67,6 +68,35 @@ CPU = min(os.sched_getaffinity(0))
 def on_one_cpu(copies: int, policy: MemoryPolicy = MemoryPolicy.LOCAL) -> tuple[Placement, ...]:
     """All copies bound to the first CPU."""
     return tuple(Placement(copy, (CPU,), CPU, 0, 0, 0, 0, policy, ()) for copy in range(copies))
+
+
+def wait_for(file: Path) -> Callable[[Event, Supervisor], None]:
+    """Return what holds rater, once copies have started, until one of them has made a file.
+
+    A time limit that began with them may be over by then.
+    """
+
+    def wait(event: Event, _: Supervisor) -> None:
+        while isinstance(event, CopyStarted) and not file.exists():
+            time.sleep(0.001)
+
+    return wait
+
+
+def in_window(
+    folder: Path,
+    window: Window,
+    run: Callable[[Path, Window], Seen],
+    enough: Callable[[Seen], bool],
+) -> Seen:
+    """Run in a window that is as long as it takes to see enough, on a busy machine too."""
+    for tries in range(5):
+        (folder / f"{tries}").mkdir()
+        longer = Window(window.warmup_ns, window.length_ns * 3**tries)
+        seen = run(folder / f"{tries}", longer)
+        if enough(seen):
+            return seen
+    raise AssertionError("nothing repeats")
 
 
 @dataclass

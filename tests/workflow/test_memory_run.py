@@ -7,22 +7,54 @@ import io
 import json
 import shlex
 import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from rater.run.observe import resident
 from tests.support.calls import Rater
 
 MB = 1 << 20
-# Touches so many MB, and lives until it was looked at once.
-PROGRAM = "import sys, time; x = bytearray(b'1') * (int(sys.argv[1]) << 20); time.sleep(1.3)"
+# Touches so many MB, says so, and lives until all were looked at once.
+PROGRAM = """
+import os, pathlib, sys, time
+x = bytearray(b'1') * (int(sys.argv[1]) << 20)
+pathlib.Path("ready." + os.environ["RATER_COPY"]).touch()
+while not os.path.exists("looked"):
+    time.sleep(0.01)
+"""
 
 
-@pytest.mark.usefixtures("nobody_else")
+@pytest.fixture
+def looks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look of a run sees its two copies, when they are ready for it, and lets them end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(resident, "EVERY_S", 0.1)
+    monkeypatch.setattr(resident, "_LEAST_AGE_NS", 0)
+    look = resident._resident
+
+    def once(pids: Sequence[int]) -> tuple[list[int], int]:
+        if len(pids) < 2 or Path("looked").exists():
+            return [0] * len(pids), 0
+        while not (Path("ready.0").exists() and Path("ready.1").exists()):
+            time.sleep(0.01)
+        found = look(pids)
+        Path("looked").touch()
+        return found
+
+    monkeypatch.setattr(resident, "_resident", once)
+
+
+@pytest.mark.usefixtures("nobody_else", "looks_once")
 def test_average_and_most_memory_are_what_programs_allocated(rater: Rater) -> None:
     """16 and 64 MB beside what Python has, the second in a child of a shell."""
     python = [sys.executable, "-c", PROGRAM]
     shell = ["sh", "-c", f"{shlex.join([*python, '64'])}; true"]
     for command in ([*python, "16"], shell):
+        for file in ("ready.0", "ready.1", "looked"):
+            Path(file).unlink(missing_ok=True)
         assert rater("run", "--quiet", "--copies", 2, "--", *command)[0] == 0
     document = json.loads(rater("compare", 1, 2, "--memory", "--json")[1])
     first, then = (row["points"][place] for place, row in enumerate(document["memory"]))

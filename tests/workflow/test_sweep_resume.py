@@ -37,9 +37,10 @@ def tags_of(run: int) -> dict[str, str]:
 
 def interrupted(rater: Rater, folder: Path) -> None:
     """A sweep of two points and two rounds whose third run was interrupted."""
-    script = f"echo >> {folder}/n; [ $(wc -l < {folder}/n) != 3 ] || kill -INT {os.getpid()}"
+    ends = f"kill -INT {os.getpid()}; exec sleep 60"
+    script = f"echo >> {folder}/n; [ $(wc -l < {folder}/n) != 3 ] || {{ {ends}; }}"
     words = ("--axis", "env:X=1,2", "--rounds", "2", "--order", "given")
-    status, _, said = rater("sweep", *TINY, *words, "--", "sh", "-c", script + "; sleep 0.2")
+    status, _, said = rater("sweep", *TINY, *words, "--", "sh", "-c", script)
     assert status == 130, said
 
 

@@ -8,19 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from rater.plan.schedule.phases import Window, make_plan
 from rater.plan.suite.model import Expected, Metric
-from rater.record.events import CopyEnded, Event, Noted, PhaseEnded
+from rater.record.events import CopyStarted, Event, Noted, PhaseEnded
 from rater.record.status import RunStatus, Validity
 from rater.run.check import checker
 from rater.run.check.checker import Checker
 from rater.run.check.request import CheckRequest, CheckRules, Judged
-from rater.run.copies.guard import guard
+from rater.run.copies.guard import Helpers, guard
 from rater.run.copies.orphans import children
 from rater.run.copies.watch import MARKER
 from rater.run.supervise.supervisor import Supervisor
@@ -81,6 +80,19 @@ def test_files_are_found_by_their_names_and_numbers_in_the_order_of_the_suite(
     assert found == [Judged(Validity.VALID, None, (("c", 2.0), ("b", 1.0), ("a", 0.0)))]
 
 
+def give_the_next_one_time(monkeypatch: pytest.MonkeyPatch, process: Checker) -> None:
+    """Lift the limits once another process is needed: to start takes long on a full machine."""
+    process.start()
+    start = checker._Process
+
+    def started(helpers: Helpers) -> checker._Process:
+        monkeypatch.setattr(checker, "LIMIT_S", 60.0)
+        process._wall_s = 60.0
+        return start(helpers)
+
+    monkeypatch.setattr(checker, "_Process", started)
+
+
 @pytest.mark.parametrize(
     ("metrics", "expected", "at"),
     [
@@ -97,6 +109,7 @@ def test_a_pattern_without_end_is_wrong_and_the_next_copy_is_judged(
 ) -> None:
     monkeypatch.setattr(checker, "LIMIT_S", 0.15)
     with Checker() as process:
+        give_the_next_one_time(monkeypatch, process)
         bad, good = process.check(
             [
                 request(tmp_path, f"{TRAP}speed 1\n", *metrics, expected=expected),
@@ -133,12 +146,14 @@ def test_when_the_process_dies_the_copy_in_hand_is_wrong_and_another_goes_on(
         assert second != first
 
 
-def test_a_process_that_is_stopped_is_not_waited_for_and_another_goes_on(tmp_path: Path) -> None:
+def test_a_process_that_is_stopped_is_not_waited_for_and_another_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (
         guard("judge-stops", 1, use_cgroup=False) as keeper,
         Checker(keeper.helpers, wall_s=0.3) as process,
     ):
-        process.start()
+        give_the_next_one_time(monkeypatch, process)
         [first] = keeper.helpers.pids
         os.kill(first, signal.SIGSTOP)
         bad, good = process.check([request(tmp_path, "speed 2\n", NUMBER)] * 2)
@@ -189,7 +204,7 @@ checker.check([CheckRequest(rules, {str(tmp_path)!r}, {str(tmp_path / "stdout")!
             poll.register(pidfd, select.POLLIN)  # readable when the process has ended
             assert poll.poll(0) == []
             rater.kill()
-            assert poll.poll(2000) != []
+            assert poll.poll(20_000) != []
         finally:
             os.close(pidfd)
 
@@ -225,8 +240,9 @@ def test_a_pattern_without_end_does_not_hold_up_the_copies(
     plan = make_plan(["nap"], 2, mode="steady", window=window)
     metric = Metric("trap", rf"{ENDLESS}|(?!)", "", None, "sum", "stdout", 1.0)
     seen = Rig(tmp_path, metrics=(metric,)).run({"nap": script}, 2, plan)
-    said = [event.detail for event in seen.checked if event.detail and "longer" in event.detail]
-    assert said == ["metric trap: its pattern took longer than 0.3 s of CPU time"]
+    [told] = [event for event in seen.checked if event.detail and "longer" in event.detail]
+    assert told.detail == "metric trap: its pattern took longer than 0.3 s of CPU time"
     assert len(seen.checked) == len(seen.ended)
-    starts = sorted(event.start_ns for event in seen.ended if isinstance(event, CopyEnded))
-    assert max(b - a for a, b in pairwise(starts)) < 200_000_000
+    [trapped] = [it for it in seen.ended if (it.copy, it.step) == (told.copy, told.step)]
+    meanwhile = seen.events[seen.events.index(trapped) : seen.events.index(told)]
+    assert sum(isinstance(event, CopyStarted) for event in meanwhile) > 4

@@ -25,35 +25,22 @@ from rater.record.events import (
 )
 from rater.record.status import RunStatus
 from rater.run.copies.launch import Child, CopySpec
-from rater.run.observe import gate_check
+from rater.run.observe import gate_check, observer
 from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.samples import MOST_SAMPLES, Samples, merged
-from rater.run.supervise import phase_record
 from rater.run.supervise.supervisor import Supervisor
+from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import sample
-from tests.support.rig import CPU, Rig, on_one_cpu
+from tests.support.rig import CPU, Rig, Seen, in_window, on_one_cpu
 
 MS = 1_000_000
 AUTO = Cadence()
 
 
-class Opening(Samples):
-    """Lets a copy that waits at the pipe `go.COPY` go on once it was looked at."""
-
-    folder: Path
-
-    def take(self, sample: Sampled) -> None:
-        super().take(sample)
-        (self.folder / f"go.{sample.copy}").write_text("go on\n")
-
-
 def test_a_running_copy_is_sampled_and_its_gate_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phase_record, "Samples", Opening)
-    monkeypatch.setattr(Opening, "folder", tmp_path, raising=False)
-    for copy in range(2):
-        os.mkfifo(tmp_path / f"go.{copy}")
+    until_looked_at(tmp_path, monkeypatch, 2)
     code = f"held = b'x' * (64 << 20); open('{tmp_path}/go.' + __import__('sys').argv[1]).read()"
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
     seen = rig.run({"big": f'exec "{sys.executable}" -S -c "{code}" "$RATER_COPY"'}, 2)
@@ -82,21 +69,27 @@ def test_without_a_proof_nothing_is_sampled(tmp_path: Path) -> None:
     assert seen.of(Observed) == []
 
 
-def test_short_runs_through_a_window_have_gates_but_no_samples(tmp_path: Path) -> None:
-    window = Window(warmup_ns=50 * MS, length_ns=150 * MS)
-    plan = make_plan(["quick"], 2, mode="steady", window=window)
-    rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(2))
-    seen = rig.run({"quick": "exit 0"}, 2, plan)
-    assert len(seen.ended) > 4
+def test_short_runs_through_a_window_have_gates_but_no_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "FIRST_S", 30.0)  # short, whatever else runs here
+
+    def run(folder: Path, window: Window) -> Seen:
+        plan = make_plan(["quick"], 2, mode="steady", window=window)
+        rig = Rig(folder, proof=AUTO, placements=on_one_cpu(2))
+        return rig.run({"quick": "exit 0"}, 2, plan)
+
+    seen = in_window(tmp_path, Window(50 * MS, 150 * MS), run, lambda it: len(it.ended) > 4)
     assert seen.of(Sampled) == []
     assert {end.gate and end.gate.cpus for end in seen.ended} == {(CPU,)}
     assert seen.notes == ""
 
 
-def test_every_step_of_a_queue_is_sampled(tmp_path: Path) -> None:
+def test_every_step_of_a_queue_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = until_looked_at(tmp_path, monkeypatch, 2)
     plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
-    seen = rig.run(dict.fromkeys("ab", "sleep 1"), 2, plan)
+    seen = rig.run(dict.fromkeys("ab", wait), 2, plan)
     sampled = {(it.copy, it.step) for it in seen.of(Sampled)}
     assert sampled == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
@@ -134,10 +127,12 @@ def test_a_later_run_without_a_gate_is_not_judged_by_a_mask_that_it_set_itself(
     both = tuple(sorted(os.sched_getaffinity(0)))
     placed = tuple(replace(it, cpus=both) for it in on_one_cpu(1))
     pin = f"exec {sys.executable} -S -c 'import os; os.sched_setaffinity(0, {{{CPU}}})'"
-    plan = make_plan(["pin"], 1, mode="steady", window=Window(0, 1_000_000_000))
-    rig = Rig(tmp_path, proof=AUTO, placements=placed)
-    seen = rig.run({"pin": pin}, 1, plan)
-    assert len(seen.ended) > 2
+
+    def run(folder: Path, window: Window) -> Seen:
+        plan = make_plan(["pin"], 1, mode="steady", window=window)
+        return Rig(folder, proof=AUTO, placements=placed).run({"pin": pin}, 1, plan)
+
+    seen = in_window(tmp_path, Window(0, 300 * MS), run, lambda it: len(it.ended) > 2)
     assert {end.gate and end.gate.cpus for end in seen.ended} == {both}
     assert "not placed as planned" not in seen.notes
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rater.record.events import CopyStarted, Event
+from rater.record.events import CopyStarted, Event, Noted
 from rater.record.status import CopyStatus, RunStatus
 from rater.run.copies.launch import Child
 from rater.run.copies.watch import limit_mark
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.calls import RATER
-from tests.support.rig import Rig
+from tests.support.rig import Rig, wait_for
 
 PYTHON = f"exec {sys.executable} -S -c"
 JOINS_US = "import os, signal, time; os.setpgid(0, os.getpgid(os.getppid())); "
@@ -39,8 +39,10 @@ JOINS_US = "import os, signal, time; os.setpgid(0, os.getpgid(os.getppid())); "
 def test_a_copy_in_the_group_of_rater_is_held_to_its_time_limit(
     tmp_path: Path, also: str, number: int, note: str
 ) -> None:
-    rig = Rig(tmp_path, timeout_s=0.5, grace_s=0.2)
-    one = rig.run({"joins": f"{PYTHON} '{JOINS_US}{also}time.sleep(60)'"}, copies=1).by_copy(0)
+    ready = tmp_path / "ready"
+    rig = Rig(tmp_path, timeout_s=0.5, grace_s=0.2, on_event=wait_for(ready))
+    script = f'{PYTHON} \'{JOINS_US}{also}open("{ready}", "w").close(); time.sleep(60)\''
+    one = rig.run({"joins": script}, copies=1).by_copy(0)
     assert (one.status, one.signal, one.note) == (CopyStatus.TIMEOUT, number, note)
 
 
@@ -67,16 +69,17 @@ def test_a_copy_of_another_user_is_named_and_the_run_ends_without_it(
 
 @pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_watchdog_is_watched(tmp_path: Path, harm: int) -> None:
-    watchdogs: list[int] = []
+    over = tmp_path / "over"
 
     def strike(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, CopyStarted):
-            watchdogs.append(supervisor._state.guard.watch.pid)
-            os.kill(watchdogs[0], harm)
+            os.kill(supervisor._state.guard.watch.pid, harm)
+        elif isinstance(event, Noted) and "rater's watchdog was" in event.text:
+            over.touch()
 
-    seen = Rig(tmp_path, on_event=strike).run({"runs": "sleep 1.3"}, copies=1)
+    script = f"while [ ! -e {over} ]; do sleep 0.01; done"
+    seen = Rig(tmp_path, on_event=strike).run({"runs": script}, copies=1)
     assert seen.outcome.status is RunStatus.COMPLETE
-    assert "rater's watchdog was" in seen.notes
 
 
 @pytest.mark.parametrize("cgroup", [True, False], ids=["cgroup", "no cgroup"])

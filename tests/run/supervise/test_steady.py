@@ -18,7 +18,7 @@ from rater.run.copies.launch import Child, Launcher, Wanted
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.supervise.window import WindowWatch
-from tests.support.rig import Rig, Seen
+from tests.support.rig import Rig, Seen, in_window
 
 MS = 1_000_000
 WINDOW = Window(warmup_ns=100 * MS, length_ns=300 * MS)
@@ -35,15 +35,14 @@ def repeated(
     enough: Callable[[Seen], bool],
     **more: Any,
 ) -> Seen:
-    """Run in a window that is as long as it takes to see enough, on a busy machine too."""
-    for tries in range(5):
-        window = Window(WINDOW.warmup_ns, WINDOW.length_ns * 3**tries)
-        plan = steady(*scripts, copies=copies, window=window, **more)
-        (folder / f"{tries}").mkdir()
-        seen = Rig(folder / f"{tries}").run(scripts, copies, plan)
-        if enough(seen):
-            return seen
-    raise AssertionError("nothing repeats")
+    """Run until enough is seen."""
+
+    def run(place: Path, window: Window) -> Seen:
+        return Rig(place).run(
+            scripts, copies, steady(*scripts, copies=copies, window=window, **more)
+        )
+
+    return in_window(folder, WINDOW, run, enough)
 
 
 def runs_of(ended: list[CopyEnded], copy: int) -> list[CopyEnded]:
@@ -73,8 +72,8 @@ def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
 def test_every_run_that_began_before_the_window_closed_ends_and_no_later_one_is_reported(
     tmp_path: Path, directory: str | None
 ) -> None:
-    # Copy 0's runs are long: the others must go on, untold, until its last one has ended.
-    script = 'if [ "$RATER_COPY" = 0 ]; then sleep 0.25; else sleep 0.02; fi'
+    # Copy 0's run is long: the others must go on, untold, until it has ended.
+    script = 'if [ "$RATER_COPY" = 0 ]; then sleep 0.9; else sleep 0.02; fi'
     seen = Rig(tmp_path, directory=directory).run({"mixed": script}, 3, steady("mixed", copies=3))
     [bracket] = seen.brackets
     assert bracket.window_finish_ns is not None
@@ -136,7 +135,8 @@ def test_a_next_run_that_can_not_be_started_fails_the_run_and_ends_the_others(
 
 
 def test_when_every_copy_failed_there_is_no_window(tmp_path: Path) -> None:
-    seen = Rig(tmp_path).run({"bad": "exit 3"}, 2, steady("bad", copies=2))
+    window = Window(warmup_ns=0, length_ns=60_000 * MS)  # over as soon as they have failed
+    seen = Rig(tmp_path).run({"bad": "exit 3"}, 2, steady("bad", copies=2, window=window))
     assert len(seen.ended) == 2
     [bracket] = seen.brackets
     assert bracket.window_start_ns is None

@@ -25,6 +25,7 @@ from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
+from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import FOUR_PUS, MB, PLACED, sample, seen_run, store_run
 from tests.support.printed import printed
 
@@ -141,7 +142,7 @@ def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
     rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    nap = ("--", "sleep", "0.3")
+    nap = ("--", "sh", "-c", until_looked_at(tmp_path, monkeypatch, 2))
     status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "once", *nap)
     assert status == 0
     placement = json.loads(out)["placement"]
@@ -150,7 +151,7 @@ def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
     assert [it["seen"]["samples"] for it in placement["copies"]] == [1, 1]
     status, out, _ = rater("--json", "rerun", "last")
     assert json.loads(out)["placement"]["observed"]["cadence"] == "once"
-    status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "off", *nap)
+    status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "off", "--", "true")
     assert json.loads(out)["placement"]["copies"] == []
     assert json.loads(out)["placement"]["observed"] is None
 
