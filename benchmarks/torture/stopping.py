@@ -27,6 +27,7 @@ _STORM = 12
 _STORM_GAP_S = 0.02  # at most, between two signals of a storm
 _PATIENCE_S = 30.0
 _GONE_S = 2.0  # rater's word: nothing that it started lives for longer
+_TURNS = 20
 _NOTICED_S = 0.1  # a copy that ended this long before a signal must be in the database
 _EARLIER = 0.8  # a command that had ended before is tried again, the first signal so much sooner
 _NEXT = ("run", "--copies", "1", "--quiet", "--proof", "off", "--", "true")
@@ -76,7 +77,9 @@ class Stopped:
                 if number == 0:
                     time.sleep(max(0.0, after_s - _NOTICED_S))
                     finished = _lines(folder / "done")
-                    time.sleep(min(after_s, _NOTICED_S))
+                    # In turns: a machine that stood still meanwhile gave rater no time to notice.
+                    for _ in range(_TURNS):
+                        time.sleep(min(after_s, _NOTICED_S) / _TURNS)
                     in_time = process.poll() is None
                 else:
                     time.sleep(after_s)

@@ -25,7 +25,10 @@ def seen(folder: Path, processes: str | None, end: str | None = None) -> JobSeen
     return Local(folder).poll({"rater-f-n1.1": None}).get("rater-f-n1.1")
 
 
-@pytest.mark.parametrize("processes", [OURS, OURS + DEAD, DEAD + OURS])
+# Ids of our own: a number of a process is another one in each worker.
+@pytest.mark.parametrize(
+    "processes", [OURS, OURS + DEAD, DEAD + OURS], ids=["older", "job", "who looks at it"]
+)
 def test_a_job_runs_until_its_end_is_written_or_nobody_is_left_to_write_it(
     tmp_path: Path, processes: str
 ) -> None:
@@ -38,7 +41,7 @@ def test_a_job_that_was_killed_with_who_looked_at_its_end_is_that_of_a_failed_no
     assert seen(tmp_path, DEAD * 2) == JobSeen("rater-f-n1.1.j1", JobPhase.ENDED, "NODE_FAIL")
 
 
-@pytest.mark.parametrize("processes", [OURS * 2, DEAD * 2])
+@pytest.mark.parametrize("processes", [OURS * 2, DEAD * 2], ids=["living", "dead"])
 def test_an_end_that_is_written_is_the_end(tmp_path: Path, processes: str) -> None:
     found = seen(tmp_path, processes, "FAILED signal 9")
     assert found == JobSeen("rater-f-n1.1.j1", JobPhase.ENDED, "FAILED", "signal 9")
