@@ -455,7 +455,9 @@ def test_cooling_down_comes_before_the_wait_and_both_can_be_cancelled(machine: M
     assert trio.run(stopped)
 
 
-def test_this_machine_can_be_waited_for() -> None:
+def test_this_machine_can_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rater.run.host.idle._BASELINE_S", 0.1)
+
     async def main() -> Waited:
         watch = IdleWatch(os.sched_getaffinity(0), max_s=0.5)
         await watch.take_baseline()

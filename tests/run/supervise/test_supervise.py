@@ -334,10 +334,14 @@ def test_a_stop_ends_a_cooldown_at_once(tmp_path: Path) -> None:
     assert [bracket.benchmark for bracket in seen.brackets] == ["a"]
 
 
-def test_a_machine_that_does_not_come_to_rest_is_waited_for_within_bounds(tmp_path: Path) -> None:
+def test_a_machine_that_does_not_come_to_rest_is_waited_for_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.host.idle._BASELINE_S", 0.1)
+    monkeypatch.setattr("rater.run.host.idle._POLL_S", 0.05)
     # Each copy warms the machine up by 20 degrees, which never go away.
     degrees = iter(range(40, 4000, 20))
-    watch = IdleWatch({0}, max_s=0.6, temperatures=lambda: {"cpu": float(next(degrees))})
+    watch = IdleWatch({0}, max_s=0.1, temperatures=lambda: {"cpu": float(next(degrees))})
     seen = Rig(tmp_path, until_idle=watch).run({"a": "true", "b": "true"}, 1)
     assert seen.outcome.status is RunStatus.COMPLETE
     assert "--until-idle" in seen.notes

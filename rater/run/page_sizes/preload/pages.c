@@ -58,7 +58,7 @@ static int take_of_pool(uint64_t start, uint64_t end, uint64_t page, int keep)
     if (keep) {
         kept = raw_mmap(0, end - start, PROT_READ | PROT_WRITE, normal);
         if (kept == MAP_FAILED) return 0;
-        memcpy(kept, (void *)start, end - start);
+        copy_used(kept, (void *)start, end - start);
     }
     int had = raw_mmap(start, end - start, PROT_READ | PROT_WRITE,
                        normal | MAP_FIXED | MAP_HUGETLB | (__builtin_ctzll(page) << MAP_HUGE_SHIFT)) != MAP_FAILED;
