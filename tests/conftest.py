@@ -20,10 +20,28 @@ from tests.support.calls import Rater
 from tests.support.places import own_places_in
 from tests.support.settings_tree import make_tree
 
+TESTS = Path(__file__).parent
 # Under nohup and in the background these are ignored, and what tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Of these tests many start processes, wait, or search for long.
+LONG = ("end_to_end", "commands", "workflow", "benchmarks", "run", "show/html", "analysis/divots")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long: at the end each of two workers has small files to take.
+
+    (With `--no-loadscope-reorder`; else files of few tests come last, however long they take.)
+    """
+    folders = [TESTS / name for name in LONG]
+
+    def turn(item: pytest.Item) -> int:
+        return next((n for n, it in enumerate(folders) if it in item.path.parents), len(LONG))
+
+    items.sort(key=turn)
 
 
 def pytest_collection_finish() -> None:

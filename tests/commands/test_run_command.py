@@ -20,6 +20,7 @@ from rater.cli import main
 from rater.run.host.busy import Busy, Busyness
 from tests.support.calls import RATER, Rater, rows
 from tests.support.places import CHECKOUT, own_places_in
+from tests.support.processes import state_of, wait_until_dead
 
 type Ran = Callable[..., Any]  # the words of a good run; returns its document
 
@@ -79,10 +80,6 @@ def pid_in(file: Path) -> int:
     while not file.exists() or not file.read_text().endswith("\n"):
         time.sleep(0.01)
     return int(file.read_text())
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
@@ -487,11 +484,7 @@ def test_a_compiler_dies_with_a_killed_rater(tmp_path: Path) -> None:
     compiler = pid_in(tmp_path / "pid")
     process.kill()
     process.wait()
-    begin = time.monotonic()
-    with suppress(FileNotFoundError, ProcessLookupError):
-        while state_of(compiler) != "Z":
-            assert time.monotonic() - begin < 20
-            time.sleep(0.01)
+    wait_until_dead(compiler)
 
 
 def test_a_database_of_somebody_else_is_refused_and_left_alone(

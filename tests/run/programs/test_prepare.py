@@ -4,7 +4,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +45,7 @@ from rater.run.programs.inputs import (
 )
 from rater.run.programs.script import lines_of
 from tests.support.places import CHECKOUT
+from tests.support.processes import wait_until_dead
 
 PROGRAM = """\
 #include <stdio.h>
@@ -509,25 +509,11 @@ def test_a_tool_is_heard_on_both_streams_and_a_flood_is_cut(tmp_path: Path) -> N
     assert flood.output.endswith("end")
 
 
-def wait_until_dead(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} still lives")
-
-
 def test_a_benchmark_on_trial_is_killed_with_its_children_when_time_is_up(tmp_path: Path) -> None:
     argv = ["sh", "-c", "sleep 60 & echo $!; wait"]
     ended = run_alone(argv, tmp_path, os.environ, Limits(time_s=0.2))
     assert (ended.excess, ended.exit_code, ended.signal) == (Excess.TIME, None, signal.SIGKILL)
     assert ended.elapsed_s < 10
-    # Killed together with its parent, it may take a moment longer to be gone.
     wait_until_dead(int((tmp_path / "stdout").read_text()))
 
 

@@ -40,6 +40,7 @@ from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.environments import CopyEnvironments
 from rater.run.workplace.program import Program
 from rater.run.workplace.run_dirs import RunFolders
+from tests.support.processes import wait_until_dead
 
 SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
 BENCHMARK = Benchmark(
@@ -123,8 +124,7 @@ def test_set_ups_that_are_not_wanted_any_more_are_killed_and_leave_nothing(tmp_p
         made.specs(phase_of(3), flag.is_set)
         assert time.monotonic() - begin_s < 10
     assert list((tmp_path / "work").iterdir()) == []
-    stat = Path(f"/proc/{begun.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    wait_until_dead(int(begun.read_text()))
     with stopping_after(begun) as flag:
         made.spec(0, 7, Step("p", 1), flag.is_set)
     assert list((tmp_path / "work").iterdir()) == []

@@ -35,6 +35,7 @@ from rater.run.selftest import competitor
 from rater.run.selftest.disturb import Disturbed, Injector, busy_by_cpu
 from rater.store.store import open_store
 from rater.workflow.selftest import ran, selftest
+from tests.support.processes import PATIENCE_S, state_of
 
 CPU = min(os.sched_getaffinity(0))
 BEGIN = PhaseStarted(0, "b", 1, counted=True, total_phases=1, expected_s=None)
@@ -42,7 +43,6 @@ END = PhaseEnded(0, "b", 1, True, 0, 1, 0, 1, complete=True)
 COPY_ENDED = CopyEnded(
     *(0, "b", 1, 0, 0, 1, 0, 0, 1, CopyStatus.OK, 0, None, 0, 0, 0, None, 0, 0, 0, 0, None, None)
 )
-_PATIENCE_S = 20.0  # for what takes milliseconds
 
 
 @contextmanager
@@ -60,15 +60,10 @@ def planting(disturbance: Disturbance) -> Iterator[Injector]:
         assert set(children()) <= {keeper.watch.pid}
 
 
-def state_of(process: subprocess.Popen[bytes]) -> str:
-    """The third field of proc_pid_stat(5): T is stopped, S asleep."""
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 def wait_until(process: subprocess.Popen[bytes], states: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while state_of(process) not in states:
-        assert time.monotonic() < deadline, f"it stays {state_of(process)}, not {states}"
+    deadline = time.monotonic() + PATIENCE_S
+    while (state := state_of(process.pid)) is None or state not in states:
+        assert time.monotonic() < deadline, f"it stays {state}, not {states}"
         time.sleep(0.001)
 
 
@@ -148,7 +143,7 @@ def test_a_competitor_ends_with_the_rater_that_started_it() -> None:
         assert process.stdin is not None
         process.stdin.write(bytes([5]))
         process.stdin.close()
-        assert process.wait(_PATIENCE_S) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_busy_time_of_each_cpu_is_read(tmp_path: Path) -> None:

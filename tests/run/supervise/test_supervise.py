@@ -23,15 +23,12 @@ from rater.run.copies.orphans import children
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
+from tests.support.processes import state_of
 from tests.support.rig import Rig, wait_for
 
 
 def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    return state_of(pid) not in (None, "Z")
 
 
 def output(folder: Path, script: str, copy: int = 0, **options: Any) -> str:

@@ -1,0 +1,24 @@
+"""Processes that tests look at."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+PATIENCE_S = 20.0  # for what takes milliseconds
+
+
+def state_of(pid: int) -> str | None:
+    """The third field of proc_pid_stat(5): T is stopped, S asleep, Z dead; None: it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def wait_until_dead(pid: int) -> None:
+    """Wait for what was killed: it may take a moment longer to be gone."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while state_of(pid) not in (None, "Z"):
+        assert time.monotonic() < deadline_s, f"process {pid} still lives"
+        time.sleep(0.01)
