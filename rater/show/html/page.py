@@ -129,14 +129,18 @@ def _title(runs: Sequence[PageRun]) -> str:
 
 
 def _details(page_run: PageRun, *, several: bool) -> Html:
-    """Return the tables of a run, its warnings, how it was measured, and its settings."""
+    """Return the tables of a run, its warnings, how it was measured, and its settings.
+
+    Of several, how each was measured waits to be opened: it is much the same of all.
+    """
     name = f", run {page_run.run.head.run}" if several else ""
-    parts = {"Results": _results(page_run), "How it was measured": _how_measured(page_run)}
+    measured, how = f"How it was measured{name}", joined(*_how_measured(page_run))
+    results = element("h2", f"Results{name}")
     return joined(
-        *(
-            element("section", element("h2", f"{title}{name}"), *part, class_="tables")
-            for title, part in parts.items()
-        )
+        element("section", results, *_results(page_run), class_="tables"),
+        element("details", element("summary", measured), how, class_="tables")
+        if several
+        else element("section", element("h2", measured), how, class_="tables"),
     )
 
 

@@ -247,7 +247,7 @@ def conduct(
         return ended.exit_status if ended else 1
     assert ended is not None
     if ended.status is RunStatus.INTERRUPTED or ended.reason:
-        way = f"; `rater sweep --resume {number}` goes on" if ended.lacks_runs else ""
+        way = f"; `rater sweep --resume {number}` goes on" if ended.goes_on else ""
         say(f"sweep {number}: {ended.reason}{way}")
     if args.json or not args.quiet:
         with existing_store(args) as store:

@@ -49,12 +49,12 @@ class SweepEnded:
     status: RunStatus
     reason: str | None
     exit_status: int
-    is_all_there: bool = False  # every run is there, well or not
+    is_over: bool = False  # no run is missing that is worth making
 
     @property
-    def lacks_runs(self) -> bool:
-        """Whether there is something to go on with."""
-        return bool(self.exit_status) and not self.is_all_there
+    def goes_on(self) -> bool:
+        """Whether there is something to go on with, by `--resume`."""
+        return bool(self.exit_status) and not self.is_over
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Runner:
             return SweepEnded(RunStatus.FAILED, f"{self._not_made} of {total} could not be made", 1)
         if self._failed:
             said = f"copies failed in {self._failed} of {total}"
-            return SweepEnded(RunStatus.FAILED, said, 1, is_all_there=True)
+            return SweepEnded(RunStatus.FAILED, said, 1, is_over=True)
         return SweepEnded(RunStatus.COMPLETE, None, 0)
 
     def _no_more(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> SweepEnded | None:
@@ -120,9 +120,9 @@ class Runner:
         if asked.stop_on_failure and (self._failed or self._not_made):
             return SweepEnded(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
         if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
-            return SweepEnded(
-                RunStatus.FAILED, "stopped: all copies of all runs of the first block failed", 1
-            )
+            # Those of later blocks alone, which `--resume` would make, compare nothing.
+            reason = "stopped: all copies of all runs of the first block failed"
+            return SweepEnded(RunStatus.FAILED, reason, 1, is_over=True)
         if self._in_a_row >= _MOST_IN_A_ROW:
             reason = f"{self._in_a_row} runs one after the other could not be made"
             return SweepEnded(RunStatus.FAILED, reason, 1)
