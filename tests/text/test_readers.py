@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
 from benchmarks.torture.readers import feed, readers
 from rater.errors import InputError
@@ -22,6 +23,8 @@ from rater.store.exchange.read_observations import read_observations
 from rater.text.cpuset import format_bitmap, format_list, mask_of, parse_bitmap, parse_set
 from tests.support.observations import observed
 
+# Values that stand in our modules are tried as well: which, would hang on what else was imported.
+providers._get_local_constants = lambda: providers._local_constants
 FEW = settings(
     max_examples=20,
     deadline=None,
