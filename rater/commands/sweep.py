@@ -17,10 +17,10 @@ every block (round), in a new random order each block, so that whatever drifts o
 points alike. rater checks and builds all points before the first run, and puts the machine's
 settings back at the end, however the sweep ends.
 
-An axis is an option of `rater run` (copies=1,2,4), an environment variable of every copy
-(env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the machine (thp=never,always; `rater
-settings` lists them; needs root). `\\,` is a comma inside a value. The first point, made of the
-first value of every axis, is the baseline.
+An axis is an option of `rater run` (copies=1,2,4), what runs (command='./old -x,./new -x'), an
+environment variable of every copy (env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the
+machine (thp=never,always; `rater settings` lists them; needs root). `\\,` is a comma inside a
+value. The first point, made of the first value of every axis, is the baseline.
 
   rater sweep mini --axis copies=1,2,4 --axis thp=never,always --rounds 6
   rater sweep --axis copies=1,2 -- ./bench    a command instead of a suite

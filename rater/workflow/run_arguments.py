@@ -120,6 +120,8 @@ def _check_belonging(args: argparse.Namespace) -> None:
         if name not in args.defaults:
             raise InputError(f"--{name} {value} is for suites, a command has none: leave it out")
         setattr(args, name, None)
+    if args.name is not None and args.command is None:
+        raise InputError(f"--name {args.name} is for a command behind `--`: leave it out")
     rotated = ("rotated", "heterogeneous")
     if args.increment is not None and args.mode not in rotated and args.order not in rotated:
         raise InputError(

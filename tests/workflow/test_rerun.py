@@ -19,6 +19,7 @@ from tests.support.calls import rater, rows
 from tests.support.example_runs import HEAD
 
 EVERY = [
+    *("--name", "ü b"),
     *("--copies", "cores", "--mode", "steady", "--order", "rotated", "--window", "0.1"),
     *("--warmup", "0.3", "--stagger", "0.7", "--increment", "3", "--iterations", "4"),
     *("--discard", "1", "--layout", "./l.toml", "--mem", "bind", "--no-oversubscribe"),

@@ -14,6 +14,9 @@ from rater.errors import InputError
 from rater.plan.pages.layout import parse_pages
 from rater.plan.request.sampling import parse_cadence
 from rater.text.units import duration_ms, duration_s, size_bytes
+from rater.text.words import printable
+
+LONGEST_NAME = 60  # characters of a benchmark's; up to 4 bytes each, and a file name has 255
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -79,6 +82,15 @@ def _words(typed: str, text: str) -> tuple[str, ...]:
         raise InputError(f"{typed} {text!r}: {error}; check the quotes") from error
 
 
+def _name(typed: str, text: str) -> str:
+    """Return a benchmark's name, which is a part of names of files as well."""
+    if not text.strip() or "/" in text or len(text) > LONGEST_NAME or printable(text) != text:
+        raise InputError(
+            f"{typed} {text!r}: expected 1 to {LONGEST_NAME} printable characters without /"
+        )
+    return text
+
+
 def _bytes(typed: str, text: str) -> int:
     try:
         return size_bytes(text)
@@ -95,6 +107,7 @@ TEXT = ArgumentKind()
 WHOLE = ArgumentKind(int)
 MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
+NAME = ArgumentKind(check=_name)
 WORDS = ArgumentKind(check=_words)  # as a shell splits them
 PAGES = ArgumentKind(check=lambda _, text: str(parse_pages(text)))
 CADENCE = ArgumentKind(check=_cadence)

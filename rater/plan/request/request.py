@@ -16,6 +16,7 @@ from rater.plan.request.argument import (
     CADENCE,
     FLAG,
     MILLISECONDS,
+    NAME,
     NEGATED,
     PAGES,
     PAIRS,
@@ -82,6 +83,14 @@ class Request:
         kind=STRINGS,
         traits=RECORDED,
         default=(),
+    )
+    called: str | None = _what(
+        "what a command is called in results (default: as its file): runs of one name are "
+        "compared, say of two builds",
+        name="name",
+        metavar="NAME",
+        kind=NAME,
+        traits=RECORDED,
     )
     copies: str | None = _what(  # None: as many as the layout counts, else as it has PUs
         f"default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: as many as the "
@@ -363,4 +372,17 @@ class Request:
 
 
 OPTIONS = tuple(it.metadata["option"].named(it.name) for it in fields(Request) if it.metadata)
-BY_NAME = {one.name: one for one in OPTIONS}
+# What follows `--` is typed as no option, but is an axis like one: `--axis command='./a -x,./b'`.
+COMMAND = (
+    option(
+        "what runs",
+        "",
+        default=(),
+        kind=WORDS,
+        implies=("command of ", "program of "),
+        traits=SWEPT | RECORDED,
+    )
+    .metadata["option"]
+    .named("command")
+)
+BY_NAME = {one.name: one for one in (*OPTIONS, COMMAND)}

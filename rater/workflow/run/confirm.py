@@ -163,6 +163,7 @@ def _command(request: Request) -> str:
         words += ["--size", request.size, "--tune", request.tune]
     words += ["--copies", str(request.copies), "--layout", request.layout]
     words += ["--mem", request.memory] if request.memory else []
+    words += ["--name", request.called] if request.called else []
     words += ["--", *request.command] if request.command else []
     return shlex.join(words)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.plan.request.argument import LONGEST_NAME
 from rater.plan.request.request import Request
 from rater.plan.suite.find import load_suite, select, split_selection
 from rater.plan.suite.model import Benchmark, Command, Size, Suite
@@ -19,8 +20,6 @@ from rater.speccpu.kit.kit import KitBenchmark
 from rater.text.document import did_you_mean
 from rater.text.words import printable
 from rater.workflow.speccpu.kit import kit_benchmark
-
-_LONGEST_NAME = 60  # characters; up to 4 bytes each, and a file name has 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def command_workload(request: Request) -> Workload:
         expected=(),
     )
     benchmark = Benchmark(
-        name=_name_of(request.command[0]),
+        name=request.called or name_of(request.command[0]),
         category=None,
         description="",
         sources=(),
@@ -137,10 +136,10 @@ def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
     return tuple(Workload(*kit_benchmark(kit), None, named=True, kit=kit) for kit in kits)
 
 
-def _name_of(command: str) -> str:
+def name_of(command: str) -> str:
     """Return a benchmark's name for a command: its basename, fit for a file name and a table."""
     name = storable(Path(command).name or command)
-    return printable(name)[:_LONGEST_NAME]
+    return printable(name)[:LONGEST_NAME]
 
 
 def suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:

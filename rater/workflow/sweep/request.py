@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.plan.request.option import Trait
-from rater.plan.request.request import BY_NAME, OPTIONS, Request
+from rater.plan.request.request import BY_NAME, COMMAND, OPTIONS, Request
 from rater.plan.sweep.file import SweepFile, is_sweep_text, parse_sweep
 from rater.plan.sweep.grid import (
     ENVIRONMENT,
@@ -29,6 +29,7 @@ from rater.plan.sweep.grid import (
 from rater.text.document import toml_document
 from rater.text.textfile import read_text
 from rater.text.words import parse_percent
+from rater.workflow.run.workload import name_of
 from rater.workflow.run_arguments import request_from
 
 DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
@@ -79,8 +80,12 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
     args, file = _with_file(args)
     axes = file.axes if file else tuple(parse_axis(text) for text in args.axis)
     check_axes(axes)
-    kinds = kinds_of(axes, [it.name for it in OPTIONS if Trait.SWEPT in it.traits], settings)
+    kinds = kinds_of(
+        axes, [it.name for it in BY_NAME.values() if Trait.SWEPT in it.traits], settings
+    )
     _check_once(args, axes, kinds)
+    if COMMAND.name in kinds and args.name is None:
+        args.name = _common_name(axes)
     rounds = _first(args.rounds, file and file.rounds, DEFAULT_ROUNDS)
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
@@ -156,12 +161,25 @@ def _check_once(
     for axis in axes:
         kind = kinds[axis.name]
         if kind is AxisKind.OPTION and BY_NAME[axis.name].given(args):
-            raise InputError(f"--{axis.name} is an axis of this sweep: leave the option out")
+            typed, of_all = BY_NAME[axis.name].typed, "the option"
+            if axis.name == COMMAND.name:
+                typed, of_all = "command", "what follows `--`"
+            raise InputError(f"{typed} is an axis of this sweep: leave {of_all} out")
         if kind is AxisKind.ENVIRONMENT and axis.name.removeprefix(ENVIRONMENT) in fixed:
             raise InputError(f"{axis.name} is an axis of this sweep: leave --env for it out")
     for name in (*OWN_TAGS, *(axis.name for axis in axes)):
         if name in tagged:
             raise InputError(f"--tag {name}: a sweep tags its runs with it: take another name")
+
+
+def _common_name(axes: Sequence[Axis]) -> str | None:
+    """Return what the commands of an axis are called together, as they are compared; None: alike.
+
+    Commands of several programs are `command`, of one program what that is called.
+    """
+    values = next(it.values for it in axes if it.name == COMMAND.name)
+    first = {next(iter(COMMAND.kind.check(f"axis {COMMAND.name}", text)), "") for text in values}
+    return "command" if len({name_of(it) for it in first}) > 1 else None
 
 
 def _request(
@@ -178,6 +196,9 @@ def _request(
                 of_point.env.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
             elif kinds[name] is AxisKind.OPTION:
                 option = BY_NAME[name]
+                if option is COMMAND:
+                    of_point.command = list(option.kind.check(f"axis {name}", value))
+                    continue
                 _hint_at_setting(name, value)
                 found = option.parse(value, option.typed) if value else option.absent
                 setattr(of_point, option.dest, found)

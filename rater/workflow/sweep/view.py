@@ -211,8 +211,11 @@ def _what_of(sweep: StoredSweep) -> str:
 
 
 def _what(requests: Iterable[Request | None]) -> str:
-    """Return what the first point that can be asked for runs."""
-    first = next((request for request in requests if request is not None), None)
-    if first is None:
+    """Return what the points that can be asked for run."""
+    made = [request for request in requests if request is not None]
+    if not made:
         return "nothing that can run"
+    first, commands = made[0], len({request.command for request in made})
+    if commands > 1:
+        return f"{commands} commands"
     return " ".join(first.suites) or Redactor().text(shlex.join(first.command))
