@@ -19,7 +19,7 @@ from rater.analysis.divots.model.copies import (
     two_and_two,
     two_modes,
 )
-from rater.analysis.divots.model.fit import PartEffect, fit_parts, single_copies
+from rater.analysis.divots.model.fit import PartEffect, fit_parts, single_copies, told_alone
 from rater.analysis.divots.model.layout import Predicted, explain, sharing_classes
 from rater.analysis.divots.model.noise import (
     TimeNoise,
@@ -79,7 +79,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     hits += found + early + modes
     over_time, rest = iteration_hits(table, hits, rest, noise)
     hits = over_time
-    noise = noise_of(rest, groups, steps)
+    noise = noise_of(rest, groups, steps, told_alone(entries, rest.shape))
     effects = single_copies(rest, groups, noise, thresholds)
     hits += single_hits(table, machine, hits, effects)
     hits = of_one_part(machine, hits)

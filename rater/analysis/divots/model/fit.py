@@ -65,8 +65,17 @@ def fit_parts(
             PartEffect(best.part, best.benchmarks, best.iterations, size, best.won, best.everywhere)
         )
         rest = _estimate(values, entries)
-        noise = noise_of(rest, groups, steps)
+        noise = noise_of(rest, groups, steps, told_alone(entries, values.shape))
     return entries, rest, noise
+
+
+def told_alone(entries: list[PartEffect], shape: tuple[int, ...]) -> Bools:
+    """Return the copies (B, S) whose level is an effect of their own, of runs (B, I, S)."""
+    told = np.zeros((shape[0], shape[2]), dtype=bool)
+    for it in entries:
+        if it.part.size == 1:
+            told |= it.benchmarks[:, None] & it.part.slots
+    return told
 
 
 def _best(

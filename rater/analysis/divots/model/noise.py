@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
-from rater.analysis.stats.robust import MAD_TO_SD, Floats, Ints, mean, median
+from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, mean, median
 
 # Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 % and beyond.
 _BEFORE = math.log(10)
@@ -95,18 +95,29 @@ def _usual_width(groups: tuple[int, ...], held: int) -> float:
 
 
 def group_centred(values: Floats, groups: Ints) -> Floats:
-    """Return values with the median of each group of slots taken out of each cell."""
+    """Return values with the median of each group of slots taken out of each cell.
+
+    Those of no group (`UNKNOWN`) have no others like them: their own middle, of a lone copy all
+    that it has, stays in.
+    """
     centred = values.copy()
-    for group in np.unique(groups):
+    for group in np.unique(groups[groups != UNKNOWN]):
         here = groups == group
         centred[..., here] -= median(values[..., here])[..., None]
     return centred
 
 
-def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
-    """Return the spreads of residuals (B, I, S); `groups`: inside of which copies are alike."""
+def noise_of(
+    residuals: Floats, groups: Ints, steps: Floats, told: Bools | None = None
+) -> TimeNoise:
+    """Return the spreads of residuals (B, I, S); `groups`: inside of which copies are alike.
+
+    `told` (B, S) are copies whose level the model has: that nothing is left of it is no calm.
+    """
     b, i, s = residuals.shape
     levels = levels_of(residuals)
+    if told is not None:
+        levels = np.where(told, np.nan, levels)
     floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * steps)
     repeat, freedom = None, 0.0
     if i > 1:
@@ -118,7 +129,12 @@ def noise_of(residuals: Floats, groups: Ints, steps: Floats) -> TimeNoise:
         if s >= limits.MANY:  # of each iteration: a half of the copies may be slow in some
             spread = median(shortest(moves.reshape(b * i, s), groups=of).reshape(b, i))
         repeat, freedom = _shrunk(spread, _freedom_of_half(s * (i - 1)), floor)
-    if repeat is not None and s < limits.MANY:
+    if repeat is None and limits.SEVERAL < s < limits.MANY and b >= limits.SEVERAL:
+        # Of so few that ran once: by what each differs from itself in other benchmarks.
+        again = levels - median(levels.T)[None]
+        once, freedom = _shrunk(_spread_of_moves(again), _freedom_of_half(s), floor)
+        between = np.hypot(once * math.sqrt(b / (b - 1)), limits.TAU)
+    elif repeat is not None and s < limits.MANY:
         # Of so few copies the half may be slow: what one repeats to is all that is known.
         between = np.hypot(repeat / math.sqrt(i), limits.TAU)
     elif s > 3:
@@ -149,7 +165,8 @@ def noise_of_cells(residuals: Floats, groups: Ints, noise: TimeNoise) -> tuple[F
     if s < limits.MANY:  # of whose cells the middle takes too much of their noise with it
         return np.maximum(noise.repeat, noise.between), noise.freedom
     share = 1 - max(2, int(limits.SIDE * s)) / s  # of two neither may hide the other
-    cells = (groups + (groups.max() + 2) * np.arange(i)[:, None]).ravel()
+    each = groups + (groups.max() + 1) * np.arange(i)[:, None]
+    cells = np.where(groups == UNKNOWN, UNKNOWN, each).ravel()
     spread = shortest(group_centred(residuals, groups).reshape(b, i * s), share, cells)
     floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * noise.steps)
     return _shrunk(spread, limits.FREEDOM * i * s, floor)

@@ -98,13 +98,14 @@ def _threads(table: Table) -> Ints:
 
 
 def _halves(node: Ints, core: Ints, cpu: Ints) -> Ints:
-    """Return 2 x lgroup, and one more for the upper half of its cores (of four slots or more)."""
+    """Return 2 x lgroup, and one more for the upper half of its CPUs (of four slots or more)."""
     half = np.full(len(node), UNKNOWN)
     for name in np.unique(node[node != UNKNOWN]):
         here = np.flatnonzero(node == name)
         if len(here) >= 4 and len(np.unique(cpu[here])) > 1:
-            order = here[np.lexsort((cpu[here], core[here]))]
-            half[order] = 2 * name + (np.arange(len(here)) >= (len(here) + 1) // 2)
+            pairs = np.stack((core[here], cpu[here]), axis=1)
+            cpus, place = np.unique(pairs, axis=0, return_inverse=True)
+            half[here] = 2 * name + (place.reshape(-1) >= (len(cpus) + 1) // 2)
     return half
 
 
@@ -193,7 +194,10 @@ def like_groups(table: Table, classes: Ints) -> Ints:
     )
     coarse = coarse.reshape(-1)
     usual = np.where(on_node[coarse] >= limits.SEVERAL, coarse, UNKNOWN)
-    return np.where(members[fine] >= limits.MANY_PARTS, len(on_node) + fine, usual)
+    found = np.where(members[fine] >= limits.MANY_PARTS, len(on_node) + fine, usual)
+    # Whom the finer groups leave alone of a coarse one has nobody like it.
+    _, of_found, left = np.unique(found, return_inverse=True, return_counts=True)
+    return np.where(left[of_found.reshape(-1)] >= limits.SEVERAL, found, UNKNOWN)
 
 
 def ln_choose(n: int, m: int) -> float:

@@ -194,9 +194,8 @@ def _apart_from_parts(values: Floats, groups: Ints, machine: list[Part]) -> floa
     """Return how wide copies (S,) lie where the part that explains most is taken out."""
     widths = [np.inf]
     for part in machine:
-        if min(part.size, len(values) - part.size) >= limits.SEVERAL:
-            low, high = quantiles(group_centred(values, 2 * groups + part.slots), 0.1, 0.9)
-            widths.append(float(high - low))
+        low, high = quantiles(group_centred(values, 2 * (groups + 1) + part.slots), 0.1, 0.9)
+        widths.append(float(high - low))
     return min(widths)
 
 
