@@ -190,7 +190,8 @@ def _takes_back(it: PartEffect, other: PartEffect) -> bool:
     within = not (it.benchmarks & ~other.benchmarks).any()
     within = within and not (it.iterations & ~other.iterations).any()
     one, two = _typical(it), _typical(other)
-    return inside and within and one * two < 0 and abs(one) <= 1.3 * abs(two)
+    least, most = sorted((abs(one), abs(two)))
+    return inside and within and one * two < 0 and most <= limits.ALIKE * least
 
 
 def _same_cause(it: PartEffect, other: PartEffect, whole: set[bytes]) -> bool:
@@ -306,7 +307,9 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
     if i < 2 or len(names) < 2 or np.median([np.sum(table.node == it) for it in names]) < 3:
         return hits
     members = [table.node == name for name in names]
-    once = [hit for hit in hits if len(hit.iterations) < i and hit.level in _OF_LGROUPS]
+    of_lgroups = [hit for hit in hits if hit.level in _OF_LGROUPS]
+    once = [hit for hit in of_lgroups if len(hit.iterations) < i]
+    always = total_effect(table.shape, [hit for hit in of_lgroups if len(hit.iterations) == i])
     made: list[Hit] = []
     gone: set[int] = set()
     for b in range(table.shape[0]):
@@ -330,14 +333,16 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         several = len({hit.groups for hit in own}) > 1 and len({*map(_when, own)}) > 1
         if not several and (single or size < limits.EVERYWHERE or sure < limits.SURE):
             continue
-        # A level that an lgroup had: their middle, of two and four the faster one.
-        each -= np.sort(each, axis=1)[:, (len(names) - 1) // 2, None]
-        far = np.argwhere(np.abs(each) >= max(0.5 * np.max(np.abs(each)), limits.TAU))
+        # A level that an lgroup had, with what it always has: their middle, of two and four the
+        # faster one.
+        had = each + np.stack([median(always[b][:, here]) for here in members], axis=1)
+        had -= np.sort(had, axis=1)[:, (len(names) - 1) // 2, None]
+        far = np.argwhere(np.abs(had) >= max(0.5 * np.max(np.abs(had)), limits.TAU))
         if len(np.unique(far[:, 0])) < 2:
             continue  # that lgroup is slow in that iteration
-        if len(own) > 1 and not several and len(np.unique(far[:, 1])) < 2:
+        if len(far) == i and len(np.unique(far[:, 1])) < 2:
             continue  # it is always slow, now more, now less
-        told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
+        told = " ".join(f"{k}:{names[n]}:{had[k, n]:.5f}" for k, n in far)
         covered = np.zeros(table.shape, dtype=bool)
         covered[b] = ~np.isnan(table.log_s[b])
         effect = np.zeros(table.shape)
