@@ -32,7 +32,7 @@ LONG = ("end_to_end", "commands", "workflow", "benchmarks", "run", "show/html", 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long: at the end each of two workers has small files to take.
+    """Begin with what takes long: at the end each worker has small files to take.
 
     (With `--no-loadscope-reorder`; else files of few tests come last, however long they take.)
     """
