@@ -56,6 +56,18 @@ def test_a_steady_run_is_shown_beside_the_latest_homogeneous_one(
     assert "comparison" not in document(rater("show", "2", "--json")[1])
 
 
+def test_a_steady_run_beside_one_of_other_programs_says_why_and_has_no_empty_table(
+    database: Path, rater: Rater
+) -> None:
+    add(database, "a")
+    add(database, "b", (3.0, 43.0))
+    with open_store(database) as store, store.writing("test") as connection:
+        connection.execute("UPDATE benchmark SET command = 'other' WHERE run_id = 1")
+    told = rater("show", "2")[1].splitlines()
+    place = told.index("run 2, steady, beside run 1, homogeneous:")
+    assert told[place + 1 : place + 3] == ["gups: not compared: the commands differ", ""]
+
+
 @pytest.mark.parametrize("runs", [("2", "1"), ("1", "2")])
 def test_the_run_to_compare_with_can_be_named_in_either_order(
     database: Path, rater: Rater, runs: tuple[str, str]

@@ -25,7 +25,7 @@ def print_beside(beside: BarrierComparison, printer: Printer) -> None:
         )
     if beside.order == "rotated":
         _print_mixes(beside, printer)
-    else:
+    elif any(side.difference is not None for side in beside.sides):
         _print_brackets(beside, printer)
     printer.some(
         (f"{side.benchmark}: not compared: {side.reason}" for side in beside.sides if side.reason),
