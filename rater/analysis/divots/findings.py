@@ -299,12 +299,16 @@ def _explained(table: Table, one: Predicted) -> Finding:
     slots = np.flatnonzero(one.slots)
     cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
     copies = sorted({int(c) for c in np.unique(table.copy[:, :, slots]) if c >= 0})
-    effects = one.effect[one.effect != 0]
+    shown = np.flatnonzero(one.effect)
+    effects = one.effect[shown]
+    some = [table.name(b) for b in shown] if len(shown) < len(one.effect) else []
     size = float(np.median(effects)) if len(effects) else 0.0
     far = int(np.argmax(np.abs(one.effect)))
     most = ""
     if len(effects) > 1 and abs(one.effect[far]) >= max(_FAR * abs(size), abs(size) + _MUCH_MORE):
         most = f"; {table.name(far)} {words.per_cent(math.exp(float(one.effect[far])))}"
+    of = f" of {words.named(some, len(one.effect))}" if some else " of the benchmarks"
+    where = f" (median{of}{most})" if len(some) != 1 else f" in {some[0]}"
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     load, usual, who = f"{one.load:g}", f"{one.usual:g}", "most"
     if not float(one.usual).is_integer():  # the middle of two loads
@@ -320,7 +324,7 @@ def _explained(table: Table, one: Predicted) -> Finding:
     return Finding(
         kind=Kind.LAYOUT,
         place=words.cpus(cpus) if cpus else words.copies(copies),
-        benchmarks=(),
+        benchmarks=tuple(table.benchmarks[b][0] for b in shown) if some else (),
         tune=None,
         iterations=(),
         copies=tuple(copies),
@@ -332,6 +336,6 @@ def _explained(table: Table, one: Predicted) -> Finding:
         score_lost=0.0 if table.barrier else None,
         explained=True,
         expectation=expectation,
-        summary=f"{words.per_cent(math.exp(size))} (median of the benchmarks{most})",
+        summary=f"{words.per_cent(math.exp(size))}{where}",
         evidence=(),
     )

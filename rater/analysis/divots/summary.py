@@ -10,7 +10,7 @@ import numpy as np
 from rater.analysis.divots.data import words
 from rater.analysis.divots.data.finding import Kind
 from rater.analysis.divots.data.hit import Hit
-from rater.analysis.divots.data.table import Table
+from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.text.cpuset import format_list
 
 OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place
@@ -136,8 +136,17 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
     copies = sorted({int(c) for c in table.copy[hit.covered]})
     return (
         f"{which}: two groups of copies, {float(facts['share']) * 100:.0f} % of them {size}{same}; "
-        f"not by lgroup or CPU{_undecided(table, hit, copies)}"
+        f"{_on_lgroups(table, hit)}{_undecided(table, hit, copies)}"
     )
+
+
+def _on_lgroups(table: Table, hit: Hit) -> str:
+    """Return where the slow ones of two groups of copies are, which are no part of the machine."""
+    known = table.node != UNKNOWN
+    on = np.unique(table.node[hit.slots])
+    if len(on) == 1 and known.all() and len(np.unique(table.node)) > 1:
+        return f"all on lgroup {on[0]}, not all of it"
+    return "not by lgroup or CPU"
 
 
 def _all_but(table: Table, hit: Hit) -> str:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind
-from rater.analysis.divots.model.detect import _joined
+from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
+from rater.analysis.divots.findings import findings_of
+from rater.analysis.divots.model.detect import _joined, detect
 from rater.analysis.divots.model.fit import PartEffect
 from rater.analysis.divots.model.layout import sharing_classes
 from rater.analysis.divots.model.parts import like_groups, machine_parts, set_part
@@ -86,3 +87,27 @@ def test_four_copies_of_three_levels_are_not_silent_because_they_ran_once() -> N
     times = quiet(3, 1, 4, noise=0.001)
     times[:] *= np.array([1.95, 1.30, 1.95, 1.00])
     assert told(divots(times, Machine(2, 2))) == {(1,): 0.67, (3,): 0.51}
+
+
+def test_what_the_layout_explains_of_one_benchmark_is_told_of_that_one() -> None:
+    times = quiet(7, 3, 10, noise=0.002)
+    times[4, :, 3:7] *= 1.2
+    machine = Machine(3, 4, cpu=lambda c, _: [0, 1, 2, 4, 5, 6, 7, 8, 9, 10][c])
+    found = findings_of(detect(table_of(times, machine), Thresholds()))
+    explained = {it.summary: it.benchmarks for it in found if it.explained}
+    assert explained
+    for summary, benchmarks in explained.items():
+        assert summary.endswith(" % in b4")
+        assert benchmarks == ("b4",)
+
+
+@pytest.mark.parametrize(
+    ("slow", "where"),
+    [([6, 7, 9, 10], "all on lgroup 1, not all of it"), ([1, 4, 7, 10], "not by lgroup or CPU")],
+)
+def test_two_groups_of_copies_are_not_denied_their_lgroup(slow: list[int], where: str) -> None:
+    times = quiet(5, 3, 12, noise=0.002)
+    times[0][:, slow] *= 1.3
+    [found] = divots(times, Machine(2, 6))
+    assert found.kind is Kind.BIMODAL
+    assert where in found.summary
