@@ -20,6 +20,7 @@ from rater.analysis.divots.data.finding import (
 )
 from rater.analysis.divots.data.hit import Hit
 from rater.analysis.divots.data.table import SEVERAL, UNKNOWN, Table
+from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import Detected
 from rater.analysis.divots.model.layout import Predicted
 from rater.analysis.divots.model.parts import LOCAL
@@ -299,7 +300,7 @@ def _explained(table: Table, one: Predicted) -> Finding:
     slots = np.flatnonzero(one.slots)
     cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
     copies = sorted({int(c) for c in np.unique(table.copy[:, :, slots]) if c >= 0})
-    shown = np.flatnonzero(one.effect)
+    shown = np.flatnonzero(np.abs(one.effect) >= 2 * limits.TAU).tolist()
     effects = one.effect[shown]
     some = [table.name(b) for b in shown] if len(shown) < len(one.effect) else []
     size = float(np.median(effects)) if len(effects) else 0.0
