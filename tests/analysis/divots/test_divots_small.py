@@ -111,3 +111,11 @@ def test_two_groups_of_copies_are_not_denied_their_lgroup(slow: list[int], where
     [found] = divots(times, Machine(2, 6))
     assert found.kind is Kind.BIMODAL
     assert where in found.summary
+
+
+@pytest.mark.parametrize("seed", [2, 9, 53])
+def test_what_two_slow_copies_of_four_leave_are_no_two_groups(seed: int) -> None:
+    times = quiet(14, 1, 4, noise=0.03, seed=seed)
+    times[:, :, 2:] *= 1.3
+    [found] = divots(times, Machine(2, 2))
+    assert found.copies == (2, 3)

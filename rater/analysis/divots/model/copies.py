@@ -65,8 +65,10 @@ def two_modes(
     return hits, rest
 
 
-def two_and_two(rest: Floats, steps: Floats) -> list[PartEffect]:
+def two_and_two(rest: Floats, steps: Floats, entries: list[PartEffect]) -> list[PartEffect]:
     """Return what parts four copies of one iteration two and two, by who the slow ones are.
+
+    Not in benchmarks that the model has an entry of: what that leaves is two pairs about zero.
 
     The spread of four is that of three of them, which reaches over both levels. Of four values
     of one level the middle gap is k times the other two together in (1 + k)^-2 of cases at most
@@ -78,7 +80,8 @@ def two_and_two(rest: Floats, steps: Floats) -> list[PartEffect]:
     low, middle_gap, high = np.diff(np.sort(rest[:, 0]), axis=1).T
     inside = np.maximum(low + high, np.maximum(2 * steps, limits.NOISE_FLOOR))
     won = 2 * np.log1p(middle_gap / inside) - math.log(b / limits.ALPHA)
-    apart = (won > 0) & (middle_gap >= limits.OF_ONE + steps)
+    told = np.any([np.zeros(b, dtype=bool), *(it.benchmarks for it in entries)], axis=0)
+    apart = (won > 0) & (middle_gap >= limits.OF_ONE + steps) & ~told
     slow = rest[:, 0] > median(rest[:, 0])[:, None]
     found = []
     for slots in np.unique(slow[apart], axis=0):

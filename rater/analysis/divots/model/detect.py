@@ -70,7 +70,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
         values = values - total_effect(table.shape, moving)
         fitted = fit_parts(values, machine, groups, steps, thresholds)
     entries, rest, noise = fitted
-    halves = two_and_two(rest, steps)
+    halves = two_and_two(rest, steps, entries)
     rest = rest - sum((it.effect() for it in halves), np.zeros(rest.shape))
     found = [_hit_of(table, machine, it) for it in _joined(entries + halves, machine)]
     found += moving
