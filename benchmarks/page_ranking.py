@@ -2,8 +2,9 @@
 
     python -m benchmarks.page_ranking [--rounds N] [--only NAME,...] [--measure] [FOLDER]
 
-Programs with several kinds of data, and kernels of the suites, are traced once and run with every
-mapping of their data to 4 KB and 2 MB pages, turn by turn (`rater pages --check all`). FOLDER
+Programs with several kinds of data (written for this, or such as people have: those of
+`benchmarks.page_layouts`) and kernels of the suites are traced once and run with every mapping of
+their data to 4 KB and 2 MB pages, turn by turn (`rater pages --check all`). FOLDER
 (default: a temporary one) keeps the databases: what was traced there already is only run. Prints a
 line a mapping and, in per cent of the maximum benefit, mean and largest error a program and of all
 that stand out of their noise (goal: a mean under 5.8 %, IBM's CPO). Wants a quiet machine, and
@@ -15,14 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from benchmarks.page_layouts.inputs import Work, programs
 
 _SOURCE = Path(__file__).with_name("page_mixed.c")
 _GOAL = 0.058
@@ -35,15 +38,7 @@ _MIXES = {
     "mixed-overlap": ("4000000", "33", "0", "independent"),
 }
 _KERNELS = {"gups": "mini/gups", "sort": "mini/sort", "words": "mini/words", "lu": "mini/lu"}
-_COMMANDS = {
-    "sqlite3": (
-        "sqlite3",
-        ":memory:",
-        "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
-        "SELECT i + 1 FROM n WHERE i < 150000) INSERT INTO t SELECT i * 7919 % 1000003, hex(i * i) "
-        "FROM n; SELECT sum(length(b)) FROM t WHERE a % 3 = 1;",
-    ),
-}
+_COMMANDS = ("python3", "perl", "tclsh", "zstd", "sqlite3")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -51,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.page_ranking")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default=",".join((*_MIXES, *_KERNELS, *_COMMANDS)))
-    parser.add_argument("--measure", action="store_true", help="costs anew")
+    parser.add_argument("--measure", action="store_true", help="costs anew, before the runs")
     parser.add_argument("--trace", action="store_true", help="trace what is not there, run nothing")
     parser.add_argument("folder", nargs="?", type=Path)
     args = parser.parse_args(argv)
@@ -60,44 +55,52 @@ def main(argv: Sequence[str]) -> int:
         folder.mkdir(exist_ok=True)
         program = folder / "page_mixed"
         subprocess.run(["cc", "-O2", "-o", program, _SOURCE], check=True)
+        works = {work.name: work for work in programs(folder)}
         checks = {}
         for name in args.only.split(","):
-            words = _words(name, program)
-            if words is None:
+            work = _work(name, program, works)
+            if work is None:
                 print(f"{name}: its program is not here: left out")
                 continue
-            checks[name] = _checked(name, words, folder, args)
+            checks[name] = _checked(work, folder, args)
             if checks[name]:
                 _tell(name, checks[name])
+    if args.trace:
+        return 0
     return _conclude({name: it["check"] for name, it in checks.items() if it.get("check")})
 
 
-def _words(name: str, program: Path) -> list[str] | None:
+def _work(name: str, program: Path, works: Mapping[str, Work]) -> Work | None:
+    """Return what `rater pages` is to trace, None for what is not installed."""
     if name in _MIXES:
-        return ["--", str(program), *_MIXES[name]]
+        return Work(name, ("--", str(program.absolute()), *_MIXES[name]))
     if name in _KERNELS:
-        return [_KERNELS[name], "--size", "test"]
-    return ["--", *_COMMANDS[name]] if shutil.which(_COMMANDS[name][0]) else None
+        return Work(name, (_KERNELS[name], "--size", "test"))
+    found = works.get(name)
+    return None if found is None else replace(found, command=("--", *found.command))
 
 
-def _checked(name: str, words: list[str], folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+def _checked(work: Work, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Return the document of one program, traced where it is not yet."""
-    places = {"RATER_DB": str(folder / f"{name}.db"), "RATER_LOCK": str(folder / "lock")}
-    if not Path(places["RATER_DB"]).exists():
-        more = ["--measure"] if args.measure else []
-        _rater(["--json", "pages", *more, *words], places)
+    database = (folder / f"{work.name}.db").absolute()
+    places = {"RATER_DB": str(database), "RATER_LOCK": str((folder / "lock").absolute())}
+    places |= work.environment
+    if not database.exists():
+        _rater(["--json", "pages", *work.command], places, folder)
     if args.trace:
         return {}
     asked = ["--show", "last", "--check", "all", "--rounds", str(args.rounds)]
-    found = _rater(["--json", "pages", *asked], places)
-    (folder / f"{name}.json").write_text(json.dumps(found))
+    more = ["--measure"] if args.measure else []  # here: tracing may have been beside other work
+    found = _rater(["--json", "pages", *asked, *more], places, folder)
+    (folder / f"{work.name}.json").write_text(json.dumps(found))
     return found
 
 
-def _rater(words: Sequence[str], places: Mapping[str, str]) -> dict[str, Any]:
+def _rater(words: Sequence[str], places: Mapping[str, str], folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "rater", *words],
         env={**os.environ, **places},
+        cwd=folder,
         stdout=subprocess.PIPE,
         check=True,
         text=True,
