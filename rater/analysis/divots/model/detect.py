@@ -333,16 +333,21 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         several = len({hit.groups for hit in own}) > 1 and len({*map(_when, own)}) > 1
         if not several and (single or size < limits.EVERYWHERE or sure < limits.SURE):
             continue
-        # A level that an lgroup had, with what it always has: their middle, of two and four the
-        # faster one.
+        # A level that an lgroup had: their middle, of two and four the faster one.
         had = each + np.stack([median(always[b][:, here]) for here in members], axis=1)
-        had -= np.sort(had, axis=1)[:, (len(names) - 1) // 2, None]
-        far = np.argwhere(np.abs(had) >= max(0.5 * np.max(np.abs(had)), limits.TAU))
+        middle = (len(names) - 1) // 2
+        each -= np.sort(each, axis=1)[:, middle, None]
+        had -= np.sort(had, axis=1)[:, middle, None]
+        least = max(0.5 * np.max(np.abs(each)), limits.TAU)
+        # A turn is of who is slow then, with what it always has, not of who is less slow than ever.
+        far = np.argwhere((np.abs(each) >= least) & (had * np.sign(each) >= least))
+        whose = np.unique(far[:, 1])
         if len(np.unique(far[:, 0])) < 2:
             continue  # that lgroup is slow in that iteration
-        if len(far) == i and len(np.unique(far[:, 1])) < 2:
+        is_always = always[b][:, members[whose[0]]].any()
+        if len(whose) < 2 and (is_always or (len(own) > 1 and not several)):
             continue  # it is always slow, now more, now less
-        told = " ".join(f"{k}:{names[n]}:{had[k, n]:.5f}" for k, n in far)
+        told = " ".join(f"{k}:{names[n]}:{each[k, n]:.5f}" for k, n in far)
         covered = np.zeros(table.shape, dtype=bool)
         covered[b] = ~np.isnan(table.log_s[b])
         effect = np.zeros(table.shape)
