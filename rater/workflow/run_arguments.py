@@ -113,15 +113,15 @@ def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
 
 def _check_belonging(args: argparse.Namespace) -> None:
     """An option that would change nothing is a misunderstanding, not a wish."""
-    for name in ("size", "tune"):
+    why = "is for suites, a command has none"
+    others = ["size", "tune"]
+    if args.command is None:
+        others, why = ["name"], "is for a command behind `--`"
+    for name in others:
         value = getattr(args, name)
-        if args.command is None or value is None:
-            continue
-        if name not in args.defaults:
-            raise InputError(f"--{name} {value} is for suites, a command has none: leave it out")
+        if value is not None and name not in args.defaults:
+            raise InputError(f"--{name} {value} {why}: leave it out")
         setattr(args, name, None)
-    if args.name is not None and args.command is None:
-        raise InputError(f"--name {args.name} is for a command behind `--`: leave it out")
     rotated = ("rotated", "heterogeneous")
     if args.increment is not None and args.mode not in rotated and args.order not in rotated:
         raise InputError(

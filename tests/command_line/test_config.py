@@ -62,6 +62,11 @@ def test_a_size_for_suites_does_not_refuse_a_command(configuration: Path, rater:
     assert rater(*PLAN)[0] == 0
 
 
+def test_a_name_for_commands_does_not_refuse_a_suite(configuration: Path, rater: Rater) -> None:
+    own(configuration, '[run]\nname = "mine"\n')
+    assert rater("run", "mini/lu", "--size", "test", "--dry-run")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
