@@ -1,7 +1,7 @@
 """`rater` and `python -m rater`; a signal while modules are read, or at the end, just ends it."""
 
 # `signal` would be a module to read: this is what it stands on, and is there.
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found]  # typeshed has no such module
 import os
 import sys
 

@@ -71,7 +71,7 @@ def _paths() -> Iterator[Path]:
             raise InputError(f"RATER_CONFIG={named}: no such file")
         yield Path(named)
         return
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - no home: as it is, Path raises
     for path in (_LOCAL, Path(home) / "rater" / "config.toml"):
         if os.path.lexists(path):
             yield path

@@ -46,9 +46,9 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
         if known := [word for word in words if word.isalpha() and word.islower()]:
             action.choices = known
         elif not _FILES.isdisjoint(words):
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+            action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab looks for it
         elif not _DIRECTORIES.isdisjoint(words):
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # as above
     return shtab.complete(parser, shell=shell) + "\n"
 
 

@@ -204,9 +204,12 @@ def _all_names() -> set[str]:
 def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders that $RATER_SUITES names, each once; empty words name none."""
     words = values.get("RATER_SUITES", "").split(":")
-    # os.path: an unknown ~user stays as it is, where Path's own raises
-    paths = (Path(os.path.expanduser(word)).absolute() for word in words if word.strip())  # noqa: PTH111
-    return tuple(dict.fromkeys(paths))
+    known = (
+        os.path.expanduser(word)  # noqa: PTH111 - an unknown ~user stays as it is, where Path raises
+        for word in words
+        if word.strip()
+    )
+    return tuple(dict.fromkeys(Path(word).absolute() for word in known))
 
 
 def _meant_file(typed: str) -> str | None:
