@@ -308,8 +308,8 @@ def _explained(table: Table, one: Predicted) -> Finding:
     most = ""
     if len(effects) > 1 and abs(one.effect[far]) >= max(_FAR * abs(size), abs(size) + _MUCH_MORE):
         most = f"; {table.name(far)} {words.per_cent(math.exp(float(one.effect[far])))}"
-    of = f" of {words.named(some, len(one.effect))}" if some else " of the benchmarks"
-    where = f" (median{of}{most})" if len(some) != 1 else f" in {some[0]}"
+    of = words.named(some, len(one.effect)) if some else "the benchmarks"
+    where = f" in {of}" if len(some) == 1 else f" (median of {of}{most})"
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     load, usual, who = f"{one.load:g}", f"{one.usual:g}", "most"
     if not float(one.usual).is_integer():  # the middle of two loads

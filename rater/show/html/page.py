@@ -134,13 +134,12 @@ def _details(page_run: PageRun, *, several: bool) -> Html:
     Of several, how each was measured waits to be opened: it is much the same of all.
     """
     name = f", run {page_run.run.head.run}" if several else ""
-    measured, how = f"How it was measured{name}", joined(*_how_measured(page_run))
     results = element("h2", f"Results{name}")
+    kind, title = ("details", "summary") if several else ("section", "h2")
+    measured = element(title, f"How it was measured{name}")
     return joined(
         element("section", results, *_results(page_run), class_="tables"),
-        element("details", element("summary", measured), how, class_="tables")
-        if several
-        else element("section", element("h2", measured), how, class_="tables"),
+        element(kind, measured, *_how_measured(page_run), class_="tables"),
     )
 
 

@@ -160,11 +160,10 @@ def _check_once(
     tagged = {text.partition("=")[0].strip() for text in args.tag}
     for axis in axes:
         kind = kinds[axis.name]
+        if axis.name == COMMAND.name and args.command is not None:
+            raise InputError("command is an axis of this sweep: leave what follows `--` out")
         if kind is AxisKind.OPTION and BY_NAME[axis.name].given(args):
-            typed, of_all = BY_NAME[axis.name].typed, "the option"
-            if axis.name == COMMAND.name:
-                typed, of_all = "command", "what follows `--`"
-            raise InputError(f"{typed} is an axis of this sweep: leave {of_all} out")
+            raise InputError(f"--{axis.name} is an axis of this sweep: leave the option out")
         if kind is AxisKind.ENVIRONMENT and axis.name.removeprefix(ENVIRONMENT) in fixed:
             raise InputError(f"{axis.name} is an axis of this sweep: leave --env for it out")
     for name in (*OWN_TAGS, *(axis.name for axis in axes)):
@@ -178,8 +177,13 @@ def _common_name(axes: Sequence[Axis]) -> str | None:
     Commands of several programs are `command`, of one program what that is called.
     """
     values = next(it.values for it in axes if it.name == COMMAND.name)
-    first = {next(iter(COMMAND.kind.check(f"axis {COMMAND.name}", text)), "") for text in values}
-    return "command" if len({name_of(it) for it in first}) > 1 else None
+    names = {name_of("".join(_command(text)[:1])) for text in values}
+    return "command" if len(names) > 1 else None
+
+
+def _command(text: str) -> list[str]:
+    """Return the words of a value of the axis `command`."""
+    return list(COMMAND.kind.check(f"axis {COMMAND.name}", text))
 
 
 def _request(
@@ -197,7 +201,7 @@ def _request(
             elif kinds[name] is AxisKind.OPTION:
                 option = BY_NAME[name]
                 if option is COMMAND:
-                    of_point.command = list(option.kind.check(f"axis {name}", value))
+                    of_point.command = _command(value)
                     continue
                 _hint_at_setting(name, value)
                 found = option.parse(value, option.typed) if value else option.absent

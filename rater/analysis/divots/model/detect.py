@@ -333,11 +333,8 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         several = len({hit.groups for hit in own}) > 1 and len({*map(_when, own)}) > 1
         if not several and (single or size < limits.EVERYWHERE or sure < limits.SURE):
             continue
-        # A level that an lgroup had: their middle, of two and four the faster one.
         had = each + np.stack([median(always[b][:, here]) for here in members], axis=1)
-        middle = (len(names) - 1) // 2
-        each -= np.sort(each, axis=1)[:, middle, None]
-        had -= np.sort(had, axis=1)[:, middle, None]
+        each, had = _above_middle(each), _above_middle(had)
         least = max(0.5 * np.max(np.abs(each)), limits.TAU)
         # A turn is of who is slow then, with what it always has, not of who is less slow than ever.
         far = np.argwhere((np.abs(each) >= least) & (had * np.sign(each) >= least))
@@ -358,6 +355,11 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
         facts: dict[str, float | str] = {"turns": told, "swing": size}
         made.append(Hit(Kind.WANDERING, covered, effect, "turns", facts=facts))
     return [hit for hit in hits if id(hit) not in gone] + made
+
+
+def _above_middle(levels: Floats) -> Floats:
+    """Return levels (I, N) above one that a group had: their middle, of two and four the faster."""
+    return levels - np.sort(levels, axis=1)[:, (levels.shape[1] - 1) // 2, None]
 
 
 def _when(hit: Hit) -> tuple[int, ...]:
